@@ -1,0 +1,88 @@
+# Lockstep's commands. Each one sets up what it needs, in a fresh clone too: only Python 3.11+, Java 17+ and make.
+
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+SET_UP := $(VENV)/.set-up
+FORMATTED := target/.scala-format-checked
+
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' python/lockstep/_version.py)
+SPARK_MINOR := $(shell sed -n 's/.*"pyspark==\([0-9]*\.[0-9]*\)\..*/\1/p' pyproject.toml)
+JAR := python/lockstep/jars/lockstep-spark_$(SPARK_MINOR)_2.13-$(VERSION).jar
+
+SBT_FILES := build.sbt project/build.properties project/plugins.sbt
+# With the folders: a deleted source is a change of its folder.
+SHIM_FILES := $(shell find jvm-shim/src -not -name '.*')
+
+# Spark starts its Python workers by this name; the first python3 of the PATH is another one, without Lockstep.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+# A Spark installed elsewhere would be used instead of the pinned one.
+unexport SPARK_HOME SPARK_CONF_DIR
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup jar test test-fast lint format demo bench wheel clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+
+setup: $(SET_UP) ## make .venv with Lockstep (editable) and everything the other targets need
+
+$(SET_UP): pyproject.toml
+	@echo "setup: installing Lockstep and its development tools into $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Lockstep needs Python 3.11 or newer: make PYTHON=…")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' </dev/null
+	@touch $@
+
+jar: $(JAR) ## build the shim's jar with sbt, if its sources changed
+
+$(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockstep/_version.py
+	@echo "jar: building $(notdir $@)"
+	@$(BIN)/python project/bootstrap.py shimJar
+
+test: setup jar ## run every test
+	@echo "test: all of tests/ (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: setup ## run the tests that need no Spark and no network
+	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
+
+lint: setup $(FORMATTED) ## check style, format and types
+	@echo "lint: ruff and mypy"
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --quiet --check
+	@$(BIN)/mypy
+
+$(FORMATTED): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) .scalafmt.conf
+	@echo "lint: scalafmt"
+	@$(BIN)/python project/bootstrap.py scalafmtCheckAll scalafmtSbtCheck
+	@mkdir -p $(@D) && touch $@
+
+format: setup ## put Python and Scala sources into their format
+	@echo "format: ruff and scalafmt"
+	@$(BIN)/ruff check --quiet --select I --fix
+	@$(BIN)/ruff format --quiet
+	@$(BIN)/python project/bootstrap.py scalafmtAll scalafmtSbt
+	@mkdir -p $(dir $(FORMATTED)) && touch $(FORMATTED)
+
+demo: setup jar ## show Lockstep at work (DEMO_ARGS=…)
+	@echo "demo: sql/demo/run.py $(DEMO_ARGS)"
+	@$(BIN)/python sql/demo/run.py $(DEMO_ARGS)
+
+bench: setup jar ## measure (BENCH_ARGS=…)
+	@echo "bench: tests/bench $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+wheel: setup jar ## build the wheel, with the jar inside, into dist/
+	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
+
+clean: ## remove everything that was built, and .venv
+	@echo "clean: removing $(VENV), jars, dist and caches"
+	@rm -rf $(VENV) python/lockstep/jars dist target project/target project/project jvm-shim/target
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .bsp .metals .bloop
+	@find python project tests sql -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,76 @@
+// The shim's jar, for one Spark minor: compiled against the jars of pip's pyspark, so the two cannot drift apart.
+// Run it by `make jar`, which says where those jars and Delta's are (project/bootstrap.py).
+
+def told(property: String): String =
+  sys.props.getOrElse(property, sys.error(s"-D$property is not set: use `make jar`, which runs project/bootstrap.py"))
+
+lazy val sparkJars: Seq[File] = (file(told("lockstep.pyspark.jars")) * "*.jar").get().sortBy(_.getName)
+
+lazy val deltaJars: Seq[File] =
+  told("lockstep.delta.jars").split(java.io.File.pathSeparator).toSeq.filter(_.nonEmpty).map(file(_))
+
+def versionOf(artifact: String): String = {
+  val named = s"${java.util.regex.Pattern.quote(artifact)}-(\\d[^-]*)\\.jar".r
+  val found = sparkJars.map(_.getName).collectFirst { case named(version) => version }
+  found.getOrElse(sys.error(s"no $artifact among the jars"))
+}
+
+lazy val sparkMinor: String = versionOf("spark-core_2.13").split('.').take(2).mkString(".")
+
+lazy val lockstepVersion: String =
+  """__version__ = "(.*)"""".r
+    .findFirstMatchIn(IO.read(file("python/lockstep/_version.py")))
+    .fold(sys.error("no __version__ in python/lockstep/_version.py"))(_.group(1))
+
+lazy val shimJar = taskKey[File]("The shim's jar, where the Python package looks for it.")
+
+lazy val shim = project
+  .in(file("."))
+  .settings(
+    name := "lockstep-shim",
+    moduleName := s"lockstep-spark_$sparkMinor", // sbt would turn a name's dot into a dash
+    organization := "lockstep",
+    version := lockstepVersion,
+    scalaVersion := versionOf("scala-library"),
+    autoScalaLibrary := false, // Spark brings it
+    target := baseDirectory.value / "jvm-shim" / "target",
+    Compile / unmanagedJars := (sparkJars ++ deltaJars).classpath,
+    Compile / unmanagedSourceDirectories := {
+      val main = baseDirectory.value / "jvm-shim" / "src" / "main"
+      Seq(main / "scala", main / "java", main / s"scala-spark-$sparkMinor").filter(_.isDirectory)
+    },
+    Compile / unmanagedResourceDirectories := Seq(baseDirectory.value / "jvm-shim" / "src" / "main" / "resources"),
+    Test / unmanagedSourceDirectories := Nil, // the shim is tested from Python, in a real session
+    Test / unmanagedResourceDirectories := Nil,
+    scalacOptions ++= Seq(
+      "-release:17",
+      "-encoding:utf-8",
+      "-deprecation",
+      "-feature",
+      "-unchecked",
+      "-explaintypes",
+      "-Xlint",
+      "-Wdead-code",
+      "-Wextra-implicit",
+      "-Wnumeric-widen",
+      "-Woctal-literal",
+      "-Wunused",
+      "-Wvalue-discard",
+      "-Werror"
+    ),
+    javacOptions ++= Seq("--release", "17", "-encoding", "utf-8", "-Xlint:all", "-Werror"),
+    Compile / packageBin / mappings += (baseDirectory.value / "LICENSE") -> "META-INF/LICENSE",
+    artifactName := { (scala, module, artifact) =>
+      s"${artifact.name}_${scala.binary}-${module.revision}.${artifact.extension}"
+    },
+    shimJar := {
+      val built = (Compile / packageBin).value
+      val jars = baseDirectory.value / "python" / "lockstep" / "jars"
+      // Another version's jar of this Spark minor would travel along in the wheel.
+      IO.delete((jars * s"lockstep-spark_${sparkMinor}_*.jar").get())
+      val jar = jars / built.getName
+      IO.copyFile(built, jar)
+      streams.value.log.info(s"wrote ${IO.relativize(baseDirectory.value, jar).getOrElse(jar)}")
+      jar
+    }
+  )

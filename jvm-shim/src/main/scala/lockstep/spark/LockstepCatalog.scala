@@ -1,0 +1,259 @@
+package lockstep.spark
+
+import java.util
+
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, NoSuchTableException, NonEmptyNamespaceException}
+import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
+import org.apache.spark.sql.catalyst.expressions.Literal
+import org.apache.spark.sql.connector.catalog._
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.delta.DeltaTimeTravelSpec
+import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.types.{StructType, TimestampType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+import scala.annotation.nowarn
+import scala.jdk.CollectionConverters._
+
+/**
+ * `spark.sql.catalog.<name>=lockstep.spark.LockstepCatalog` with `.root=<path or URL>`: asks Python what a name means
+ * in this session at this moment, and gives Spark Delta's own table at the URI that Python answers.
+ *
+ * Creating, replacing and altering are Delta's too, through its path identifier (``delta.`lockstep://…` ``).
+ */
+@nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
+class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
+  private var catalogName: String = _
+  private var options: CaseInsensitiveStringMap = _
+  private lazy val session: SparkSession = Sessions.owner(this)
+
+  override def initialize(name: String, settings: CaseInsensitiveStringMap): Unit = {
+    catalogName = name
+    options = settings
+  }
+
+  override def name: String = catalogName
+
+  override def defaultNamespace: Array[String] = Array("default")
+
+  private[spark] def settings: Map[String, String] = options.asCaseSensitiveMap.asScala.toMap
+
+  private def ask(op: String, args: (String, Any)*): JsonNode =
+    Bridge.call(op, session, (Seq("catalog" -> catalogName, "options" -> settings) ++ args): _*)
+
+  private def tell(op: String, args: (String, Any)*): Unit = {
+    val _ = ask(op, args: _*)
+  }
+
+  private def names(ident: Identifier): Seq[(String, Any)] =
+    Seq("namespace" -> ident.namespace.toSeq, "table" -> ident.name)
+
+  // Tables: which URI, which version.
+
+  override def loadTable(ident: Identifier): Table = {
+    val use = Statement.current.fold[Use](Live)(_.use(catalogName, ident))
+    load(ident, "use" -> useName(use))
+  }
+
+  override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
+    val appends = privileges.asScala.forall(_ == TableWritePrivilege.INSERT)
+    val use = Statement.current.map(_.use(catalogName, ident)).collect { case target: Target => target }
+    load(ident, "use" -> useName(use.getOrElse(Target(reads = !appends))), "writes" -> true)
+  }
+
+  override def loadTable(ident: Identifier, version: String): Table =
+    load(ident, "use" -> useName(Pinned), "version" -> version)
+
+  override def loadTable(ident: Identifier, micros: Long): Table = micros match {
+    case SystemTime(asked) => load(ident, "use" -> useName(Pinned), "system_time_micros" -> asked)
+    case _ => load(ident, "use" -> useName(Pinned), "timestamp_micros" -> micros)
+  }
+
+  private def useName(use: Use): String = use match {
+    case Pinned => "pinned"
+    case Live => "live"
+    case Target(reads) => if (reads) "target" else "append"
+  }
+
+  private def load(ident: Identifier, args: (String, Any)*): Table = {
+    val statement = Statement.current
+    val said = Seq(
+      "statement" -> statement.map(_.id),
+      "text" -> statement.flatMap(_.text),
+      "mentioned" -> statement.fold(Seq.empty[Seq[String]])(_.mentioned(catalogName)))
+    val answer = ask("resolve", names(ident) ++ args ++ said: _*)
+    if (answer.get("missing").asBoolean) throw new NoSuchTableException(fullName(ident))
+    table(ident, answer)
+  }
+
+  private def fullName(ident: Identifier): Seq[String] = catalogName +: ident.namespace.toSeq :+ ident.name
+
+  /** Delta's table, made to look like a catalog's: without a `CatalogTable` streams cannot name it. */
+  private def table(ident: Identifier, answer: JsonNode): Table = {
+    val path = new Path(answer.get("uri").asText)
+    val travel =
+      if (answer.has("version")) Some(DeltaTimeTravelSpec(None, Some(answer.get("version").asLong), Some(catalogName), false))
+      else if (answer.has("timestamp_micros"))
+        Some(DeltaTimeTravelSpec(Some(Literal(answer.get("timestamp_micros").asLong, TimestampType)), None, Some(catalogName)))
+      else None
+    val bare = DeltaTableV2(session, path, timeTravelOpt = travel)
+    if (!bare.tableExists)
+      throw new LockstepException(
+        "LOCKSTEP_TABLE_FILES_MISSING",
+        s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
+          "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
+        "58030")
+    val snapshot = bare.initialSnapshot
+    val described = CatalogTable(
+      TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
+      CatalogTableType.EXTERNAL,
+      CatalogStorageFormat.empty.copy(locationUri = Some(path.toUri)),
+      snapshot.schema,
+      provider = Some("delta"),
+      partitionColumnNames = snapshot.metadata.partitionColumns,
+      properties = snapshot.metadata.configuration)
+    bare.copy(catalogTable = Some(described), tableIdentifier = Some(fullName(ident).mkString(".")))
+  }
+
+  override def tableExists(ident: Identifier): Boolean = ask("exists", names(ident): _*).get("exists").asBoolean
+
+  override def listTables(namespace: Array[String]): Array[Identifier] =
+    missingNamespace(namespace) {
+      texts(ask("tables", "namespace" -> namespace.toSeq).get("tables")).map(Identifier.of(namespace, _)).toArray
+    }
+
+  // Changes of tables: Delta writes, Python says where and notices.
+
+  /** Delta's own catalog, which creates, replaces and alters tables by path. */
+  private def delta: StagingTableCatalog = Internals.sessionCatalog(session) match {
+    case catalog: StagingTableCatalog => catalog
+    case other =>
+      throw new LockstepException(
+        "LOCKSTEP_CONFIGURATION",
+        s"spark.sql.catalog.spark_catalog must be org.apache.spark.sql.delta.catalog.DeltaCatalog; it is ${other.getClass.getName}. " +
+          "lockstep.configure() and lockstep.conf() set it.",
+        "F0000")
+  }
+
+  private def pathIdentifier(uri: String) = Identifier.of(Array("delta"), uri)
+
+  /** Where Delta has to create the table; refused here are tables that are not Delta's, or lie elsewhere. */
+  private def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier = {
+    val asked = properties.asScala
+    pathIdentifier(
+      ask(
+        "create",
+        names(ident) ++ Seq(
+          "mode" -> mode,
+          "provider" -> asked.get(TableCatalog.PROP_PROVIDER),
+          "location" -> asked.get(TableCatalog.PROP_LOCATION),
+          "text" -> Statement.current.flatMap(_.text)): _*).get("uri").asText)
+  }
+
+  private def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
+    val out = new util.HashMap[String, String](properties)
+    out.put(TableCatalog.PROP_PROVIDER, "delta")
+    out
+  }
+
+  override def capabilities: util.Set[TableCatalogCapability] = delta.capabilities
+
+  override def createTable(
+      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): Table = {
+    delta.createTable(creating(ident, "create", properties), columns, parts, asDelta(properties))
+    loadTable(ident)
+  }
+
+  override def createTable(
+      ident: Identifier, schema: StructType, parts: Array[Transform], properties: util.Map[String, String]): Table =
+    createTable(ident, Internals.columns(schema), parts, properties)
+
+  override def stageCreate(
+      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): StagedTable =
+    delta.stageCreate(creating(ident, "create", properties), columns, parts, asDelta(properties))
+
+  override def stageReplace(
+      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): StagedTable =
+    delta.stageReplace(creating(ident, "replace", properties), columns, parts, asDelta(properties))
+
+  override def stageCreateOrReplace(
+      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): StagedTable =
+    delta.stageCreateOrReplace(creating(ident, "create_or_replace", properties), columns, parts, asDelta(properties))
+
+  override def alterTable(ident: Identifier, changes: TableChange*): Table = {
+    val answer = ask("resolve", names(ident) ++ Seq("use" -> "target", "writes" -> true): _*)
+    if (answer.get("missing").asBoolean) throw new NoSuchTableException(fullName(ident))
+    delta.alterTable(pathIdentifier(answer.get("uri").asText), changes: _*)
+    loadTable(ident)
+  }
+
+  override def dropTable(ident: Identifier): Boolean = ask("drop", names(ident): _*).get("dropped").asBoolean
+
+  override def renameTable(from: Identifier, to: Identifier): Unit =
+    tell("rename", names(from) ++ Seq("to" -> (to.namespace.toSeq :+ to.name)): _*)
+
+  // Namespaces.
+
+  private def missingNamespace[T](namespace: Array[String])(body: => T): T =
+    try body
+    catch {
+      case e: LockstepException if e.getSqlState == "3F000" => throw new NoSuchNamespaceException(catalogName +: namespace.toSeq)
+    }
+
+  private def texts(node: JsonNode): Seq[String] = node.elements().asScala.map(_.asText).toSeq
+
+  override def listNamespaces(): Array[Array[String]] = listNamespaces(Array.empty)
+
+  override def listNamespaces(parent: Array[String]): Array[Array[String]] =
+    missingNamespace(parent) {
+      ask("namespaces", "parent" -> parent.toSeq).get("namespaces").elements().asScala.map(texts(_).toArray).toArray
+    }
+
+  override def namespaceExists(namespace: Array[String]): Boolean =
+    ask("namespace", "namespace" -> namespace.toSeq).get("exists").asBoolean
+
+  override def loadNamespaceMetadata(namespace: Array[String]): util.Map[String, String] = {
+    val answer = ask("namespace", "namespace" -> namespace.toSeq)
+    if (!answer.get("exists").asBoolean) throw new NoSuchNamespaceException(catalogName +: namespace.toSeq)
+    LockstepCatalog.textMap(answer.get("properties"))
+  }
+
+  override def createNamespace(namespace: Array[String], properties: util.Map[String, String]): Unit =
+    tell("create_namespace", "namespace" -> namespace.toSeq, "properties" -> properties.asScala)
+
+  override def alterNamespace(namespace: Array[String], changes: NamespaceChange*): Unit = missingNamespace(namespace) {
+    val set = changes.collect { case c: NamespaceChange.SetProperty => c.property -> c.value }.toMap
+    val unset = changes.collect { case c: NamespaceChange.RemoveProperty => c.property }
+    tell("alter_namespace", "namespace" -> namespace.toSeq, "set" -> set, "unset" -> unset)
+  }
+
+  override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean =
+    try missingNamespace(namespace)(ask("drop_namespace", "namespace" -> namespace.toSeq, "cascade" -> cascade).get("dropped").asBoolean)
+    catch {
+      case e: LockstepException if e.getSqlState == "2BP01" => throw NonEmptyNamespaceException((catalogName +: namespace).toArray, "", None)
+    }
+}
+
+private[spark] object LockstepCatalog {
+
+  /** The Lockstep catalogs of a session with their settings, and which of them is the current one. */
+  def in(session: SparkSession): Seq[(String, Any)] = {
+    val manager = session.sessionState.catalogManager
+    val prefix = "spark.sql.catalog."
+    val names = session.conf.getAll.collect {
+      case (key, value) if key.startsWith(prefix) && value == classOf[LockstepCatalog].getName => key.stripPrefix(prefix)
+    }
+    val catalogs = names.map(manager.catalog).collect { case c: LockstepCatalog => c.name -> c.settings }.toMap
+    Seq("catalogs" -> catalogs, "current" -> Option(manager.currentCatalog.name).filter(catalogs.contains))
+  }
+
+  private def textMap(node: JsonNode): util.Map[String, String] = {
+    val entries = node.properties().asScala.map(entry => entry.getKey -> entry.getValue.asText)
+    new util.HashMap[String, String](entries.toMap.asJava)
+  }
+}

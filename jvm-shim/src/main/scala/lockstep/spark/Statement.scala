@@ -1,0 +1,115 @@
+package lockstep.spark
+
+import java.lang.ref.WeakReference
+import java.util.concurrent.atomic.AtomicLong
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.analysis.{AnalysisContext, RelationTimeTravel, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView}
+import org.apache.spark.sql.catalyst.plans.logical.{InsertIntoStatement, LogicalPlan, MergeIntoTable, V2WriteCommand}
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.connector.catalog.Identifier
+import org.apache.spark.sql.lockstep.Internals
+
+/** How a statement uses a table, as far as its unresolved plan tells. */
+private[spark] sealed trait Use
+
+/** The statement changes the table, or is a command about it: it must see the newest state that it may change. */
+private[spark] case class Target(reads: Boolean) extends Use
+
+/** A relation alone, as in `spark.table(…)`: like Delta, it is read afresh each time it is used. */
+private[spark] case object Live extends Use
+
+/** One table of a query: all of a query's tables are read at one database version. */
+private[spark] case object Pinned extends Use
+
+/**
+ * One analysis of one statement. Spark resolves relation by relation and shares the result within an analysis, so the
+ * catalog has to know, before the first relation is loaded, which of them the statement will change.
+ */
+private[spark] final class Statement(val id: String) {
+  private var uses = Map.empty[Seq[String], Use]
+  private var texts = Set.empty[String]
+  private var names = Set.empty[Seq[String]]
+
+  def use(catalog: String, ident: Identifier): Use =
+    uses.getOrElse(catalog +: ident.namespace.toSeq :+ ident.name, Pinned)
+
+  def text: Option[String] = texts.headOption
+
+  /** The tables of a catalog that the plan names, whether or not they exist: namespace and name. */
+  def mentioned(catalog: String): Seq[Seq[String]] = names.toSeq.collect { case parts if parts.head == catalog => parts.tail }
+
+  private def add(session: SparkSession, plan: LogicalPlan): Unit = {
+    plan.origin.sqlText.foreach(texts += _)
+    names ++= plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
+    Statement.targets(plan).foreach { case (name, use) => uses += Statement.qualified(session, name) -> use }
+  }
+}
+
+private[spark] object Statement {
+  private val ids = new AtomicLong()
+
+  /** Analyses nest (a command's analysis runs queries), and an abandoned one is never told that it ended. */
+  private val Depth = 16
+
+  private val recent = ThreadLocal.withInitial[List[(WeakReference[AnyRef], Statement)]](() => Nil)
+
+  /** Spark gives each analysis a relation cache of its own, which the analyses of its views share: its identity. */
+  private def key: AnyRef = AnalysisContext.get.relationCache
+
+  /** The statement whose analysis is under way on this thread, or none when a catalog is called on its own. */
+  def current: Option[Statement] = {
+    val now = key
+    recent.get.collectFirst { case (ref, statement) if ref.get eq now => statement }
+  }
+
+  def open(session: SparkSession, plan: LogicalPlan): Unit = {
+    val statement = current.getOrElse {
+      val fresh = new Statement(s"${Internals.id(session)}:${ids.incrementAndGet()}")
+      recent.set((new WeakReference(key), fresh) :: recent.get.take(Depth - 1))
+      fresh
+    }
+    statement.add(session, plan)
+  }
+
+  private def targets(plan: LogicalPlan): Seq[(Seq[String], Use)] = {
+    val inserts = plan.collect {
+      case insert: InsertIntoStatement => named(insert.table, Target(reads = insert.overwrite))
+      case write: V2WriteCommand => named(write.table, Target(reads = !isAppend(write)))
+      case merge: MergeIntoTable => merge.targetTable.collect { case u: UnresolvedRelation => u.multipartIdentifier -> Target(reads = true) }
+    }.flatten
+    val others = plan.collect {
+      case RelationTimeTravel(u: UnresolvedTable, _, _) => u.multipartIdentifier -> Target(reads = true)
+      case u: UnresolvedTable => u.multipartIdentifier -> Target(reads = true)
+      case u: UnresolvedTableOrView => u.multipartIdentifier -> Target(reads = true)
+      case u: UnresolvedRelation if u.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES) =>
+        u.multipartIdentifier -> Target(reads = true)
+      case u: UnresolvedRelation if u.isStreaming || (u eq plan) => u.multipartIdentifier -> Live
+    }
+    inserts ++ others
+  }
+
+  private def isAppend(write: V2WriteCommand) =
+    write.isInstanceOf[org.apache.spark.sql.catalyst.plans.logical.AppendData]
+
+  private def named(table: LogicalPlan, use: Use): Seq[(Seq[String], Use)] = table match {
+    case u: UnresolvedRelation => Seq(u.multipartIdentifier -> use)
+    case _ => Nil
+  }
+
+  /** Catalog, namespace and table, as Spark will resolve these parts. */
+  private def qualified(session: SparkSession, parts: Seq[String]): Seq[String] = {
+    val catalogs = session.sessionState.catalogManager
+    if (parts.size > 1 && catalogs.isCatalogRegistered(parts.head)) parts
+    else if (parts.size > 1) catalogs.currentCatalog.name +: parts
+    else (catalogs.currentCatalog.name +: catalogs.currentNamespace.toSeq) ++ parts
+  }
+}
+
+/** Runs first in every analysis, before any relation is loaded; changes nothing but marked times. */
+private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    Statement.open(session, plan)
+    SystemTime.mark(plan)
+  }
+}

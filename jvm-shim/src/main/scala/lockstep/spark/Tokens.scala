@@ -1,0 +1,75 @@
+package lockstep.spark
+
+import org.antlr.v4.runtime.{CharStream, CharStreams, CommonTokenStream, Token}
+import org.antlr.v4.runtime.misc.Interval
+import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
+
+import scala.jdk.CollectionConverters._
+
+/**
+ * What can be said about a statement from its words alone. Spark's own lexer decides what is a word, a comment or a
+ * string, so text inside strings and comments is never touched.
+ */
+private[spark] object Tokens {
+
+  /** The tokens that matter, in order: no white space, no comments, no end-of-file mark. */
+  def of(sql: String): IndexedSeq[Token] = {
+    val lexer = new SqlBaseLexer(new UpperCase(CharStreams.fromString(sql)))
+    lexer.removeErrorListeners()
+    val stream = new CommonTokenStream(lexer)
+    stream.fill()
+    stream.getTokens.asScala.filter(t => t.getChannel == Token.DEFAULT_CHANNEL && t.getType != Token.EOF).toIndexedSeq
+  }
+
+  private val verbs = "(?i)\\b(begin|start|commit|rollback)\\b".r
+  private val systemVersion = "(?i)\\bsystem_version\\b".r
+
+  /** The transaction statement that this text is as a whole, or none: a prefix is never enough. */
+  def statement(sql: String): Option[TransactionStatement] =
+    if (verbs.findFirstIn(sql).isEmpty) None
+    else TransactionStatement.of(of(sql).reverse.dropWhile(_.getType == SqlBaseLexer.SEMICOLON).reverse)
+
+  /**
+   * Rewrites `SYSTEM_VERSION AS OF 7` to `VERSION AS OF '@7'`, which Spark hands to the catalog as it stands, while
+   * `VERSION AS OF 7` keeps Delta's meaning. The length stays the same, so every position in an error message is right.
+   */
+  def rewriteSystemVersion(sql: String): String =
+    if (systemVersion.findFirstIn(sql).isEmpty) sql
+    else
+      of(sql).sliding(4).foldLeft(sql) {
+        case (text, Seq(keyword, as, of, version))
+            if keyword.getType == SqlBaseLexer.SYSTEM_VERSION && as.getType == SqlBaseLexer.AS &&
+              of.getType == SqlBaseLexer.OF =>
+          val (start, end) = (keyword.getStartIndex, version.getStopIndex + 1)
+          val between = text.substring(keyword.getStopIndex + 1, version.getStartIndex)
+          val value = text.substring(version.getStartIndex, end)
+          val quoted = if (isString(value)) s"${value.head}@${value.substring(1)}" else s"'@$value'"
+          val padding = " " * (end - start - "VERSION".length - between.length - quoted.length)
+          text.patch(start, s"VERSION$padding$between$quoted", end - start)
+        case (text, _) => text
+      }
+
+  private def isString(text: String) = text.startsWith("'") || text.startsWith("\"")
+
+  /** Whether the expression that starts at `position` follows the words `SYSTEM_TIME AS OF`. */
+  def followsSystemTime(sql: String, position: Int): Boolean = {
+    val before = of(sql).takeWhile(_.getStartIndex < position).reverse.dropWhile(_.getText == "(").take(3)
+    before.map(_.getType) == Seq(SqlBaseLexer.OF, SqlBaseLexer.AS, SqlBaseLexer.SYSTEM_TIME)
+  }
+
+  /** Spark's keywords are upper case to its lexer; the text of a token stays as it was written. */
+  private class UpperCase(chars: CharStream) extends CharStream {
+    override def LA(i: Int): Int = {
+      val c = chars.LA(i)
+      if (c <= 0) c else Character.toUpperCase(c)
+    }
+    override def getText(interval: Interval): String = chars.getText(interval)
+    override def consume(): Unit = chars.consume()
+    override def mark(): Int = chars.mark()
+    override def release(marker: Int): Unit = chars.release(marker)
+    override def index(): Int = chars.index()
+    override def seek(index: Int): Unit = chars.seek(index)
+    override def size(): Int = chars.size()
+    override def getSourceName: String = chars.getSourceName
+  }
+}

@@ -1,0 +1,84 @@
+package lockstep.spark
+
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
+import org.apache.spark.sql.delta.DeltaLog
+import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
+
+import scala.jdk.CollectionConverters._
+
+/**
+ * BEGIN, COMMIT, ROLLBACK: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
+ * not anybody collects its row.
+ */
+private[spark] case class TransactionCommand(statement: TransactionStatement) extends LeafRunnableCommand {
+
+  private val columns: Seq[(String, DataType)] = statement.verb match {
+    case "commit" =>
+      Seq(
+        "database_version" -> LongType,
+        "transaction_id" -> StringType,
+        "tables_changed" -> IntegerType,
+        "rows_added" -> LongType,
+        "rows_removed" -> LongType,
+        "files_added" -> LongType,
+        "files_removed" -> LongType,
+        "milliseconds" -> LongType)
+    case _ => Seq("database_version" -> LongType, "transaction_id" -> StringType)
+  }
+
+  override val output: Seq[Attribute] = columns.map { case (name, kind) => AttributeReference(name, kind)() }
+
+  override def run(session: SparkSession): Seq[Row] = {
+    val answer = statement.verb match {
+      case "begin" => begin(session)
+      case "commit" => ending(session)(Bridge.call("commit", session, "failure" -> Transactions.failure(session)))
+      case "rollback" => ending(session)(Bridge.call("rollback", session))
+    }
+    Seq(Row.fromSeq(columns.map { case (name, kind) => value(answer.get(name), kind) }))
+  }
+
+  private def begin(session: SparkSession): JsonNode = {
+    val catalogs = LockstepCatalog.in(session)
+    val answer = Bridge.call("begin", session, (statement.options.toSeq ++ catalogs): _*)
+    Transactions.opened(session)
+    answer
+  }
+
+  /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
+  private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {
+    val answer =
+      try end
+      finally forget(session)
+    texts(answer, "checkpoints").foreach(uri => checkpoint(session, uri))
+    answer
+  }
+
+  /** Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. */
+  private def forget(session: SparkSession): Unit = {
+    val state = Bridge.call("ended", session)
+    texts(state, "uris").foreach(uri => DeltaLog.invalidateCache(session, new Path(uri)))
+    if (!state.get("open").asBoolean) Transactions.closed(session)
+  }
+
+  /** Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. */
+  private def checkpoint(session: SparkSession, uri: String): Unit = {
+    val log = DeltaLog.forTable(session, new Path(uri))
+    log.checkpoint(log.update(), None)
+  }
+
+  private def texts(node: JsonNode, field: String): Seq[String] =
+    Option(node.get(field)).toSeq.flatMap(_.elements().asScala.map(_.asText))
+
+  private def value(node: JsonNode, kind: DataType): Any =
+    if (node == null || node.isNull) null
+    else
+      kind match {
+        case LongType => node.asLong
+        case IntegerType => node.asInt
+        case _ => node.asText
+      }
+}

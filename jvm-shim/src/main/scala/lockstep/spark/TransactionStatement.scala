@@ -1,0 +1,70 @@
+package lockstep.spark
+
+import org.antlr.v4.runtime.Token
+import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
+import org.apache.spark.sql.lockstep.LockstepException
+
+/** BEGIN, COMMIT or ROLLBACK as it was written; options are named as Python names them. */
+private[spark] case class TransactionStatement(verb: String, options: Map[String, Any] = Map.empty)
+
+/**
+ * The grammar of the transaction statements, over the tokens of Spark's lexer:
+ *
+ * {{{
+ * (BEGIN [TRANSACTION | WORK] | START TRANSACTION) option*       COMMIT [TRANSACTION | WORK]       ROLLBACK [TRANSACTION | WORK]
+ * option: ISOLATION LEVEL (SNAPSHOT | SERIALIZABLE) | READ ONLY | READ WRITE | COMMENT 'why'     commas between options are allowed
+ * }}}
+ *
+ * `BEGIN SELECT 1; END` is a Spark script and stays one: a text is claimed only when it can be nothing else. After
+ * `BEGIN TRANSACTION`, `START TRANSACTION` and `BEGIN ISOLATION LEVEL` it can, so what follows is judged here.
+ */
+private[spark] object TransactionStatement {
+
+  def of(tokens: IndexedSeq[Token]): Option[TransactionStatement] =
+    tokens.map(word).toList match {
+      case "COMMIT" :: end if isEnd(end) => Some(TransactionStatement("commit"))
+      case "ROLLBACK" :: end if isEnd(end) => Some(TransactionStatement("rollback"))
+      case "START" :: "TRANSACTION" :: _ => Some(begin(tokens.drop(2)))
+      case "BEGIN" :: ("TRANSACTION" | "WORK") :: _ => Some(begin(tokens.drop(2)))
+      case "BEGIN" :: "ISOLATION" :: "LEVEL" :: _ => Some(begin(tokens.drop(1)))
+      case "BEGIN" :: _ => options(tokens.drop(1), Map.empty).toOption.map(TransactionStatement("begin", _))
+      case _ => None
+    }
+
+  private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
+
+  private def isEnd(words: List[String]): Boolean = words match {
+    case Nil | List("TRANSACTION") | List("WORK") => true
+    case _ => false
+  }
+
+  private def begin(tokens: IndexedSeq[Token]): TransactionStatement =
+    options(tokens, Map.empty) match {
+      case Right(found) => TransactionStatement("begin", found)
+      case Left(unexpected) =>
+        throw new LockstepException(
+          "LOCKSTEP_SYNTAX",
+          s"BEGIN does not understand `$unexpected` at position ${tokens
+              .find(_.getText == unexpected)
+              .fold("the end")(_.getStartIndex.toString)}; it takes ISOLATION LEVEL {SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text'.",
+          "42601")
+    }
+
+  @scala.annotation.tailrec
+  private def options(tokens: IndexedSeq[Token], found: Map[String, Any]): Either[String, Map[String, Any]] =
+    tokens.take(3).map(word).toList match {
+      case Nil => Right(found)
+      case "," :: _ if found.nonEmpty && tokens.size > 1 => options(tokens.drop(1), found)
+      case "ISOLATION" :: "LEVEL" :: (level @ ("SNAPSHOT" | "SERIALIZABLE")) :: Nil =>
+        options(tokens.drop(3), found + ("isolation" -> level))
+      case "ISOLATION" :: "LEVEL" :: other :: Nil => Left(other)
+      case "READ" :: (mode @ ("ONLY" | "WRITE")) :: _ =>
+        options(tokens.drop(2), found + ("read_only" -> (mode == "ONLY")))
+      case "COMMENT" :: _ :: _ if tokens(1).getType == SqlBaseLexer.STRING_LITERAL =>
+        options(tokens.drop(2), found + ("comment" -> unquote(tokens(1).getText)))
+      case _ => Left(tokens.head.getText)
+    }
+
+  private def unquote(literal: String): String =
+    org.apache.spark.sql.catalyst.util.SparkParserUtils.unescapeSQLString(literal)
+}

@@ -1,0 +1,62 @@
+package lockstep.spark
+
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicReference
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.Command
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.util.QueryExecutionListener
+
+/**
+ * Which sessions have a transaction open, as far as Spark's side must know: to ask Python nothing about a session that
+ * has none, and to notice a write that failed. Python holds the transaction itself.
+ */
+private[spark] object Transactions {
+  private val open = new ConcurrentHashMap[String, FailureListener]()
+
+  /** How long COMMIT waits for Spark to report the statements before it. */
+  private val DrainMillis = 60000L
+
+  def isOpen(session: SparkSession): Boolean = open.containsKey(Internals.id(session))
+
+  def opened(session: SparkSession): Unit = {
+    val listener = new FailureListener
+    session.listenerManager.register(listener)
+    val _ = open.put(Internals.id(session), listener)
+  }
+
+  def closed(session: SparkSession): Unit =
+    Option(open.remove(Internals.id(session))).foreach(session.listenerManager.unregister(_))
+
+  /**
+   * What the first failed write of the open transaction said. Spark reports statements on a bus of its own, so the bus
+   * is drained first; a report that does not come in time is an error, never a guess.
+   */
+  def failure(session: SparkSession): Option[String] =
+    Option(open.get(Internals.id(session))).flatMap { listener =>
+      try Internals.drainListeners(session, DrainMillis)
+      catch {
+        case e: java.util.concurrent.TimeoutException =>
+          throw new LockstepException(
+            "LOCKSTEP_UNAVAILABLE",
+            s"Spark did not report on the transaction's statements within $DrainMillis ms (${e.getMessage}); " +
+              "nothing was committed, and the transaction is still open: COMMIT again.",
+            "58030")
+      }
+      Option(listener.first.get)
+    }
+}
+
+/** Remembers the first command that failed while it ran. Parse and analysis errors never get here. */
+private[spark] class FailureListener extends QueryExecutionListener {
+  val first = new AtomicReference[String]()
+
+  override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
+
+  override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
+    if (query.logical.exists(_.isInstanceOf[Command]) && !query.logical.isInstanceOf[TransactionCommand]) {
+      val _ = first.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
+    }
+}

@@ -1,0 +1,33 @@
+package org.apache.spark.sql.lockstep
+
+import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.{classic, SparkSession}
+import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
+import org.apache.spark.sql.execution.QueryExecutionException
+import org.apache.spark.sql.types.StructType
+
+/**
+ * Something Lockstep refused, as Spark reports errors: a condition, a message and a SQLSTATE. A
+ * `QueryExecutionException` because PySpark turns those into Python exceptions that keep all three.
+ */
+class LockstepException(condition: String, message: String, state: String)
+    extends QueryExecutionException(s"[$condition] $message SQLSTATE: $state", null)
+    with SparkThrowable {
+  override def getCondition: String = condition
+  override def getSqlState: String = state
+}
+
+/** What Spark keeps to its own packages and the shim cannot do without. */
+object Internals {
+
+  /** Names a session for as long as it lives. */
+  def id(session: SparkSession): String = session.asInstanceOf[classic.SparkSession].sessionUUID
+
+  /** Waits until the listeners have seen everything that happened so far. */
+  def drainListeners(session: SparkSession, millis: Long): Unit =
+    session.sparkContext.listenerBus.waitUntilEmpty(millis)
+
+  def sessionCatalog(session: SparkSession): CatalogPlugin = session.sessionState.catalogManager.v2SessionCatalog
+
+  def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
+}

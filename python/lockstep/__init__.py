@@ -1,0 +1,48 @@
+"""Lockstep: multi-table ACID transactions for Spark SQL over ordinary Delta tables, with no server.
+
+    import lockstep
+    from pyspark.sql import SparkSession
+
+    spark = lockstep.configure(SparkSession.builder, root="/data/lake", catalog="lake").getOrCreate()
+    with lockstep.transaction(spark) as tx:
+        spark.sql("INSERT INTO lake.sales.orders VALUES (1, 9.5)")
+        spark.sql("UPDATE lake.sales.totals SET amount = amount + 9.5")
+    print(tx.version)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lockstep._version import __version__
+
+if TYPE_CHECKING:
+    from lockstep.catalog import TransactionalCatalog
+    from lockstep.spark.session import attach, conf, configure, run, transaction
+    from lockstep.timeline import Timeline
+
+__all__ = [
+    "Timeline",
+    "TransactionalCatalog",
+    "__version__",
+    "attach",
+    "conf",
+    "configure",
+    "run",
+    "transaction",
+]
+
+_HOMES = {
+    "Timeline": "lockstep.timeline",
+    "TransactionalCatalog": "lockstep.catalog",
+    **dict.fromkeys(("attach", "conf", "configure", "run", "transaction"), "lockstep.spark.session"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import lockstep` stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lockstep' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

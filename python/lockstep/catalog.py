@@ -1,0 +1,247 @@
+"""`TransactionalCatalog`: one lake's namespaces, tables and transactions, without Spark.
+
+    catalog = TransactionalCatalog.open("/data/lake", create=True)
+    tx = catalog.begin(comment="nightly load")
+    tx.create_namespace(("sales",), {})
+    catalog.commit(tx)                          # Committed, or raises ConflictError
+
+Delta writes the tables themselves (through Spark, see `lockstep.spark`); this object says where and when, and decides.
+"""
+
+from __future__ import annotations
+
+import getpass
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+from lockstep.commit import Committed, Contended, Outcome, Taken, commit, commit_statement, new_table, rollback
+from lockstep.conflicts import Conflict
+from lockstep.delta.actions import parse
+from lockstep.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FailedTransactionError,
+    InvalidError,
+    NoTransactionError,
+    UndefinedError,
+)
+from lockstep.lake import Lake
+from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
+from lockstep.storage import open_storage
+from lockstep.timeline import Clock, Timeline, Unknown, utc_now
+from lockstep.transaction import Creation, Transaction, new_location
+
+
+def new_id() -> str:
+    """Return a short id that no other transaction or table has: 96 random bits, in hex (it is part of URIs)."""
+    return uuid.uuid4().hex[:24]
+
+
+class TransactionalCatalog:
+    """One lake. Safe to share between threads; each `Transaction` belongs to one of them at a time."""
+
+    def __init__(self, lake: Lake, *, author: str = "", application: str = "", isolation: Isolation = "SERIALIZABLE"):
+        self.lake = lake
+        self.author = author
+        self.application = application
+        self.isolation = isolation
+
+    @classmethod
+    def open(
+        cls,
+        root: str,
+        *,
+        create: bool = False,
+        options: Mapping[str, str] | None = None,
+        author: str | None = None,
+        application: str = "",
+        isolation: Isolation = "SERIALIZABLE",
+        clock: Clock = utc_now,
+        ids: Callable[[], str] = new_id,
+    ) -> TransactionalCatalog:
+        """Open the lake at a path or URL.
+
+        Args:
+            root: see `lockstep.storage`.
+            create: make the root and its timeline if there is none.
+            options: for object stores, see `lockstep.storage.open_storage`.
+            author: who is named in the timeline; the operating system's user by default.
+            application: what is named in the timeline.
+            isolation: the level of transactions that do not ask for one.
+
+        Raises:
+            InvalidError: there is no lake, and `create` is false; or the root cannot be one.
+            UnavailableError, CorruptTimelineError: as the store and the timeline say.
+        """
+        storage = open_storage(root, create=create, options=options)
+        timeline = Timeline.create(storage, clock=clock) if create else Timeline.open(storage, clock=clock)
+        lake = Lake(storage, timeline, clock=clock, new_id=ids)
+        return cls(lake, author=_user() if author is None else author, application=application, isolation=isolation)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The lake's timeline, as last refreshed."""
+        return self.lake.timeline
+
+    # --- reading -------------------------------------------------------------------------------------------------------
+
+    def database(self, touching: Iterable[Name] = ()) -> Database:
+        """Return the newest database version; what it ratified is published.
+
+        Args:
+            touching: tables that are about to be used: what plain Delta writers did to them is taken in first. Names
+                that no table has are passed over.
+
+        Raises:
+            ForeignCommitError: one of the tables has diverged, see `lockstep.lake`.
+        """
+        database = self.lake.refresh()
+        for name in touching:
+            if (table := database.tables.get(name)) is not None:
+                database = self.lake.absorb(table)
+        return database
+
+    def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
+        """Return an older database version: by number, or as it was at a time.
+
+        Args:
+            at_most: a snapshot's version: nothing newer exists for it.
+
+        Raises:
+            InvalidError: there is no such version.
+        """
+        self.lake.timeline.refresh()
+        found = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
+        if at_most is not None and found.version > at_most:
+            if isinstance(when, datetime):
+                return self.timeline.at(at_most)
+            raise InvalidError(f"database version {when} is newer than this transaction's snapshot, version {at_most}")
+        return found
+
+    # --- transactions --------------------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        *,
+        isolation: Isolation | None = None,
+        read_only: bool = False,
+        comment: str = "",
+        absorb: bool = True,
+    ) -> Transaction:
+        """Begin a transaction whose snapshot is the newest database version, foreign commits taken in.
+
+        Args:
+            absorb: whether to look for foreign commits first; a statement on its own did that for its table.
+        """
+        return Transaction(
+            id=self.lake.new_id(),
+            base=self.lake.absorb_all() if absorb else self.lake.refresh(),
+            began_at=self.lake.clock(),
+            isolation=isolation or self.isolation,
+            read_only=read_only,
+            comment=comment,
+            author=self.author,
+            application=self.application,
+        )
+
+    def commit(self, tx: Transaction) -> Committed:
+        """Commit, or raise why not.
+
+        Raises:
+            NoTransactionError: it has ended.
+            FailedTransactionError: a write of it failed; it is rolled back now.
+            ConflictError: another transaction was first; it is rolled back now.
+            CommitUnknownError: the store does not say; committing again finds out.
+            UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
+        """
+        if not tx.is_open:
+            raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state})")
+        try:
+            tx.check_sound()
+        except FailedTransactionError:
+            rollback(self.lake, tx)
+            raise
+        return _raised(commit(self.lake, tx), tx.id)
+
+    def rollback(self, tx: Transaction) -> None:
+        """Undo a transaction; one that has ended stays as it is."""
+        if tx.is_open:
+            rollback(self.lake, tx)
+
+    def run(self, change: Callable[[Transaction], None], text: str = "") -> Committed:
+        """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
+        tx = self.begin(absorb=False)
+        if text:
+            tx.said(text)
+        change(tx)
+        return self.commit(tx)
+
+    # --- one Delta commit on its own ------------------------------------------------------------------------------------
+
+    def reserve(self, name: Name) -> Creation:
+        """Choose where a new table will lie, if it could be created now.
+
+        Raises:
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
+        """
+        id_ = self.lake.new_id()
+        creation = Creation(id=id_, name=name, location=new_location(name, id_))
+        new_table(self.lake.refresh(), creation)
+        return creation
+
+    def write(
+        self, location: str, version: int, content: str, *, creation: Creation | None = None, text: str = ""
+    ) -> Committed | Taken:
+        """Commit what Delta wants to write as `version` of the table at `location`, see `commit_statement`.
+
+        Raises:
+            CommitUnknownError, ConflictError: the store does not say; too many lost races.
+        """
+        info = TransactionInfo(
+            id=self.lake.new_id(),
+            began_at=self.lake.clock(),
+            base_version=0,
+            isolation=self.isolation,
+            author=self.author,
+            application=self.application,
+            statements=[" ".join(text.split())[:1000]] if text else [],
+        )
+        outcome = commit_statement(self.lake, info, location, version, parse(content), creation)
+        return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
+
+
+def find_table(database: Database, name: Name) -> Table:
+    """Return a table of a database version.
+
+    Raises:
+        UndefinedError: it has none of that name.
+    """
+    if (table := database.tables.get(name)) is None:
+        raise UndefinedError(f"no table {name} in database version {database.version}")
+    return table
+
+
+def _raised(outcome: Outcome, transaction: str) -> Committed:
+    match outcome:
+        case Committed():
+            return outcome
+        case Conflict():
+            raise ConflictError(outcome.message)
+        case Contended(attempts):
+            raise ConflictError(
+                f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does not "
+                "conflict with. Nothing of it was committed; run it again."
+            )
+        case Unknown(entry, cause):
+            raise CommitUnknownError(
+                f"the store does not say whether transaction {transaction} is committed as database version "
+                f"{entry.version}: {cause.message}. Look for the id in the timeline before you run it again."
+            )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user id that has no name
+        return ""

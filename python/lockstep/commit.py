@@ -1,0 +1,324 @@
+"""COMMIT: from what a transaction staged to one new entry of the timeline, or to the reason why not.
+
+    collect    read each written table's staged commits, collapse them           once
+    judge      refresh; check against every winner since the snapshot            ┐
+    rebase     renumber behind the winners; stage what is too large to inline    │ until ratified, in conflict,
+    ratify     put the next entry if it is absent: THE commit                    ┘ or out of attempts
+    publish    each table's `<version>.json`, in parallel
+
+A lost race costs metadata only: no data file is read or written here. The outcome is a value; the public edge raises.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+from msgspec import structs
+
+from lockstep import __version__
+from lockstep.conflicts import Changes, Conflict, check
+from lockstep.delta.actions import Action, Footprint, assert_real, bodies, footprint, real_paths, render, total
+from lockstep.delta.collapse import collapse, created_paths
+from lockstep.delta.log import commit_path, ratified_path, read_staged, staging_folder
+from lockstep.delta.rebase import rebase
+from lockstep.errors import DuplicateError, InvalidError, UndefinedError
+from lockstep.lake import Lake
+from lockstep.model import FORMAT, INLINE_BYTES, NEW, Commit, Counts, Database, Entry, Table, TableDdl, TableWrite, TransactionInfo
+from lockstep.timeline import Lost, Ratified, Unknown
+from lockstep.transaction import Creation, State, Transaction
+
+ATTEMPTS = 100
+"""How many races a commit may lose before it gives up; it may be retried as a whole then."""
+
+MAX_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The transaction is durable and visible. `entry` is None where there was nothing to commit."""
+
+    version: int
+    entry: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contended:
+    """Every attempt lost its race against transactions that did not conflict; nothing was committed."""
+
+    attempts: int
+
+
+Outcome = Committed | Conflict | Contended | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """One table's part of the commit before it is placed: its collapsed commits, and what they touch."""
+
+    table: Table
+    commits: list[list[Action]]
+    footprint: Footprint
+    counts: Counts
+
+
+def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time.sleep) -> Outcome:
+    """Commit a transaction. Its state tells what became of it: unchanged for `Unknown`, ended otherwise.
+
+    Raises:
+        UnavailableError, CorruptTimelineError, ForeignCommitError: before anything was ratified; nothing was committed,
+            and the transaction is still open.
+    """
+    drafts = _collect(lake, tx)
+    if not drafts and not tx.table_ddl() and not tx.namespace_ddl():
+        return _completed(tx, Committed(tx.base.version, None))
+    mine = _changes(tx, drafts)
+    judged = tx.base.version
+    winners: dict[str, list[Footprint]] = {draft.table.id: [] for draft in drafts}
+    for attempt in range(ATTEMPTS):
+        _catch_up(lake, drafts)
+        head = lake.timeline.head
+        for entry in lake.timeline.entries(judged, head.version):
+            if entry.transaction.id == tx.id:  # an earlier COMMIT whose answer was lost did land
+                return _completed(tx, Committed(entry.version, entry))
+            theirs = lake.changes(entry)
+            if (conflict := check(mine, theirs, tx.isolation)) is not None:
+                rollback(lake, tx)
+                return conflict
+            for id_ in winners.keys() & theirs.writes.keys():
+                winners[id_].append(theirs.writes[id_])
+        judged = head.version
+        writes = [_place(lake, tx, draft, head.table_by_id(draft.table.id), winners[draft.table.id]) for draft in drafts]
+        match lake.timeline.append(_entry(tx, drafts, writes), after=judged):
+            case Ratified(entry):
+                if lake.try_publish(entry):
+                    lake.delete(_leftovers(tx), [])
+                return _completed(tx, Committed(entry.version, entry))
+            case Unknown() as unknown:
+                return unknown
+            case Lost():
+                sleep(random.uniform(0, min(MAX_PAUSE_S, 0.001 * 2**attempt)))
+    rollback(lake, tx)
+    return Contended(ATTEMPTS)
+
+
+def rollback(lake: Lake, tx: Transaction) -> None:
+    """End a transaction without a trace: its staging folders, and the data files that only it ever named, are removed."""
+    folders, files = [], []
+    for table in (*tx.written(), *tx.dropped):
+        if table.version == NEW:
+            folders.append(table.location)
+            continue
+        folders.append(staging_folder(table.location, tx.id))
+        staged = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+        files += [f"{table.location}/{path}" for path in created_paths(staged)]
+    tx.state = State.ROLLED_BACK
+    lake.delete(folders, files)
+
+
+def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
+    drafts = []
+    for table in tx.written():
+        staged = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
+        operations = [info.get("operation", "?") for actions in staged for info in bodies(actions, "commitInfo")]
+        commits = collapse(
+            staged,
+            pin=table.version,
+            transaction_id=tx.id,
+            statements=operations,
+            timestamp_ms=int(lake.clock().timestamp() * 1000),
+            engine=f"Lockstep/{__version__}",
+        )
+        if commits:
+            actions = [action for commit in commits for action in commit]
+            assert_real(actions)
+            drafts.append(_Draft(table, commits, footprint(actions), total(commits)))
+    return drafts
+
+
+def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
+    return Changes(
+        transaction=tx.id,
+        namespaces=tuple(tx.namespace_ddl()),
+        tables=tuple(tx.table_ddl()),
+        writes={draft.table.id: draft.footprint for draft in drafts},
+        reads=frozenset(read.id for read in tx.reads()),
+        names={table.id: table.name for table in tx.tables.values()},
+    )
+
+
+def _catch_up(lake: Lake, drafts: list[_Draft]) -> None:
+    """Read the timeline on, and take in what plain Delta writers did to the tables that are to be written."""
+    lake.refresh()
+    for draft in drafts:
+        if (current := lake.timeline.head.table_by_id(draft.table.id)) is not None:
+            lake.absorb(current)
+
+
+def _place(lake: Lake, tx: Transaction, draft: _Draft, current: Table | None, winners: list[Footprint]) -> TableWrite:
+    """Renumber a table's commits behind what is there now, and stage the large ones."""
+    table = draft.table
+    before = table.version if current is None else current.version
+    placed = rebase(draft.commits, pin=table.version, first_version=before + 1, winners=winners)
+    return TableWrite(
+        id=table.id,
+        name=table.name,
+        location=table.location,
+        from_version=before,
+        to_version=before + len(placed),
+        commits=[store(lake, table.location, tx.id, v, actions) for v, actions in enumerate(placed, before + 1)],
+        counts=draft.counts,
+    )
+
+
+def store(lake: Lake, location: str, transaction: str, version: int, actions: list[Action]) -> Commit:
+    """Make a commit's actions part of an entry: inline, or in a staged file if they are many."""
+    data = render(actions)
+    if len(data) <= INLINE_BYTES:
+        return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
+    staged = ratified_path(transaction, version)
+    path = f"{location}/{staged}"
+    if not lake.storage.put_if_absent(path, data) and lake.storage.get(path) != data:
+        lake.storage.put(path, data)  # an attempt before this one came to another result; no entry names it
+    return Commit(staged=staged)
+
+
+def _entry(tx: Transaction, drafts: list[_Draft], writes: list[TableWrite]) -> Callable[..., Entry]:
+    operations = [
+        f"{info.get('operation', '?')} {draft.table.name}"
+        for draft in drafts
+        for commit in draft.commits
+        for info in bodies(commit, "commitInfo")
+    ]
+
+    def draft(version: int, committed_at: datetime) -> Entry:
+        return Entry(
+            format=FORMAT,
+            version=version,
+            committed_at=committed_at,
+            kind="transaction",
+            transaction=tx.info(operations),
+            namespaces=tx.namespace_ddl(),
+            tables=tx.table_ddl(),
+            writes=writes,
+            reads=tx.reads(),
+        )
+
+    return draft
+
+
+def _leftovers(tx: Transaction) -> list[str]:
+    """The folders that a published transaction needs no longer: its staging, and the tables that it made and dropped."""
+    staging = [staging_folder(table.location, tx.id) for table in (*tx.written(), *tx.dropped)]
+    return staging + [table.location for table in tx.dropped if table.version == NEW]
+
+
+def _completed(tx: Transaction, committed: Committed) -> Committed:
+    tx.state = State.COMPLETED
+    tx.version = committed.version
+    return committed
+
+
+# --- one statement on its own -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The table version that Delta asked for is somebody else's; Delta checks for conflicts and asks for the next."""
+
+
+def commit_statement(
+    lake: Lake,
+    info: TransactionInfo,
+    location: str,
+    version: int,
+    actions: list[Action],
+    creation: Creation | None = None,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Committed | Taken | Contended | Unknown:
+    """Commit what Delta wants to write as one version of one table: an autocommitted statement.
+
+    Losing the timeline to transactions on other tables is retried here; losing the table version is Delta's to judge.
+
+    Args:
+        info: the statement's transaction; its id must be new.
+        location: the table's folder, relative to the root.
+        version: the table version to be.
+        actions: the commit.
+        creation: given for the first version of a new table.
+
+    Raises:
+        UndefinedError: the table, or a new table's namespace, was dropped meanwhile.
+        DuplicateError: a new table's name was taken meanwhile.
+        UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed.
+    """
+    actions = real_paths(actions)
+    assert_real(actions)
+    for attempt in range(ATTEMPTS):
+        head = lake.refresh()
+        table = new_table(head, creation) if creation is not None else head.table_at(location)
+        if table is None:
+            raise UndefinedError(f"the table at {location} was dropped while the statement ran; nothing was written")
+        if table.version >= version:
+            return Taken()
+        if lake.storage.exists(commit_path(location, table.version + 1)):
+            lake.absorb(table)
+            continue
+        if table.version != version - 1:
+            raise InvalidError(f"table {table.name} is at version {table.version}: version {version} cannot follow")
+        write = TableWrite(
+            id=table.id,
+            name=table.name,
+            location=location,
+            from_version=table.version,
+            to_version=version,
+            commits=[store(lake, location, info.id, version, actions)],
+            counts=total([actions]),
+        )
+        match lake.timeline.append(_statement_entry(info, creation, write), after=head.version):
+            case Ratified(entry):
+                if lake.try_publish(entry):
+                    lake.delete([staging_folder(location, info.id)], [])
+                return Committed(entry.version, entry)
+            case Unknown() as unknown:
+                return unknown
+            case Lost():
+                sleep(random.uniform(0, min(MAX_PAUSE_S, 0.001 * 2**attempt)))
+    return Contended(ATTEMPTS)
+
+
+def new_table(head: Database, creation: Creation) -> Table:
+    """Return the table that a creation makes of this database.
+
+    Raises:
+        UndefinedError (3F000), DuplicateError: its namespace is gone; its name is taken.
+    """
+    if creation.name.namespace not in head.namespaces:
+        raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
+    if creation.name in head.tables:
+        raise DuplicateError(f"table {creation.name} was created meanwhile; nothing was written")
+    return Table(
+        id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version
+    )
+
+
+def _statement_entry(info: TransactionInfo, creation: Creation | None, write: TableWrite) -> Callable[..., Entry]:
+    def draft(version: int, committed_at: datetime) -> Entry:
+        return Entry(
+            format=FORMAT,
+            version=version,
+            committed_at=committed_at,
+            kind="transaction",
+            transaction=structs.replace(info, base_version=version - 1),
+            tables=[TableDdl(action="create", id=creation.id, name=creation.name, location=creation.location)]
+            if creation is not None
+            else [],
+            writes=[write],
+        )
+
+    return draft

@@ -1,0 +1,284 @@
+"""Which two transactions cannot both commit: the rules, in one table.
+
+`mine` wants to commit; `winner` is one that committed since the snapshot of `mine`. If no rule finds a conflict, with
+each of the winners, ours can land behind them and the result is what running it there would have given: fully at
+SERIALIZABLE, up to what it read at SNAPSHOT. The first committer wins.
+
+Rules are about names and ids, not about versions: a file, a table or a namespace that both changed. They are judged on
+collapsed commits with real paths, so a file is called the same by both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from lockstep.delta.actions import Footprint
+from lockstep.model import Isolation, Name, Namespace, NamespaceDdl, TableDdl
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a transaction changed and read.
+
+    Attributes:
+        transaction: its id.
+        namespaces, tables: its DDL, net of what it undid itself.
+        writes: by table id, what its commits touched.
+        reads: ids of the tables whose rows it read, also through UPDATE, DELETE and MERGE; a blind append reads none.
+        names: by table id, what its tables are called, for messages.
+        database_version: the timeline entry of a winner; None while not committed.
+    """
+
+    transaction: str
+    namespaces: tuple[NamespaceDdl, ...] = ()
+    tables: tuple[TableDdl, ...] = ()
+    writes: Mapping[str, Footprint] = field(default_factory=dict)
+    reads: frozenset[str] = frozenset()
+    names: Mapping[str, Name] = field(default_factory=dict)
+    database_version: int | None = None
+
+    def moved(self) -> dict[str, TableDdl]:
+        """The tables that it dropped or renamed, by id."""
+        return {ddl.id: ddl for ddl in self.tables if ddl.action in ("drop", "rename")}
+
+    def claims(self) -> dict[Name, TableDdl]:
+        """The names that it gave to tables, created or renamed."""
+        named = [(ddl.new_name if ddl.action == "rename" else ddl.name, ddl) for ddl in self.tables]
+        return {name: ddl for name, ddl in named if name is not None and ddl.action != "drop"}
+
+    def namespaces_by(self, *actions: str) -> list[Namespace]:
+        """The namespaces that it created, altered or dropped, as asked, in order."""
+        return [ddl.name for ddl in self.namespaces if ddl.action in actions]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why a transaction cannot commit behind a winner: a value, until the public edge raises it as a ConflictError.
+
+    Attributes:
+        rule: the name of the rule in `RULES`.
+        table, namespace: what it is about; at most one is set, and none for a table whose name nobody gave.
+        version: the winner's database version.
+        message: what happened, to what, by whom, and what to do.
+    """
+
+    rule: str
+    table: Name | None
+    namespace: Namespace | None
+    version: int | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What a rule found: the object, and what both did to it, as a clause whose subject is the winner."""
+
+    what: str
+    table: Name | None = None
+    namespace: Namespace | None = None
+
+
+Find: TypeAlias = Callable[[Changes, Changes], Hit | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its name, what it says, the weakest isolation level it holds at, and the function that applies it."""
+
+    name: str
+    says: str
+    isolation: Isolation
+    find: Find
+
+
+def check(mine: Changes, winner: Changes, isolation: Isolation) -> Conflict | None:
+    """Return the first conflict by the order of `RULES`, None if `mine` can land behind `winner`.
+
+    The two must be different transactions: one found in the timeline under our own id is ours, committed.
+    """
+    for rule in RULES:
+        if rule.isolation == "SERIALIZABLE" and isolation != "SERIALIZABLE":
+            continue
+        if (hit := rule.find(mine, winner)) is not None:
+            at = "" if winner.database_version is None else f" (database version {winner.database_version})"
+            by = f"transaction {winner.transaction}{at}"
+            message = f"{by} {hit.what}. Nothing of this transaction was committed; run it again."
+            return Conflict(rule.name, hit.table, hit.namespace, winner.database_version, message)
+    return None
+
+
+# --- tables as a whole ------------------------------------------------------------------------------------------------
+
+
+def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
+    ours = mine.moved()
+    for id, ddl in winner.moved().items():
+        if id in mine.writes:
+            return Hit(f"{_did(ddl)}, which this transaction wrote", table=ddl.name)
+        if id in ours:
+            return Hit(f"{_did(ddl)}, which this transaction {_PAST[ours[id].action]}", table=ddl.name)
+    return None
+
+
+def _table_written(mine: Changes, winner: Changes) -> Hit | None:
+    for id, ddl in mine.moved().items():
+        if id in winner.writes:
+            return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}", table=ddl.name)
+    return None
+
+
+def _name_taken(mine: Changes, winner: Changes) -> Hit | None:
+    theirs = winner.claims()
+    for name in mine.claims():
+        if name in theirs:
+            return Hit(f"gave a table the name {name}, as this transaction does", table=name)
+    return None
+
+
+def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
+    theirs = {ddl.location: ddl for ddl in winner.tables if ddl.action == "create" and ddl.location}
+    for ddl in mine.tables:
+        if ddl.action == "create" and ddl.location in theirs:
+            other = theirs[ddl.location].name
+            return Hit(f"created table {other} at {ddl.location}, as this transaction {ddl.name}", table=ddl.name)
+    return None
+
+
+_PAST = {"create": "created", "rename": "renamed", "drop": "dropped", "alter": "altered"}
+
+
+def _did(ddl: TableDdl) -> str:
+    target = f" to {ddl.new_name}" if ddl.action == "rename" else ""
+    return f"{_PAST[ddl.action]} table {ddl.name}{target}"
+
+
+# --- namespaces -------------------------------------------------------------------------------------------------------
+
+
+def _namespace_gone(mine: Changes, winner: Changes) -> Hit | None:
+    for namespace, inside in _filled(winner.namespaces_by("drop"), mine):
+        what = f"dropped namespace {'.'.join(namespace)}, in which this transaction made {inside}"
+        return Hit(what, namespace=namespace)
+    return None
+
+
+def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
+    for namespace, inside in _filled(mine.namespaces_by("drop"), winner):
+        return Hit(
+            f"made {inside} in namespace {'.'.join(namespace)}, which this transaction dropped", namespace=namespace
+        )
+    return None
+
+
+def _filled(dropped: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
+    """Find the dropped namespaces in which the other transaction made a table or a namespace."""
+    made = [(name.namespace, f"table {name}") for name in other.claims()]
+    made += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
+    for namespace in dropped:
+        for parent, what in made:
+            if parent[: len(namespace)] == namespace:
+                yield namespace, what
+
+
+def _namespace_changed(mine: Changes, winner: Changes) -> Hit | None:
+    theirs = {ddl.name: ddl for ddl in winner.namespaces}
+    for ddl in mine.namespaces:
+        if ddl.name in theirs:
+            did, ours = _PAST[theirs[ddl.name].action], _PAST[ddl.action]
+            what = f"{did} namespace {'.'.join(ddl.name)}, which this transaction {ours}"
+            return Hit(what, namespace=ddl.name)
+    return None
+
+
+# --- what is in a table -----------------------------------------------------------------------------------------------
+
+
+def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
+    """Make a rule of a function that compares what we and the winner did to the same table, given what it is called."""
+
+    def found(mine: Changes, winner: Changes) -> Hit | None:
+        for id, ours in mine.writes.items():
+            name = _name(id, mine, winner)
+            if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
+                return Hit(what, table=name)
+        return None
+
+    return found
+
+
+def _name(id: str, mine: Changes, winner: Changes) -> Name | None:
+    return mine.names.get(id) or winner.names.get(id)
+
+
+def _metadata(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if theirs.metadata:
+        return f"changed the schema or properties of table {table}, which this transaction wrote"
+    return f"wrote table {table}, whose schema or properties this transaction changed" if ours.metadata else None
+
+
+def _protocol(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if theirs.protocol:
+        return f"changed the protocol of table {table}, which this transaction wrote"
+    return f"wrote table {table}, whose protocol this transaction changed" if ours.protocol else None
+
+
+def _file(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if not (both := ours.touched & theirs.touched):
+        return None
+    more = f" and {len(both) - 1} more" if len(both) > 1 else ""
+    return f"changed file {min(both)}{more} of table {table}, as this transaction does"
+
+
+def _app(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if not (both := ours.apps & theirs.apps):
+        return None
+    return f"recorded progress of the streaming application {min(both)} on table {table}, as this transaction does"
+
+
+def _domain(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if not (both := ours.domains & theirs.domains):
+        return None
+    return f"set the metadata domain {min(both)} of table {table}, as this transaction does"
+
+
+# --- what was read ----------------------------------------------------------------------------------------------------
+
+
+def _read_changed(mine: Changes, winner: Changes) -> Hit | None:
+    # Files rearranged (OPTIMIZE, `dataChange` false) or a new protocol do not count: every query returns the same rows
+    # before and after, so the order "winner, then us" is one in which we would have read what we did.
+    for id in sorted(mine.reads & winner.writes.keys()):
+        if winner.writes[id].data_change or winner.writes[id].metadata:
+            name = _name(id, mine, winner)
+            return Hit(f"wrote table {name or id}, which this transaction read", table=name)
+    return None
+
+
+def _read_gone(mine: Changes, winner: Changes) -> Hit | None:
+    for id, ddl in winner.moved().items():
+        if id in mine.reads:
+            return Hit(f"{_did(ddl)}, which this transaction read", table=ddl.name)
+    return None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", "SNAPSHOT", _table_gone
+    ),
+    Rule("table-written", "the winner wrote a table that we dropped or renamed", "SNAPSHOT", _table_written),
+    Rule("name-taken", "both gave a table the same name, created or renamed", "SNAPSHOT", _name_taken),
+    Rule("location-taken", "both created a table in the same folder", "SNAPSHOT", _location_taken),
+    Rule("namespace-gone", "the winner dropped a namespace in which we made something", "SNAPSHOT", _namespace_gone),
+    Rule("namespace-filled", "the winner made something in a namespace that we dropped", "SNAPSHOT", _namespace_filled),
+    Rule("namespace-changed", "both created, altered or dropped the same namespace", "SNAPSHOT", _namespace_changed),
+    Rule("metadata", "both wrote a table, and one changed its schema or properties", "SNAPSHOT", _in_both(_metadata)),
+    Rule("protocol", "both wrote a table, and one changed its protocol", "SNAPSHOT", _in_both(_protocol)),
+    Rule("file", "both removed, or wrote again, the same data file", "SNAPSHOT", _in_both(_file)),
+    Rule("application", "both recorded progress of the same streaming application", "SNAPSHOT", _in_both(_app)),
+    Rule("domain", "both set the same metadata domain of a table", "SNAPSHOT", _in_both(_domain)),
+    Rule("read-changed", "the winner changed rows or schema of a table that we read", "SERIALIZABLE", _read_changed),
+    Rule("read-gone", "the winner dropped or renamed a table that we read", "SERIALIZABLE", _read_gone),
+)
+"""All rules, in the order in which they are tried: the one that explains most comes first."""

@@ -1,0 +1,291 @@
+"""Delta's actions as values: what one commit says, and what other commits need to know of it.
+
+An action is a dictionary of one key, as it stands on a line of `_delta_log/<version>.json` (Protocol, "Actions").
+Actions are never changed in place here: whoever changes one makes a new dictionary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lockstep.errors import InvalidError
+from lockstep.model import Counts
+
+Action: TypeAlias = dict[str, Any]
+LogicalFile: TypeAlias = tuple[str, str | None]
+"""The primary key of a file in a table: its path, and the unique id of its deletion vector if it has one."""
+
+ROW_TRACKING = "delta.rowTracking"
+"""The metadata domain that holds the highest row id given out; every writer of a row-tracked table writes it."""
+
+_FILES = frozenset({"add", "remove", "cdc", "sidecar"})
+_decode = msgspec.json.Decoder(dict[str, Any | None]).decode
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def parse(text: bytes | str) -> list[Action]:
+    """Read a commit's NDJSON: one action a line, empty lines allowed, null members dropped.
+
+    Raises:
+        InvalidError: a line is not a JSON object with exactly one action; the message gives the line's number from 1.
+    """
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    # Only \n separates: str.splitlines would also cut at U+2028, which may stand inside a JSON string.
+    return [_parse_line(line, n) for n, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+
+
+def _parse_line(line: bytes, number: int) -> Action:
+    try:
+        members = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidError(f"line {number} of the Delta commit is not a JSON object: {error}") from error
+    action = {kind: body for kind, body in members.items() if body is not None}
+    if len(action) != 1 or not isinstance(next(iter(action.values())), dict):
+        raise InvalidError(f"line {number} of the Delta commit is not one action but has the keys {sorted(members)}")
+    return action
+
+
+def render(actions: Iterable[Action]) -> bytes:
+    """Write actions as NDJSON, each line ended by a newline; the inverse of `parse`."""
+    return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
+
+
+def split(action: Action) -> tuple[str, dict[str, Any]]:
+    """Return an action's kind (`add`, `remove`, …) and its fields."""
+    ((kind, body),) = action.items()
+    return kind, body
+
+
+def bodies(actions: Iterable[Action], kind: str) -> list[dict[str, Any]]:
+    """Return the fields of all actions of one kind, in order."""
+    return [action[kind] for action in actions if kind in action]
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def logical_file(file: dict[str, Any]) -> LogicalFile:
+    """Return the key of an add's or a remove's logical file (Protocol, "Add File and Remove File")."""
+    return file["path"], deletion_vector_id(file.get("deletionVector"))
+
+
+def deletion_vector_id(descriptor: dict[str, Any] | None) -> str | None:
+    """Return a deletion vector's `uniqueId` (Protocol, "Derived Fields"), None without a vector."""
+    if descriptor is None:
+        return None
+    file = f"{descriptor['storageType']}{descriptor['pathOrInlineDv']}"
+    offset = descriptor.get("offset")
+    return file if offset is None else f"{file}@{offset}"
+
+
+def changes_rows(file: dict[str, Any]) -> bool:
+    """Return an add's or a remove's `dataChange`; Delta reads an absent one as true."""
+    return bool(file.get("dataChange", True))
+
+
+def only_recommits(commit: Sequence[Action]) -> bool:
+    """Return whether this commit's adds without data change are of files that the table already has.
+
+    "When `false` the logical file must already be present in the table or the records in the added file must be
+    contained in one or more `remove` actions in the same version" (Protocol, `add.dataChange`): with no such remove
+    in the commit, only the first is left. Statistics and row-tracking backfills write such commits.
+    """
+    return all(changes_rows(remove) for remove in bodies(commit, "remove"))
+
+
+class _Stats(msgspec.Struct):
+    numRecords: int | None = None
+
+
+def _live_rows(file: dict[str, Any]) -> int | None:
+    """Return how many rows of a file are not deleted, None where its statistics do not say."""
+    stats = file.get("stats")
+    if not stats:
+        return None
+    try:
+        records = msgspec.json.decode(stats, type=_Stats).numRecords
+    except msgspec.DecodeError:  # statistics are advice: a file with broken ones is still a file
+        return None
+    return None if records is None else records - _deleted_rows(file)
+
+
+def _deleted_rows(file: dict[str, Any]) -> int:
+    descriptor = file.get("deletionVector")
+    return int(descriptor["cardinality"]) if descriptor else 0
+
+
+# --- summaries --------------------------------------------------------------------------------------------------------
+
+
+def counts(commit: Sequence[Action]) -> Counts:
+    """Count the files and rows that one commit adds and removes.
+
+    Rows are those of `dataChange` files, deleted ones not counted, and -1 where a file has no `numRecords`: OPTIMIZE
+    moves files but adds no rows. A path removed and added again with another deletion vector is neither a file added
+    nor one removed: the difference of the vectors' cardinalities is the rows removed (or, restored, added).
+    """
+    adds = {file["path"]: file for file in bodies(commit, "add")}
+    removes = {file["path"]: file for file in bodies(commit, "remove")}
+    recommits = only_recommits(commit)
+    added = [f for p, f in adds.items() if p not in removes and (changes_rows(f) or not recommits)]
+    removed = [f for p, f in removes.items() if p not in adds]
+    deleted = [_deleted_rows(adds[p]) - _deleted_rows(removes[p]) for p in adds.keys() & removes.keys()]
+    return Counts(
+        files_added=len(added),
+        files_removed=len(removed),
+        rows_added=_rows(added, sum(-n for n in deleted if n < 0)),
+        rows_removed=_rows(removed, sum(n for n in deleted if n > 0)),
+    )
+
+
+def _rows(files: list[dict[str, Any]], more: int) -> int:
+    rows = [_live_rows(file) for file in files if changes_rows(file)]
+    return -1 if None in rows else sum(n for n in rows if n is not None) + more
+
+
+def total(commits: Iterable[Sequence[Action]]) -> Counts:
+    """Sum the counts of consecutive commits; rows unknown in one (-1) are unknown in all."""
+    each = [counts(commit) for commit in commits]
+
+    def rows(values: list[int]) -> int:
+        return -1 if -1 in values else sum(values)
+
+    return Counts(
+        files_added=sum(c.files_added for c in each),
+        files_removed=sum(c.files_removed for c in each),
+        rows_added=rows([c.rows_added for c in each]),
+        rows_removed=rows([c.rows_removed for c in each]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a run of commits of one table touched: all that the conflict check and a rebase need to know of it.
+
+    Attributes:
+        removed, added: paths of data files, as the log writes them (URL-encoded).
+        metadata, protocol: whether such an action is there.
+        apps: the `appId`s of SetTransaction actions (`txn`).
+        domains: names of metadata domains but `delta.rowTracking`, which `rebase` reconciles.
+        row_id_mark: the highest row id given out, None where it was not raised.
+        timestamp_ms: the last in-commit timestamp, in ms since 1970, None without.
+        data_change: whether any file was added or removed with `dataChange` true.
+    """
+
+    removed: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
+    metadata: bool = False
+    protocol: bool = False
+    apps: frozenset[str] = frozenset()
+    domains: frozenset[str] = frozenset()
+    row_id_mark: int | None = None
+    timestamp_ms: int | None = None
+    data_change: bool = False
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The paths of all data files added, removed or added again."""
+        return self.removed | self.added
+
+
+def footprint(actions: Iterable[Action]) -> Footprint:
+    """Summarise the actions of one commit, or of consecutive commits one after the other.
+
+    Raises:
+        InvalidError: the `delta.rowTracking` domain has no readable high-water mark.
+    """
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for action in actions:
+        kind, body = split(action)
+        by_kind.setdefault(kind, []).append(body)
+    adds, removes = by_kind.get("add", []), by_kind.get("remove", [])
+    domains = by_kind.get("domainMetadata", [])
+    marks = [row_id_mark(d) for d in domains if d["domain"] == ROW_TRACKING and not d.get("removed")]
+    stamps = [i["inCommitTimestamp"] for i in by_kind.get("commitInfo", []) if i.get("inCommitTimestamp") is not None]
+    return Footprint(
+        removed=frozenset(file["path"] for file in removes),
+        added=frozenset(file["path"] for file in adds),
+        metadata="metaData" in by_kind,
+        protocol="protocol" in by_kind,
+        apps=frozenset(txn["appId"] for txn in by_kind.get("txn", [])),
+        domains=frozenset(d["domain"] for d in domains) - {ROW_TRACKING},
+        row_id_mark=max(marks, default=None),
+        timestamp_ms=max(stamps, default=None),
+        data_change=any(changes_rows(file) for file in (*adds, *removes)),
+    )
+
+
+class _RowTracking(msgspec.Struct):
+    rowIdHighWaterMark: int
+
+
+def row_id_mark(domain: dict[str, Any]) -> int:
+    """Return the highest row id given out, from a `delta.rowTracking` domain (Protocol, "Row Tracking").
+
+    Raises:
+        InvalidError: its configuration is not what the protocol says.
+    """
+    try:
+        return msgspec.json.decode(domain["configuration"], type=_RowTracking).rowIdHighWaterMark
+    except (KeyError, TypeError, msgspec.DecodeError) as error:
+        raise InvalidError(f"the domain {ROW_TRACKING} has no readable rowIdHighWaterMark: {error}") from error
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+_OVERLAY = "lockstep://"
+_OVERLAY_URI = re.compile(r"lockstep://[^\s./]+\.([A-Za-z][A-Za-z0-9+-]*)(?:\.([\w.~%@:\[\]+-]+))?")
+
+
+def real_paths(actions: Iterable[Action]) -> list[Action]:
+    """Rewrite the overlay's URIs to those of the storage below.
+
+    `lockstep://<txn>.<scheme>[.<authority>]/path` becomes `<scheme>://<authority>/path`, in every path, table property
+    and operation parameter. Only the part before the path changes, so what is URL-encoded stays so.
+    """
+    return [_map_paths(action, lambda text: _OVERLAY_URI.sub(_storage_uri, text)) for action in actions]
+
+
+def _storage_uri(match: re.Match[str]) -> str:
+    return f"{match[1]}://{match[2] or ''}"
+
+
+def assert_real(actions: Iterable[Action]) -> None:
+    """Check that no path and no table property names the overlay, which ends with its transaction.
+
+    `commitInfo` is not checked: it is history, and a statement's text may say anything.
+
+    Raises:
+        InvalidError: one does; the message gives it.
+    """
+
+    def check(text: str) -> str:
+        if _OVERLAY in text:
+            raise InvalidError(f"a commit would name a file of a transaction's overlay for ever: {text}")
+        return text
+
+    for action in actions:
+        if "commitInfo" not in action:
+            _map_paths(action, check)
+
+
+def _map_paths(action: Action, change: Callable[[str], str]) -> Action:
+    """Return the action with `change` applied to every text in it that is or may hold a location."""
+    kind, body = split(action)
+    new: dict[str, Any] = {}
+    if kind in _FILES:
+        new["path"] = change(body["path"])
+        descriptor = body.get("deletionVector")
+        if descriptor and descriptor["storageType"] == "p":
+            new["deletionVector"] = {**descriptor, "pathOrInlineDv": change(descriptor["pathOrInlineDv"])}
+    for field in {"metaData": ("configuration",), "commitInfo": ("operationParameters",)}.get(kind, ()):
+        if values := body.get(field):
+            new[field] = {key: change(v) if isinstance(v, str) else v for key, v in values.items()}
+    return {kind: {**body, **new}} if any(body[field] != value for field, value in new.items()) else action

@@ -1,0 +1,91 @@
+"""Publishing: a ratified commit becomes `_delta_log/<version>.json`, an ordinary Delta commit that anybody reads.
+
+Publishing decides nothing and may be done by anybody, any number of times: each file is put if it is absent, and what
+it holds follows from the timeline alone. Only a foreign Delta writer can be in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lockstep.delta.actions import Footprint, footprint, parse, render
+from lockstep.delta.log import commit_path, last_published, read_published
+from lockstep.delta.rebase import rebase
+from lockstep.errors import CorruptTimelineError
+from lockstep.model import Commit, TableWrite
+from lockstep.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The write's last commit is in the table's log, at this version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Displaced:
+    """A foreign writer took table versions that were ratified for us.
+
+    Attributes:
+        first, last: the foreign versions; ours can only come after the last.
+        foreign: what they touched.
+    """
+
+    first: int
+    last: int
+    foreign: Footprint
+
+
+def publish(storage: Storage, write: TableWrite, moved_to: int | None = None) -> Published | Displaced:
+    """Publish a write's commits in order.
+
+    Args:
+        write: as the timeline's entry has it.
+        moved_to: the version of its last commit where a later entry moved it, None where it is as ratified.
+
+    Raises:
+        UnavailableError: the store failed; publishing again is safe.
+        CorruptTimelineError: a staged file of the write is gone, and its commit is not published.
+    """
+    last = write.to_version if moved_to is None else moved_to
+    first = last - len(write.commits) + 1
+    for version, data in enumerate(_contents(storage, write, first), first):
+        path = commit_path(write.location, version)
+        if data is None or storage.put_if_absent(path, data) or storage.get(path) == data:
+            continue
+        taken = last_published(storage, write.location, version - 1)
+        return Displaced(version, taken, foreign_footprint(storage, write.location, range(version, taken + 1)))
+    return Published(last)
+
+
+def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:
+    """Return what these published commits touched together."""
+    return footprint([action for version in versions for action in read_published(storage, location, version)])
+
+
+def _contents(storage: Storage, write: TableWrite, first: int) -> list[bytes | None]:
+    """Return each commit's file; None for one whose staged file was cleaned up, which is done after publishing only."""
+    contents = [_content(storage, write.location, commit) for commit in write.commits]
+    ratified_first = write.from_version + 1
+    if first == ratified_first:
+        for version, data in enumerate(contents, first):
+            if data is None and not storage.exists(commit_path(write.location, version)):
+                raise CorruptTimelineError(
+                    f"version {version} of table {write.name} was ratified, but neither its staged file "
+                    f"({write.commits[version - first].staged}) nor its published one is there"
+                )
+        return contents
+    if any(data is None for data in contents):
+        return contents
+    foreign = foreign_footprint(storage, write.location, range(ratified_first, first))
+    commits = [parse(data) for data in contents if data is not None]
+    rebased = rebase(commits, pin=write.from_version, first_version=first, winners=[foreign])
+    return [render(commit) for commit in rebased]
+
+
+def _content(storage: Storage, location: str, commit: Commit) -> bytes | None:
+    if commit.inline is not None:
+        return b"".join(bytes(action) + b"\n" for action in commit.inline)
+    return storage.get(f"{location}/{commit.staged}")

@@ -1,0 +1,131 @@
+"""Every error a user of Lockstep can meet, by what the caller must do about it.
+
+    LockstepError
+    ├── ConflictError            40001  another transaction won; run yours again (retryable)
+    ├── CommitUnknownError       40003  the store did not say whether the commit landed; look before you retry
+    ├── TransactionStateError    25xxx  the statement does not fit the state of the session's transaction
+    │   ├── ActiveTransactionError     25001  BEGIN inside a transaction, or a statement not allowed in one
+    │   ├── ReadOnlyError              25006  a write in a READ ONLY transaction
+    │   ├── NoTransactionError         25P01  COMMIT or ROLLBACK with nothing open
+    │   └── FailedTransactionError     25P02  a write failed earlier; only ROLLBACK helps
+    ├── InvalidError             22023  bad input, refused before anything was written
+    │   ├── UndefinedError             42P01 / 3F000  no such table or namespace
+    │   ├── DuplicateError             42P07 / 42P06  the name is taken
+    │   └── UnsupportedError           0A000  Lockstep cannot do that; the message says what to do instead
+    ├── ForeignCommitError       40002  another Delta writer took a table version that conflicts with ours
+    ├── UnavailableError         58030  the store failed or refused; nothing was changed (retryable)
+    └── CorruptTimelineError     XX001  a stored object is not what it must be; needs a person
+
+The SQLSTATEs are PostgreSQL's (Appendix A, "PostgreSQL Error Codes") where it has one for the case. The same object
+crosses the bridge to SQL, so a message reads the same from Python and from `spark.sql`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LockstepError(Exception):
+    """Something Lockstep refused or could not do.
+
+    Attributes:
+        sqlstate: five characters, from the class unless given.
+        retryable: whether running the whole transaction again can succeed without any other change.
+    """
+
+    default_sqlstate: ClassVar[str] = "XX000"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.sqlstate = sqlstate or self.default_sqlstate
+
+    def __str__(self) -> str:
+        return f"{self.message} (SQLSTATE {self.sqlstate})"
+
+
+class ConflictError(LockstepError):
+    """Another transaction committed first and its changes collide with ours; nothing of ours is visible."""
+
+    default_sqlstate = "40001"
+    retryable = True
+
+
+class CommitUnknownError(LockstepError):
+    """The store neither confirmed nor denied the commit, and could not be read back; look at the timeline first."""
+
+    default_sqlstate = "40003"
+
+
+class TransactionStateError(LockstepError):
+    """The statement does not fit the state of the session's transaction."""
+
+    default_sqlstate = "25000"
+
+
+class ActiveTransactionError(TransactionStateError):
+    """The statement cannot run inside a transaction, and one is open."""
+
+    default_sqlstate = "25001"
+
+
+class ReadOnlyError(TransactionStateError):
+    """A write inside a READ ONLY transaction."""
+
+    default_sqlstate = "25006"
+
+
+class NoTransactionError(TransactionStateError):
+    """COMMIT or ROLLBACK with no transaction open."""
+
+    default_sqlstate = "25P01"
+
+
+class FailedTransactionError(TransactionStateError):
+    """A write of this transaction failed, so it was rolled back instead of being committed by half."""
+
+    default_sqlstate = "25P02"
+
+
+class InvalidError(LockstepError):
+    """Bad input, refused before anything was written."""
+
+    default_sqlstate = "22023"
+
+
+class UndefinedError(InvalidError):
+    """No such table (42P01), namespace (3F000) or version."""
+
+    default_sqlstate = "42P01"
+
+
+class DuplicateError(InvalidError):
+    """The name of a table (42P07) or namespace (42P06) is taken."""
+
+    default_sqlstate = "42P07"
+
+
+class UnsupportedError(InvalidError):
+    """Lockstep does not do that; the message says what to do instead."""
+
+    default_sqlstate = "0A000"
+
+
+class ForeignCommitError(LockstepError):
+    """A Delta writer outside Lockstep took a table version, and its changes conflict with ours."""
+
+    default_sqlstate = "40002"
+
+
+class UnavailableError(LockstepError):
+    """The store failed or refused; nothing was changed."""
+
+    default_sqlstate = "58030"
+    retryable = True
+
+
+class CorruptTimelineError(LockstepError):
+    """A stored object is not what it must be; the message names it and what was expected."""
+
+    default_sqlstate = "XX001"

@@ -1,0 +1,180 @@
+"""The values of Lockstep: what a timeline entry says, and the database that a run of entries makes.
+
+`Entry` is one file of the timeline, `<root>/_lockstep/timeline/<version, 20 digits>.json`: immutable, and the only
+thing that makes a change real. `Database` is what the entries 0..n say together, folded by `lockstep.database`.
+
+All values are frozen and strict: an unknown field, a wrong type or an unknown format number is refused, because a
+reader that guesses would show a database that nobody committed. Times are UTC, to the millisecond.
+
+    format      1
+    encoding    JSON, UTF-8, one object, fields with default values left out
+    size        at most MAX_ENTRY_BYTES
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+import msgspec
+
+FORMAT = 1
+MAX_ENTRY_BYTES = 64 * 1024 * 1024
+"""A bound, not a target: commits larger than INLINE_BYTES are staged in files and only named here."""
+
+INLINE_BYTES = 64 * 1024
+"""A table's commit up to this size travels inside the timeline entry; a larger one is a staged file."""
+
+NEW = -1
+"""The table version before a table's first: a pin of `NEW` means that the table does not exist yet."""
+
+Isolation: TypeAlias = Literal["SNAPSHOT", "SERIALIZABLE"]
+Namespace: TypeAlias = tuple[str, ...]
+
+
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The base of every stored value: frozen, strict, keyword-only."""
+
+
+class Name(Value, frozen=True, order=True):
+    """A table's name inside a catalog: its namespace and its last part, as the user wrote them."""
+
+    namespace: Namespace
+    table: str
+
+    def __str__(self) -> str:
+        return ".".join((*self.namespace, self.table))
+
+
+class Commit(Value):
+    """One Delta commit of one table: the lines of its `<version>.json`, inline or in a staged file.
+
+    Exactly one of the two is set. `staged` is relative to the table's location.
+    """
+
+    inline: list[msgspec.Raw] | None = None
+    staged: str | None = None
+
+
+class Counts(Value):
+    """How many files and rows a change adds and removes; rows are -1 where the files carry no statistics."""
+
+    files_added: int = 0
+    files_removed: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+
+
+class TableWrite(Value):
+    """Delta commits of one table: its versions `from_version + 1 … to_version`, one commit each."""
+
+    id: str
+    name: Name
+    location: str
+    from_version: int
+    to_version: int
+    commits: list[Commit]
+    counts: Counts = Counts()
+
+
+class TableDdl(Value):
+    """A change of the catalog's list of tables.
+
+    `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`.
+    """
+
+    action: Literal["create", "rename", "drop"]
+    id: str
+    name: Name
+    location: str = ""
+    new_name: Name | None = None
+
+
+class NamespaceDdl(Value):
+    """A change of the catalog's list of namespaces; `properties` is the whole new map of create and alter."""
+
+    action: Literal["create", "alter", "drop"]
+    name: Namespace
+    properties: dict[str, str] = {}
+
+
+class TableRead(Value):
+    """A table that the transaction read, and the version it saw."""
+
+    id: str
+    name: Name
+    version: int
+
+
+class TransactionInfo(Value):
+    """Who did it, from where, and why. `id` is unique for ever: the answer to "did my commit land?"."""
+
+    id: str
+    began_at: datetime
+    base_version: int
+    isolation: Isolation
+    author: str = ""
+    application: str = ""
+    message: str = ""
+    statements: list[str] = []
+
+
+class Moved(Value):
+    """A ratified commit that a foreign commit pushed to a later table version before it was published.
+
+    Entry `entry` said that table `id` ends at some version; it ends at `to_version`.
+    """
+
+    id: str
+    entry: int
+    to_version: int
+
+
+class Entry(Value):
+    """One version of the database.
+
+    `kind` is `create` (version 0, an empty database), `transaction`, or `external`: commits that a plain Delta writer
+    made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published).
+    Order of meaning: `namespaces`, then `tables`, then `writes`, then `moved`.
+    """
+
+    format: int
+    version: int
+    committed_at: datetime
+    kind: Literal["create", "transaction", "external"]
+    transaction: TransactionInfo
+    namespaces: list[NamespaceDdl] = []
+    tables: list[TableDdl] = []
+    writes: list[TableWrite] = []
+    reads: list[TableRead] = []
+    moved: list[Moved] = []
+
+
+class Table(Value):
+    """A table as one database version sees it: `version` is Delta's own. `since` is the database version of its last change."""
+
+    id: str
+    name: Name
+    location: str
+    version: int
+    since: int
+
+
+class Database(Value):
+    """The whole catalog at one database version; a value, never changed in place.
+
+    `tables` is by name, `namespaces` maps each namespace to its properties.
+    """
+
+    version: int
+    committed_at: datetime
+    namespaces: dict[Namespace, dict[str, str]]
+    tables: dict[Name, Table]
+
+    def table_by_id(self, id: str) -> Table | None:
+        """Return the table with this id, whatever it is called now."""
+        return next((t for t in self.tables.values() if t.id == id), None)
+
+    def table_at(self, location: str) -> Table | None:
+        """Return the table whose data lies in this folder."""
+        return next((t for t in self.tables.values() if t.location == location), None)

@@ -1,0 +1,286 @@
+"""The host: answers the shim. A request and its answer are JSON objects; which session asks is always said.
+
+    {"op": "resolve", "session": "…", "catalog": "lake", "options": {"root": "…"}, "namespace": ["sales"], …}
+    {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7}}
+    {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
+
+It keeps what belongs to a session (its open transaction, which database version its statements read) and leaves every
+decision about data to `TransactionalCatalog`. No thread-locals: Py4J calls from threads of its own choosing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import (
+    ActiveTransactionError,
+    InvalidError,
+    LockstepError,
+    NoTransactionError,
+    UnsupportedError,
+)
+from lockstep.model import Database
+from lockstep.spark.tables import TableRequests
+from lockstep.spark.uris import Uris
+from lockstep.transaction import Creation, Transaction
+
+Request: TypeAlias = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+
+REMEMBERED_STATEMENTS = 64
+"""Statements of a session whose database version is remembered: an analysis is over long before this many others."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Lakehouse:
+    """A catalog of a Spark session: the lake behind it, and how Spark names its folders."""
+
+    name: str
+    catalog: TransactionalCatalog
+    uris: Uris
+    allows_outside_writes: bool = False
+
+
+@dataclass
+class Session:
+    """What the host keeps for one SparkSession.
+
+    Attributes:
+        transaction, catalog: the open transaction and the catalog it is in; None outside one.
+        used: the overlay URIs that the transaction was given, so that Delta's caches of them can be dropped.
+        pins: which database version a statement reads, by the statement's id.
+        creations: new tables that autocommitted statements are about to write, by location, with their text.
+        text: the last statement's text.
+    """
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    transaction: Transaction | None = None
+    catalog: Lakehouse | None = None
+    used: set[str] = field(default_factory=set)
+    pins: OrderedDict[str, Database] = field(default_factory=OrderedDict)
+    creations: OrderedDict[str, Creation] = field(default_factory=OrderedDict)
+    text: str = ""
+
+    def inside(self, lakehouse: Lakehouse) -> Transaction | None:
+        """Return the open transaction, which must be one of this catalog.
+
+        Raises:
+            UnsupportedError: it is another catalog's.
+        """
+        if self.transaction is not None and self.catalog is not lakehouse and self.catalog is not None:
+            raise UnsupportedError(
+                f"the open transaction is in catalog {self.catalog.name}; a transaction has one timeline, so tables of "
+                f"{lakehouse.name} can be used only outside it"
+            )
+        return self.transaction
+
+    def statement(self, id: str | None, newest: Callable[[], Database]) -> Database:
+        """Return the database version that a statement reads: the newest at its first table, the same for the others."""
+        if id is None:
+            return newest()
+        if id not in self.pins:
+            self.pins[id] = newest()
+            while len(self.pins) > REMEMBERED_STATEMENTS:
+                self.pins.popitem(last=False)
+        return self.pins[id]
+
+
+class Host:
+    """Answers requests of one Spark driver; safe to call from many threads."""
+
+    def __init__(self, application: str = "") -> None:
+        self._application = application
+        self._lock = threading.Lock()
+        self._sessions: dict[str, Session] = {}
+        self._lakehouses: dict[tuple[str, str], Lakehouse] = {}
+        tables = TableRequests(self)
+        self._operations: dict[str, Callable[[Session, Request], Answer]] = {
+            "begin": self._begin,
+            "commit": self._commit,
+            "rollback": self._rollback,
+            "ended": self._ended,
+            "outside": self._outside,
+            **tables.operations,
+        }
+
+    def call(self, request: str) -> str:
+        """Answer one request; never raises, for an exception's type would be lost on the way."""
+        asked: Request = msgspec.json.decode(request)
+        try:
+            session = self._session(asked["session"])
+            with session.lock:
+                answer = {"ok": self._operations[asked["op"]](session, asked)}
+        except LockstepError as error:
+            answer = {"error": _described(error)}
+        except Exception as error:
+            _log.exception("the request %r failed", asked.get("op"))
+            answer = {"error": _described(LockstepError(f"internal error: {type(error).__name__}: {error}"))}
+        return msgspec.json.encode(answer).decode()
+
+    def close(self) -> None:
+        """Roll back whatever is open: the driver ends."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            with session.lock:
+                if session.transaction is not None and session.catalog is not None:
+                    session.catalog.catalog.rollback(session.transaction)
+                    session.transaction = None
+
+    # --- what requests are about ---------------------------------------------------------------------------------------
+
+    def _session(self, id: str) -> Session:
+        with self._lock:
+            return self._sessions.setdefault(id, Session())
+
+    def lakehouse(self, name: str, options: dict[str, str]) -> Lakehouse:
+        """Return the catalog of this name and root, opened when first used."""
+        root = options.get("root")
+        if not root:
+            raise InvalidError(f"catalog {name} has no root: set spark.sql.catalog.{name}.root to a path or URL")
+        with self._lock:
+            if (name, root) not in self._lakehouses:
+                self._lakehouses[name, root] = self._open(name, root, options)
+            return self._lakehouses[name, root]
+
+    def _open(self, name: str, root: str, options: dict[str, str]) -> Lakehouse:
+        store = {key.removeprefix("store."): value for key, value in options.items() if key.startswith("store.")}
+        catalog = TransactionalCatalog.open(
+            root,
+            create=options.get("create", "false").lower() == "true",
+            options=store,
+            application=self._application,
+            isolation=_isolation(options.get("isolation", "SERIALIZABLE")),
+        )
+        outside = options.get("outside-writes", "refuse")
+        if outside not in ("refuse", "allow"):
+            raise InvalidError(f"spark.sql.catalog.{name}.outside-writes is {outside!r}: expected refuse or allow")
+        return Lakehouse(name, catalog, Uris(catalog.lake.storage.url), outside == "allow")
+
+    def owner(self, uri: str) -> Lakehouse:
+        """Return the catalog that an overlay URI lies in: the one with the longest root."""
+        with self._lock:
+            found = [house for house in self._lakehouses.values() if house.uris.holds(uri)]
+        if not found:
+            raise InvalidError(f"no Lockstep catalog of this driver holds {uri}")
+        return max(found, key=lambda house: len(house.uris.real("")))
+
+    def transaction_of(self, id: str) -> tuple[Session, Transaction]:
+        """Return an open transaction by its id; a statement may write it from a clone of its session.
+
+        Raises:
+            NoTransactionError: it has ended.
+        """
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            if session.transaction is not None and session.transaction.id == id:
+                return session, session.transaction
+        raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
+
+    # --- transactions --------------------------------------------------------------------------------------------------
+
+    def _begin(self, session: Session, asked: Request) -> Answer:
+        if session.transaction is not None:
+            raise ActiveTransactionError(
+                f"a transaction is open in this session ({session.transaction.id}); COMMIT or ROLLBACK it first"
+            )
+        catalogs: dict[str, dict[str, str]] = asked["catalogs"]
+        name = asked.get("current") or (next(iter(catalogs)) if len(catalogs) == 1 else None)
+        if name is None:
+            raise InvalidError(
+                f"which catalog? This session has {', '.join(sorted(catalogs)) or 'no Lockstep catalog'}; "
+                "say USE <catalog> before BEGIN"
+            )
+        house = self.lakehouse(name, catalogs[name])
+        session.transaction = house.catalog.begin(
+            isolation=asked.get("isolation"),
+            read_only=bool(asked.get("read_only")),
+            comment=asked.get("comment", ""),
+        )
+        session.catalog = house
+        return {"database_version": session.transaction.base.version, "transaction_id": session.transaction.id}
+
+    def _commit(self, session: Session, asked: Request) -> Answer:
+        tx, house = self._open_transaction(session, "COMMIT")
+        if asked.get("failure"):
+            tx.failure = tx.failure or asked["failure"]
+        started = house.catalog.lake.clock()
+        done = house.catalog.commit(tx)
+        writes = done.entry.writes if done.entry is not None else []
+        rows = {key: [getattr(write.counts, key) for write in writes] for key in ("rows_added", "rows_removed")}
+        return {
+            "database_version": done.version,
+            "transaction_id": tx.id,
+            "tables_changed": len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
+            "files_added": sum(write.counts.files_added for write in writes),
+            "files_removed": sum(write.counts.files_removed for write in writes),
+            **{key: None if -1 in values else sum(values) for key, values in rows.items()},
+            "milliseconds": round((house.catalog.lake.clock() - started).total_seconds() * 1000),
+            "checkpoints": [house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
+        }
+
+    def _rollback(self, session: Session, asked: Request) -> Answer:
+        tx, house = self._open_transaction(session, "ROLLBACK")
+        house.catalog.rollback(tx)
+        return {"database_version": tx.base.version, "transaction_id": tx.id}
+
+    def _open_transaction(self, session: Session, verb: str) -> tuple[Transaction, Lakehouse]:
+        if session.transaction is None or session.catalog is None:
+            raise NoTransactionError(f"{verb} without a transaction: none is open in this session; BEGIN starts one")
+        return session.transaction, session.catalog
+
+    def _ended(self, session: Session, asked: Request) -> Answer:
+        """Tell whether the transaction is over, and if so which URIs nobody may use any more."""
+        if session.transaction is not None and session.transaction.is_open:
+            return {"open": True, "uris": []}
+        uris, session.used = sorted(session.used), set()
+        session.transaction, session.catalog = None, None
+        return {"open": False, "uris": uris}
+
+    def _outside(self, session: Session, asked: Request) -> Answer:
+        """Refuse what a ROLLBACK could not take back."""
+        what = asked["what"]
+        if what == "VACUUM":
+            raise ActiveTransactionError("VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction")
+        if session.transaction is not None and session.catalog is not None and not session.catalog.allows_outside_writes:
+            raise ActiveTransactionError(
+                f"{what} is not in catalog {session.catalog.name}, so a ROLLBACK could not undo it. Run it outside the "
+                f"transaction, or set spark.sql.catalog.{session.catalog.name}.outside-writes=allow to have such writes "
+                "happen at once, whatever becomes of the transaction"
+            )
+        return {}
+
+
+def _isolation(level: str) -> Any:
+    if level.upper() not in ("SNAPSHOT", "SERIALIZABLE"):
+        raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
+    return level.upper()
+
+
+CHECKPOINT_INTERVAL = 10
+"""Delta's default of `delta.checkpointInterval`, in table versions."""
+
+
+def _is_due(before: int, after: int) -> bool:
+    return after // CHECKPOINT_INTERVAL > max(before, 0) // CHECKPOINT_INTERVAL
+
+
+def _described(error: LockstepError) -> dict[str, str]:
+    return {"condition": condition_of(type(error)), "message": error.message, "sqlstate": error.sqlstate}
+
+
+def condition_of(kind: type[LockstepError]) -> str:
+    """Return Spark's name of an error class: `ConflictError` is LOCKSTEP_CONFLICT."""
+    words = "".join(f"_{c}" if c.isupper() else c.upper() for c in kind.__name__.removesuffix("Error"))
+    return f"LOCKSTEP{words}"

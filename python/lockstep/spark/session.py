@@ -1,0 +1,363 @@
+"""The Python face: make a session, and run transactions in it.
+
+    spark = lockstep.configure(SparkSession.builder, root="/data/lake", catalog="lake").getOrCreate()
+
+    with lockstep.transaction(spark, comment="nightly load") as tx:
+        spark.sql("INSERT INTO lake.sales.orders SELECT * FROM staged_orders")
+        spark.sql("MERGE INTO lake.sales.totals …")
+    tx.version                                      # the database version that this made
+
+    lockstep.run(spark, lambda tx: spark.sql("UPDATE …"), attempts=5)       # again, if another was first
+
+A transaction belongs to a SparkSession: every statement of the session between its beginning and its end is part of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lockstep.errors import InvalidError, LockstepError, TransactionStateError, UnsupportedError
+from lockstep.model import Isolation
+from lockstep.spark.host import Host, condition_of
+from lockstep.spark.jars import session_jars
+
+T = TypeVar("T")
+
+EXTENSION = "lockstep.spark.Extensions"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+_hosts: dict[int, Host] = {}
+_attaching = threading.Lock()
+
+
+# --- a session --------------------------------------------------------------------------------------------------------
+
+
+def conf(
+    *,
+    root: str,
+    catalog: str = "lake",
+    create: bool | None = None,
+    isolation: Isolation = "SERIALIZABLE",
+    options: dict[str, str] | None = None,
+    jars: bool = True,
+) -> dict[str, str]:
+    """Return the Spark settings that Lockstep needs, for a `spark-defaults.conf` or `--conf`.
+
+    Args:
+        root: the lake's path or URL.
+        catalog: what SQL calls it: `catalog.namespace.table`.
+        create: make the lake if there is none; by default for local paths only.
+        isolation: the level of transactions that do not ask for one.
+        options: for object stores: `endpoint`, `region`, `access_key_id`, …
+        jars: include `spark.jars`, which fetches Delta's jars if they are nowhere on this machine.
+
+    Raises:
+        InvalidError: the catalog's name cannot be one.
+        UnavailableError, UnsupportedError: see `lockstep.spark.jars`.
+    """
+    if not catalog.isidentifier():
+        raise InvalidError(f"{catalog!r} cannot be a catalog's name: use letters, digits and _")
+    is_local = "://" not in root or root.startswith("file:")
+    prefix = f"spark.sql.catalog.{catalog}"
+    settings = {
+        "spark.sql.extensions": f"{DELTA_EXTENSION},{EXTENSION}",
+        "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
+        prefix: "lockstep.spark.LockstepCatalog",
+        f"{prefix}.root": root,
+        f"{prefix}.create": str(is_local if create is None else create).lower(),
+        f"{prefix}.isolation": isolation,
+        **{f"{prefix}.store.{key}": value for key, value in (options or {}).items()},
+        "spark.hadoop.fs.lockstep.impl": "lockstep.spark.LockstepFileSystem",
+        # Each transaction has an authority of its own: a cache of file systems would grow with every one.
+        "spark.hadoop.fs.lockstep.impl.disable.cache": "true",
+        "spark.delta.logStore.lockstep.impl": "lockstep.spark.LockstepLogStore",
+        # Delta's parser drops the parameters of spark.sql(…, args=…) without it (delta-io/delta#7640).
+        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
+    }
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, session_jars()))
+    return settings
+
+
+_LISTS = ("spark.sql.extensions", "spark.jars")
+"""Settings that are lists: ours are added to the user's, never put in their place."""
+
+
+def configure(
+    builder: SparkSession.Builder,
+    *,
+    root: str,
+    catalog: str = "lake",
+    create: bool | None = None,
+    isolation: Isolation = "SERIALIZABLE",
+    options: dict[str, str] | None = None,
+) -> SparkSession.Builder:
+    """Return a builder whose `getOrCreate()` gives a session with a Lockstep catalog; arguments as in `conf`.
+
+    What the builder already says is kept: lists are added to, and a setting with another value is an error.
+
+    Raises:
+        InvalidError: the builder's settings contradict Lockstep's.
+        UnsupportedError: from `getOrCreate()`: a session without Lockstep runs in this process already.
+    """
+    ours = conf(root=root, catalog=catalog, create=create, isolation=isolation, options=options)
+    theirs: dict[str, Any] = builder._options
+    merged = _Builder()
+    merged._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}
+    return merged
+
+
+def _merged(key: str, theirs: Any, ours: str) -> str:
+    if theirs is None or str(theirs) == ours:
+        return ours
+    if key not in _LISTS:
+        raise InvalidError(f"{key} is set to {theirs}, but Lockstep needs {ours}; take that setting out")
+    known = [item for item in str(theirs).split(",") if item]
+    return ",".join([*known, *(item for item in ours.split(",") if item not in known)])
+
+
+class _Builder(SparkSession.Builder):
+    """Spark's builder, whose sessions are attached to this process's host."""
+
+    def getOrCreate(self) -> SparkSession:
+        spark = super().getOrCreate()
+        attach(spark)
+        return spark
+
+
+def attach(spark: SparkSession) -> None:
+    """Let this Python process decide for a session that was configured elsewhere (spark-submit with our settings).
+
+    Raises:
+        UnsupportedError: the session's JVM has no Lockstep in it.
+    """
+    context = spark.sparkContext
+    gateway: Any = context._gateway
+    _require_shim(spark)
+    with _attaching:
+        if id(gateway) in _hosts:
+            return
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        ensure_callback_server_started(gateway)
+        host = Host(application=context.appName)
+        gateway.jvm.lockstep.spark.Bridge.attach(_Callback(host))
+        _hosts[id(gateway)] = host
+        atexit.register(host.close)
+
+
+def _require_shim(spark: SparkSession) -> None:
+    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    if EXTENSION not in extensions.split(","):
+        raise UnsupportedError(
+            "this Spark session runs without Lockstep: it was made before lockstep.configure(), or submitted without "
+            "its settings. Stop it first (spark.stop()), or submit with the settings of lockstep.conf(root=…)"
+        )
+    try:
+        spark.sparkContext._gateway.jvm.lockstep.spark.Bridge.getClass()  # type: ignore[union-attr]
+    except (Py4JError, TypeError) as error:
+        jars = ",".join(map(str, session_jars()))
+        raise UnsupportedError(
+            f"Lockstep's jars are not on the class path of this driver. Submit with: spark-submit --jars {jars} …"
+        ) from error
+
+
+class _Callback:
+    """The host as Py4J calls it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def call(self, request: str) -> str:
+        return self._host.call(request)
+
+    class Java:
+        implements = ("lockstep.spark.Host",)
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+class SessionTransaction:
+    """A transaction of a SparkSession, for one `with` block.
+
+    Attributes:
+        id: the transaction's id, once begun.
+        version: the database version that it made, once committed; the snapshot's if there was nothing to commit.
+        status: NEW, OPEN, COMMITTED or ROLLED BACK.
+        result: what COMMIT answered, as a dictionary.
+    """
+
+    def __init__(self, spark: SparkSession, begin: str) -> None:
+        self._spark = spark
+        self._begin = begin
+        self.id: str | None = None
+        self.snapshot: int | None = None
+        self.version: int | None = None
+        self.status: Literal["NEW", "OPEN", "COMMITTED", "ROLLED BACK"] = "NEW"
+        self.result: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        at = "" if self.version is None else f" as database version {self.version}"
+        return f"<lockstep.transaction {self.id or '(not begun)'} {self.status}{at}>"
+
+    def __enter__(self) -> SessionTransaction:
+        if self.status != "NEW":
+            raise TransactionStateError(f"{self!r} was used already; call lockstep.transaction() again", sqlstate="25000")
+        attach(self._spark)
+        row = self._execute(self._begin)
+        self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        if self.status != "OPEN":
+            return False  # the block ended it itself
+        if error is None:
+            self.commit()
+            return False
+        try:
+            self.rollback()
+        except LockstepError as failure:  # never in the place of the user's own error
+            error.add_note(f"Lockstep could not roll back: {failure}")
+        return False
+
+    def commit(self) -> None:
+        """Commit now instead of at the end of the block.
+
+        Raises:
+            LockstepError: why not, as `lockstep.errors` says; after a ConflictError it is rolled back.
+        """
+        self.status = "ROLLED BACK"
+        try:
+            self.result = self._execute("COMMIT")
+        finally:
+            if not self.result and self._is_open():
+                self.status = "OPEN"
+        self.version, self.status = self.result["database_version"], "COMMITTED"
+
+    def rollback(self) -> None:
+        """Roll back now instead of by an exception."""
+        self.status = "ROLLED BACK"
+        self._execute("ROLLBACK")
+
+    def _is_open(self) -> bool:
+        jvm: Any = self._spark.sparkContext._gateway.jvm  # type: ignore[union-attr]
+        return bool(jvm.lockstep.spark.Bridge.isOpen(self._spark._jsparkSession))
+
+    def _execute(self, statement: str) -> dict[str, Any]:
+        with lockstep_errors():
+            return self._spark.sql(statement).collect()[0].asDict()
+
+
+def transaction(
+    spark: SparkSession,
+    *,
+    isolation: Isolation | None = None,
+    read_only: bool = False,
+    comment: str = "",
+) -> SessionTransaction:
+    """Return a transaction to use in a `with` statement: commits at its end, rolls back if the block raises.
+
+    Args:
+        isolation: SNAPSHOT or SERIALIZABLE; the catalog's level by default.
+        read_only: refuse writes.
+        comment: why, for the timeline.
+
+    Raises:
+        InvalidError: no such isolation level.
+    """
+    if isolation not in (None, "SNAPSHOT", "SERIALIZABLE"):
+        raise InvalidError(f"isolation {isolation!r}: expected SNAPSHOT or SERIALIZABLE")
+    words = ["BEGIN TRANSACTION"]
+    if isolation:
+        words.append(f"ISOLATION LEVEL {isolation}")
+    if read_only:
+        words.append("READ ONLY")
+    if comment:
+        escaped = comment.replace("\\", "\\\\").replace("'", "\\'")
+        words.append(f"COMMENT '{escaped}'")
+    return SessionTransaction(spark, " ".join(words))
+
+
+MAX_PAUSE_SECONDS = 10.0
+
+
+def run(
+    spark: SparkSession,
+    fn: Callable[[SessionTransaction], T],
+    *,
+    attempts: int = 5,
+    isolation: Isolation | None = None,
+    comment: str = "",
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Run `fn` in a transaction, again from the start if another transaction was first, and return what it returns.
+
+    Only errors that running again can cure are retried (`retryable`), with a growing, jittered pause. `fn` must do
+    nothing besides that cannot be done twice.
+
+    Args:
+        fn: gets the open transaction.
+        attempts: how often at most, 1 or more.
+
+    Raises:
+        LockstepError: the last attempt's, or the first that is not retryable.
+        InvalidError: fewer than one attempt.
+    """
+    if attempts < 1:
+        raise InvalidError(f"attempts={attempts}: expected 1 or more")
+    for attempt in range(1, attempts + 1):
+        try:
+            with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment) as tx:
+                return fn(tx)
+        except LockstepError as error:
+            if not error.retryable or attempt == attempts:
+                raise
+        sleep(random.uniform(0.05, min(MAX_PAUSE_SECONDS, 0.1 * 2**attempt)))
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def lockstep_errors() -> Iterator[None]:
+    """Raise what Lockstep refused as `lockstep.errors`, though it came through Spark."""
+    try:
+        yield
+    except PySparkException as error:
+        if (ours := from_spark(error)) is None:
+            raise
+        raise ours from error
+
+
+def from_spark(error: PySparkException) -> LockstepError | None:
+    """Return Lockstep's own error that Spark raised on its behalf, None if it is another's."""
+    condition = error.getCondition() or ""
+    kinds = {condition_of(kind): kind for kind in _kinds(LockstepError)}
+    if condition not in kinds:
+        return None
+    message = str(getattr(error, "_desc", error)).removeprefix(f"[{condition}] ")
+    state = error.getSqlState()
+    return kinds[condition](message.removesuffix(f" SQLSTATE: {state}"), sqlstate=state)
+
+
+def _kinds(kind: type[LockstepError]) -> Iterator[type[LockstepError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _kinds(child)

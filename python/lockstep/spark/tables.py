@@ -1,0 +1,274 @@
+"""The requests of the shim's catalog and log store: what a name means, and what was written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from lockstep.catalog import find_table
+from lockstep.commit import Taken
+from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError, UnsupportedError
+from lockstep.model import NEW, Database, Name, Table
+from lockstep.transaction import NO_NAMESPACE, Transaction
+
+if TYPE_CHECKING:
+    from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
+
+Change: TypeAlias = "Callable[[Transaction], None]"
+
+PENDING_CREATIONS = 256
+"""New tables of one session that were announced and not yet written; a failed CREATE leaves its announcement behind."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TableRequests:
+    """Answers about tables and namespaces, for one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.operations: dict[str, Callable[[Session, Request], Answer]] = {
+            "resolve": self._resolve,
+            "exists": self._exists,
+            "tables": self._list_tables,
+            "create": self._create,
+            "drop": self._drop,
+            "rename": self._rename,
+            "write": self._write,
+            "staged": self._staged,
+            "namespaces": self._list_namespaces,
+            "namespace": self._namespace,
+            "create_namespace": self._create_namespace,
+            "alter_namespace": self._alter_namespace,
+            "drop_namespace": self._drop_namespace,
+        }
+
+    def _house(self, asked: Request) -> Lakehouse:
+        return self._host.lakehouse(asked["catalog"], asked["options"])
+
+    def _seen(self, session: Session, house: Lakehouse) -> Transaction | Database:
+        """Return what a session sees now: its transaction's view, or the newest database version."""
+        return session.inside(house) or house.catalog.database()
+
+    # --- reading -------------------------------------------------------------------------------------------------------
+
+    def _resolve(self, session: Session, asked: Request) -> Answer:
+        """Answer which URI, and which version of it, a name means for this use."""
+        house = self._house(asked)
+        name = _name(asked)
+        if asked.get("text"):
+            session.text = asked["text"]
+        try:
+            if asked.get("version") is not None or asked.get("system_time_micros") is not None:
+                return self._time_travel(session, house, name, asked)
+            if (tx := session.inside(house)) is not None:
+                return self._in_transaction(session, house, tx, tx.table(name), asked)
+            return self._alone(session, house, name, asked)
+        except UndefinedError as error:
+            if error.sqlstate != UndefinedError.default_sqlstate:
+                raise
+            return {"missing": True}
+
+    def _alone(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
+        """Outside a transaction: queries are pinned to one database version, all else goes to the newest."""
+        if asked["use"] != "pinned":
+            return self._head(house, find_table(house.catalog.database([name]), name))
+        mentioned = [Name(namespace=tuple(ns) or ("default",), table=t) for *ns, t in asked.get("mentioned") or []]
+        database = session.statement(asked.get("statement"), lambda: house.catalog.database([name, *mentioned]))
+        table = find_table(database, name)
+        if asked.get("timestamp_micros") is not None:
+            return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]}
+        return self._head(house, table) | {"version": table.version}
+
+    def _in_transaction(
+        self, session: Session, house: Lakehouse, tx: Transaction, table: Table, asked: Request
+    ) -> Answer:
+        """Inside: what was not written is read through the shared, warm URI while that is still at the pin."""
+        use = asked["use"]
+        if asked.get("writes"):
+            tx.check_writable()
+            tx.said(session.text)
+        if use != "append":
+            tx.read(table)
+        current = house.catalog.timeline.head.table_by_id(table.id)
+        shared = use == "pinned" and not tx.has_written(table) and asked.get("timestamp_micros") is None
+        if shared and current is not None and current.version == table.version:
+            return self._head(house, table) | {"version": table.version}
+        answer = self._own(session, house, tx, table)
+        return answer | ({"timestamp_micros": asked["timestamp_micros"]} if asked.get("timestamp_micros") else {})
+
+    def _time_travel(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
+        """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
+        tx = session.inside(house)
+        at_most = None if tx is None else tx.base.version
+        if (micros := asked.get("system_time_micros")) is not None:
+            database = house.catalog.as_of(_EPOCH + timedelta(microseconds=micros), at_most=at_most)
+            table = find_table(database, name)
+            return self._head(house, table) | {"version": table.version}
+        version: str = asked["version"]
+        if version.startswith("@"):
+            table = find_table(house.catalog.as_of(_number(version[1:]), at_most=at_most), name)
+            return self._head(house, table) | {"version": table.version}
+        wanted = _number(version)
+        if tx is not None:
+            return self._own(session, house, tx, tx.table(name)) | {"version": wanted}
+        newest = find_table(house.catalog.database([name]), name)
+        if wanted > newest.version:
+            raise InvalidError(f"table {name} has no version {wanted}: its versions go up to {newest.version}")
+        return self._head(house, newest) | {"version": wanted}
+
+    def _head(self, house: Lakehouse, table: Table) -> Answer:
+        return {
+            "missing": False,
+            "uri": house.uris.head(table.location),
+            "location": house.uris.real(table.location),
+        }
+
+    def _own(self, session: Session, house: Lakehouse, tx: Transaction, table: Table) -> Answer:
+        uri = house.uris.own(table.location, tx.id, table.version)
+        session.used.add(uri)
+        return {"missing": False, "uri": uri, "location": house.uris.real(table.location)}
+
+    def _exists(self, session: Session, asked: Request) -> Answer:
+        return {"exists": _name(asked) in self._seen(session, self._house(asked)).tables}
+
+    def _list_tables(self, session: Session, asked: Request) -> Answer:
+        seen = self._seen(session, self._house(asked))
+        namespace = tuple(asked["namespace"]) or ("default",)
+        if namespace not in seen.namespaces:
+            raise UndefinedError(f"no namespace {'.'.join(namespace)}", sqlstate=NO_NAMESPACE)
+        return {"tables": sorted(name.table for name in seen.tables if name.namespace == namespace)}
+
+    # --- writing -------------------------------------------------------------------------------------------------------
+
+    def _create(self, session: Session, asked: Request) -> Answer:
+        """Answer where Delta has to create or replace a table; the write of its first version makes it real."""
+        house, name = self._house(asked), _name(asked)
+        if (asked.get("provider") or "delta").lower() != "delta":
+            raise UnsupportedError(f"table {name} cannot be USING {asked['provider']}: Lockstep's tables are Delta tables")
+        if asked.get("location"):
+            raise UnsupportedError(f"table {name} cannot have a LOCATION: a catalog's tables lie under its root")
+        session.text = asked.get("text") or ""
+        seen = self._seen(session, house)
+        if asked["mode"] != "create" and name in seen.tables:
+            return self._resolve(session, asked | {"use": "target", "writes": True})
+        if asked["mode"] == "replace":
+            raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
+        if isinstance(seen, Transaction):
+            seen.said(session.text)
+            creation = seen.reserve(name, house.catalog.lake.new_id())
+            uri = house.uris.own(creation.location, seen.id, NEW)
+            session.used.add(uri)
+            return {"uri": uri}
+        creation = house.catalog.reserve(name)
+        session.creations[creation.location] = creation
+        while len(session.creations) > PENDING_CREATIONS:
+            session.creations.popitem(last=False)
+        return {"uri": house.uris.head(creation.location)}
+
+    def _write(self, session: Session, asked: Request) -> Answer:
+        """Commit one version of one table: an autocommitted statement, which must not run inside a transaction."""
+        house = self._host.owner(asked["uri"])
+        location = house.uris.parse(asked["uri"]).location
+        if session.transaction is not None:
+            raise ActiveTransactionError(
+                f"a statement wrote table folder {house.uris.real(location)} outside the open transaction "
+                f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or DeltaTable "
+                "that was made before BEGIN: make it again inside the transaction"
+            )
+        creation = session.creations.get(location) if asked["version"] == 0 else None
+        outcome = house.catalog.write(
+            location, asked["version"], asked["actions"], creation=creation, text=session.text
+        )
+        if isinstance(outcome, Taken):
+            return {"outcome": "taken"}
+        session.creations.pop(location, None)
+        return {"outcome": "committed"}
+
+    def _staged(self, session: Session, asked: Request) -> Answer:
+        """Note that Delta staged a commit of a transaction."""
+        house = self._host.owner(asked["uri"])
+        view = house.uris.parse(asked["uri"])
+        if view.transaction is None:
+            raise InvalidError(f"{asked['uri']} is not a transaction's")
+        owner, tx = self._host.transaction_of(view.transaction)
+        with owner.lock:
+            tx.stage(view.location, asked["version"])
+        return {}
+
+    def _drop(self, session: Session, asked: Request) -> Answer:
+        name = _name(asked)
+        if name not in self._seen(session, self._house(asked)).tables:
+            return {"dropped": False}
+        self._change(session, asked, lambda tx: tx.drop_table(name), f"DROP TABLE {name}")
+        return {"dropped": True}
+
+    def _rename(self, session: Session, asked: Request) -> Answer:
+        name, to = _name(asked), list(asked["to"])
+        if len(to) > 1 and to[0] == asked["catalog"]:
+            to = to[1:]
+        new = Name(namespace=tuple(to[:-1]) or name.namespace, table=to[-1])
+        self._change(session, asked, lambda tx: tx.rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}")
+        return {}
+
+    def _change(self, session: Session, asked: Request, change: Change, text: str) -> None:
+        """Change the catalog in the open transaction, or in one of its own."""
+        house = self._house(asked)
+        if (tx := session.inside(house)) is not None:
+            change(tx)
+            tx.said(text)
+        else:
+            house.catalog.run(change, text)
+
+    # --- namespaces ----------------------------------------------------------------------------------------------------
+
+    def _list_namespaces(self, session: Session, asked: Request) -> Answer:
+        seen = self._seen(session, self._house(asked))
+        parent = tuple(asked["parent"])
+        if parent and parent not in seen.namespaces:
+            raise UndefinedError(f"no namespace {'.'.join(parent)}", sqlstate=NO_NAMESPACE)
+        inside = (n for n in seen.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
+        return {"namespaces": sorted(inside)}
+
+    def _namespace(self, session: Session, asked: Request) -> Answer:
+        seen = self._seen(session, self._house(asked))
+        properties = seen.namespaces.get(tuple(asked["namespace"]))
+        return {"exists": properties is not None, "properties": properties or {}}
+
+    def _create_namespace(self, session: Session, asked: Request) -> Answer:
+        name, properties = tuple(asked["namespace"]), asked["properties"]
+        self._change(session, asked, lambda tx: tx.create_namespace(name, properties), f"CREATE NAMESPACE {'.'.join(name)}")
+        return {}
+
+    def _alter_namespace(self, session: Session, asked: Request) -> Answer:
+        name = tuple(asked["namespace"])
+
+        def alter(tx: Transaction) -> None:
+            tx.check_namespace(name)
+            kept = {key: value for key, value in tx.namespaces[name].items() if key not in asked["unset"]}
+            tx.alter_namespace(name, {**kept, **asked["set"]})
+
+        self._change(session, asked, alter, f"ALTER NAMESPACE {'.'.join(name)}")
+        return {}
+
+    def _drop_namespace(self, session: Session, asked: Request) -> Answer:
+        name, cascade = tuple(asked["namespace"]), bool(asked["cascade"])
+        if name not in self._seen(session, self._house(asked)).namespaces:
+            return {"dropped": False}
+        self._change(
+            session, asked, lambda tx: tx.drop_namespace(name, cascade=cascade), f"DROP NAMESPACE {'.'.join(name)}"
+        )
+        return {"dropped": True}
+
+
+def _name(asked: Request) -> Name:
+    """Return the table that a request names; Spark's empty namespace is `default`."""
+    return Name(namespace=tuple(asked["namespace"]) or ("default",), table=asked["table"])
+
+
+def _number(text: str) -> int:
+    if not text.isdigit():
+        raise InvalidError(f"{text!r} is not a version: give a number")
+    return int(text)
+

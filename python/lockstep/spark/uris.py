@@ -1,0 +1,78 @@
+"""The overlay's URIs, as the shim's `LockstepFileSystem` reads them.
+
+    lockstep://head.<scheme>[.<authority>]/<path>                  a table as published
+    lockstep://<transaction>-<pin>.<scheme>[.<authority>]/<path>   as a transaction sees it; pin `new`: its own creation
+
+The URI carries everything, so executors need no other word from the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from lockstep.errors import InvalidError
+from lockstep.model import NEW
+
+SCHEME = "lockstep"
+HEAD = "head"
+_HADOOP = {"s3": "s3a"}
+"""Where Hadoop has another name for a store than everybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a URI says: whose view of which folder. `transaction` is None at the head."""
+
+    transaction: str | None
+    location: str
+
+
+class Uris:
+    """The URIs of one lake."""
+
+    def __init__(self, root_url: str) -> None:
+        """Take the lake's root as its storage names it, `file:///data/lake`."""
+        parts = urlsplit(root_url)
+        scheme = _HADOOP.get(parts.scheme, parts.scheme)
+        self._base = f"{scheme}.{parts.netloc}" if parts.netloc else scheme
+        self._path = root_url.split("://", 1)[1][len(parts.netloc) :].rstrip("/")
+
+    def head(self, location: str) -> str:
+        """Return the URI of a table as published."""
+        return f"{SCHEME}://{HEAD}.{self._base}{self._path}/{location}"
+
+    def own(self, location: str, transaction: str, pin: int) -> str:
+        """Return the URI of a table as a transaction sees it that pinned this version of it."""
+        return f"{SCHEME}://{transaction}-{'new' if pin == NEW else pin}.{self._base}{self._path}/{location}"
+
+    def real(self, location: str) -> str:
+        """Return where a folder really is, for messages."""
+        scheme, _, authority = self._base.partition(".")
+        return f"{scheme}://{authority}{self._path}/{location}"
+
+    def holds(self, uri: str) -> bool:
+        """Tell whether a URI lies in this lake."""
+        authority, path = _split(uri)
+        return authority.partition(".")[2] == self._base and path.startswith(f"{self._path}/")
+
+    def parse(self, uri: str) -> View:
+        """Read a URI of this lake.
+
+        Raises:
+            InvalidError: it is none.
+        """
+        if not self.holds(uri):
+            raise InvalidError(f"{uri} is not in this lake ({self.real('')})")
+        authority, path = _split(uri)
+        view = authority.partition(".")[0]
+        transaction = None if view == HEAD else view.rpartition("-")[0]
+        return View(transaction, path.removeprefix(f"{self._path}/"))
+
+
+def _split(uri: str) -> tuple[str, str]:
+    scheme, found, rest = uri.partition("://")
+    if not found or scheme != SCHEME:
+        raise InvalidError(f"{uri} is not a {SCHEME}:// URI")
+    authority, _, path = rest.partition("/")
+    return authority, f"/{path}"

@@ -1,0 +1,111 @@
+"""Where a lake's own files live: a small protocol, and the stores that keep it.
+
+Everything that Lockstep promises rests on one operation, `put_if_absent`: of any number of writers, on any number of
+machines, exactly one is told that it wrote the object, and whoever reads it sees all of it or nothing.
+
+    '/abs/path', 'relative/path', 'file:///abs/path'   LocalStorage
+    's3://bucket/prefix', 's3a://bucket/prefix'        ObjectStorage
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
+
+from lockstep.errors import InvalidError, UnsupportedError
+
+Names: TypeAlias = list[str]
+"""A list of names; spelled out because inside a class that has a method `list`, `list[str]` is that method."""
+
+
+class Storage(Protocol):
+    """A folder in a file system or an object store.
+
+    Paths are relative to the root, with '/' between their parts; empty parts, '.', '..' and absolute paths are refused
+    with `InvalidError`. Any failure of the store itself raises `UnavailableError`, which names the path and the cause.
+    All methods are safe to call from many threads.
+    """
+
+    @property
+    def url(self) -> str:
+        """The root as a URL, without a slash at its end: 'file:///data/lake', 's3://bucket/lake'."""
+        ...
+
+    def get(self, path: str) -> bytes | None:
+        """Return the whole object, or None when there is none at this path."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write the object unless something is there; atomic, and durable when it returns.
+
+        Returns:
+            True when this call wrote it; False when it did not, because something is (or was a moment ago) there.
+
+        Raises:
+            UnavailableError: the store failed. The object may have been written all the same (a lost response): read
+                it back. What is there is complete: a crash never leaves a part of an object under its name.
+        """
+        ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object over whatever is there; atomic, but after a crash of the machine the old one may be back."""
+        ...
+
+    def list(self, folder: str, after: str | None = None) -> Names:
+        """Return the names of the objects directly in a folder ('' is the root), sorted; folders in it are left out.
+
+        Args:
+            folder: the folder; an absent one has no names.
+            after: only names that sort after this one.
+        """
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether an object (not a folder) is at this path."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove the object; fine when there is none."""
+        ...
+
+    def delete_folder(self, path: str) -> None:
+        """Remove everything under a folder, never the root itself; fine when there is none."""
+        ...
+
+
+def open_storage(url: str, *, create: bool = False, options: Mapping[str, str] | None = None) -> Storage:
+    """Open the store that a URL or a path names.
+
+    Args:
+        url: see the module's docstring. A `file:` URL's path is taken as written, without percent-decoding, as Hadoop
+            does, so that Spark and Lockstep mean the same folder.
+        create: make a local root that does not exist yet. Object stores have no folders; their bucket must exist.
+        options: for object stores: `endpoint`, `region`, `access_key_id`, `secret_access_key`, `session_token`, …
+            (obstore's `S3Config`); what is not given comes from the standard AWS_* environment variables.
+
+    Raises:
+        InvalidError: no such local folder, a file in its place, an unknown option, or a malformed URL.
+        UnsupportedError: a scheme that Lockstep has no store for.
+        UnavailableError: the root cannot be made or read.
+    """
+    scheme = url.partition("://")[0] if "://" in url else url.partition(":")[0] if url.startswith("file:") else ""
+    if scheme in {"s3", "s3a"}:
+        from lockstep.storage.object import open_s3
+
+        return open_s3(url, options or {})
+    if scheme in {"", "file"}:
+        from lockstep.storage.local import open_local
+
+        return open_local(url, create=create)
+    raise UnsupportedError(f"no store for {url!r}: use a local path, file://, s3:// or s3a://")
+
+
+def checked(path: str) -> str:
+    """Return the path of an object if it is one of ours to use.
+
+    Raises:
+        InvalidError: it is empty, absolute, or has an empty, '.' or '..' part.
+    """
+    if "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+        raise InvalidError(f"{path!r} is not a path in this store: give one relative to its root, without '.' or '..'")
+    return path

@@ -1,0 +1,1 @@
+"""What tests share: stores that fail on demand, and the like."""

@@ -1,0 +1,111 @@
+"""A store that fails when it is told to, in the ways that real ones do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from lockstep.errors import UnavailableError
+from lockstep.storage import Names, Storage
+
+T = TypeVar("T")
+Operation = Literal["get", "put_if_absent", "put", "list", "exists", "delete", "delete_folder"]
+
+
+@dataclass
+class _Plan:
+    operation: Operation
+    path: str
+    when: Literal["before", "after"]
+    action: Callable[[], None]
+    times: int
+
+
+class FaultyStorage:
+    """Passes everything on to another store, but for what `fail` and `interrupt` ask for; records every call.
+
+    A fault after the operation is a lost response: it has happened, and the caller is told that it failed. Plans are
+    used up in the order they were made, and one call meets at most one before and one after.
+
+    Attributes:
+        calls: (operation, path) of every call, oldest first.
+    """
+
+    def __init__(self, inner: Storage) -> None:
+        self.inner = inner
+        self.calls: list[tuple[str, str]] = []
+        self._plans: list[_Plan] = []
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return self.inner.url
+
+    def fail(
+        self,
+        operation: Operation,
+        *,
+        path: str = "",
+        when: Literal["before", "after"] = "before",
+        times: int = 1,
+    ) -> None:
+        """Make the next `times` such calls, on paths that end with `path`, raise `UnavailableError`."""
+
+        def failure() -> None:
+            raise UnavailableError(f"injected: {operation} {path} failed {when} it was done")
+
+        self._plans.append(_Plan(operation, path, when, failure, times))
+
+    def interrupt(self, operation: Operation, action: Callable[[], None], *, path: str = "") -> None:
+        """Run an action just before the next such call: what another process does in between."""
+        self._plans.append(_Plan(operation, path, "before", action, 1))
+
+    def count(self, operation: Operation, path: str = "") -> int:
+        """Return how many such calls there were, on paths that end with `path`."""
+        return sum(1 for done, where in self.calls if done == operation and where.endswith(path))
+
+    def get(self, path: str) -> bytes | None:
+        return self._run("get", path, lambda: self.inner.get(path))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._run("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
+
+    def put(self, path: str, data: bytes) -> None:
+        self._run("put", path, lambda: self.inner.put(path, data))
+
+    def list(self, folder: str, after: str | None = None) -> Names:
+        return self._run("list", folder, lambda: self.inner.list(folder, after))
+
+    def exists(self, path: str) -> bool:
+        return self._run("exists", path, lambda: self.inner.exists(path))
+
+    def delete(self, path: str) -> None:
+        self._run("delete", path, lambda: self.inner.delete(path))
+
+    def delete_folder(self, path: str) -> None:
+        self._run("delete_folder", path, lambda: self.inner.delete_folder(path))
+
+    def _run(self, operation: Operation, path: str, call: Callable[[], T]) -> T:
+        with self._lock:
+            self.calls.append((operation, path))
+        self._meet(operation, path, "before")
+        result = call()
+        self._meet(operation, path, "after")
+        return result
+
+    def _meet(self, operation: Operation, path: str, when: Literal["before", "after"]) -> None:
+        with self._lock:
+            plan = next(
+                (
+                    p
+                    for p in self._plans
+                    if p.times > 0 and (p.operation, p.when) == (operation, when) and path.endswith(p.path)
+                ),
+                None,
+            )
+            if plan is None:
+                return
+            plan.times -= 1
+        plan.action()

@@ -1,0 +1,257 @@
+"""Which transactions cannot both commit: every rule, both ways round, at both levels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.conflicts import RULES, Changes, check
+from lockstep.delta.actions import Footprint
+from lockstep.model import Isolation, Name, Namespace, NamespaceDdl, TableDdl
+
+A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
+NAMES = {"A": A, "B": B}
+
+
+def files(removed: str = "", added: str = "", change: bool = True) -> Footprint:
+    return Footprint(removed=frozenset(removed.split()), added=frozenset(added.split()), data_change=change)
+
+
+def writes(footprint: Footprint, table: str = "A", reads: str = "") -> Changes:
+    return Changes("w", writes={table: footprint}, reads=frozenset(reads), names=NAMES, database_version=7)
+
+
+def reads(*tables: str) -> Changes:
+    return Changes("r", reads=frozenset(tables), writes={"B": files(added="b")}, names=NAMES, database_version=7)
+
+
+def ddl(*changes: TableDdl | NamespaceDdl) -> Changes:
+    tables = tuple(change for change in changes if isinstance(change, TableDdl))
+    namespaces = tuple(change for change in changes if isinstance(change, NamespaceDdl))
+    return Changes("d", tables=tables, namespaces=namespaces, names=NAMES, database_version=7)
+
+
+def create(name: Name, id: str = "new", location: str = "") -> TableDdl:
+    return TableDdl(action="create", id=id, name=name, location=location or f"/{id}")
+
+
+def rename(id: str, name: Name, to: Name) -> TableDdl:
+    return TableDdl(action="rename", id=id, name=name, new_name=to)
+
+
+def drop(id: str, name: Name) -> TableDdl:
+    return TableDdl(action="drop", id=id, name=name)
+
+
+def space(action: Literal["create", "alter", "drop"], *name: str) -> NamespaceDdl:
+    return NamespaceDdl(action=action, name=name)
+
+
+INSERT, OPTIMIZE, ALTER = files(added="x"), files("p", "c", change=False), Footprint(metadata=True)
+IN_T = Name(namespace=("t",), table="a")
+IN_TU = Name(namespace=("t", "u"), table="a")
+DROPPED, RENAMED = ddl(drop("A", A)), ddl(rename("A", A, C))
+
+
+@pytest.mark.parametrize(
+    ("mine", "winner", "rule"),
+    [
+        pytest.param(writes(INSERT), DROPPED, "table-gone", id="dropped under our write"),
+        pytest.param(writes(INSERT), RENAMED, "table-gone", id="renamed under our write"),
+        pytest.param(DROPPED, DROPPED, "table-gone", id="dropped by both"),
+        pytest.param(RENAMED, DROPPED, "table-gone", id="dropped, and renamed by us"),
+        pytest.param(RENAMED, ddl(rename("A", A, B)), "table-gone", id="renamed by both"),
+        pytest.param(DROPPED, writes(INSERT), "table-written", id="written, and dropped by us"),
+        pytest.param(RENAMED, writes(OPTIMIZE), "table-written", id="optimized, and renamed by us"),
+        pytest.param(ddl(create(C, "1")), ddl(create(C, "2")), "name-taken", id="created by both"),
+        pytest.param(ddl(create(C)), RENAMED, "name-taken", id="renamed to the name we create"),
+        pytest.param(ddl(rename("B", B, C)), RENAMED, "name-taken", id="two tables renamed to one name"),
+        pytest.param(
+            ddl(create(C, "1", "/x")), ddl(create(B, "2", "/x")), "location-taken", id="one folder, two tables"
+        ),
+        pytest.param(ddl(create(IN_T)), ddl(space("drop", "t")), "namespace-gone", id="created in what was dropped"),
+        pytest.param(ddl(create(IN_TU)), ddl(space("drop", "t")), "namespace-gone", id="created further down"),
+        pytest.param(ddl(rename("A", A, IN_T)), ddl(space("drop", "t")), "namespace-gone", id="renamed into it"),
+        pytest.param(ddl(space("create", "t", "u")), ddl(space("drop", "t")), "namespace-gone", id="child namespace"),
+        pytest.param(ddl(space("drop", "t")), ddl(create(IN_T)), "namespace-filled", id="created in what we drop"),
+        pytest.param(
+            ddl(space("drop", "t")), ddl(rename("A", A, IN_T)), "namespace-filled", id="renamed into what we drop"
+        ),
+        *(
+            pytest.param(
+                ddl(space(ours, "t")), ddl(space(theirs, "t")), "namespace-changed", id=f"{theirs}, {ours} by us"
+            )
+            for ours in ("create", "alter", "drop")
+            for theirs in ("create", "alter", "drop")
+        ),
+        pytest.param(writes(INSERT), writes(ALTER), "metadata", id="altered under our write"),
+        pytest.param(writes(ALTER), writes(OPTIMIZE), "metadata", id="written under our alter"),
+        pytest.param(writes(INSERT), writes(Footprint(protocol=True)), "protocol", id="upgraded under our write"),
+        pytest.param(writes(Footprint(protocol=True)), writes(INSERT), "protocol", id="written under our upgrade"),
+        pytest.param(writes(files("p q", "a")), writes(files("p", "b")), "file", id="removed by both"),
+        pytest.param(writes(files("p", "p")), writes(files("p", "p")), "file", id="deletion vectors by both"),
+        pytest.param(writes(OPTIMIZE), writes(files("p", "p")), "file", id="deleted from what we optimize"),
+        pytest.param(writes(files(added="p")), writes(files("p")), "file", id="removed what we add again: no ghost"),
+        pytest.param(
+            writes(files("p")), writes(files(added="p", change=False)), "file", id="new row ids for what we remove"
+        ),
+        pytest.param(
+            writes(Footprint(apps=frozenset("s"))),
+            writes(Footprint(apps=frozenset("s"))),
+            "application",
+            id="one stream twice",
+        ),
+        pytest.param(
+            writes(Footprint(domains=frozenset("d"))),
+            writes(Footprint(domains=frozenset("d"))),
+            "domain",
+            id="one domain",
+        ),
+    ],
+)
+@pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
+def test_conflicts_at_both_levels(mine: Changes, winner: Changes, rule: str, isolation: Isolation) -> None:
+    conflict = check(mine, winner, isolation)
+    assert conflict is not None
+    assert (conflict.rule, conflict.version) == (rule, 7)
+    assert conflict.message.startswith(f"transaction {winner.transaction} (database version 7) ")
+    assert "run it again" in conflict.message
+
+
+@pytest.mark.parametrize(
+    ("mine", "winner", "rule"),
+    [
+        pytest.param(reads("A"), writes(INSERT), "read-changed", id="rows added to what we read"),
+        pytest.param(reads("A"), writes(files("p")), "read-changed", id="rows removed from what we read"),
+        pytest.param(reads("A"), writes(ALTER), "read-changed", id="what we read was altered"),
+        pytest.param(writes(INSERT, reads="A"), writes(files(added="y")), "read-changed", id="both read and append"),
+        pytest.param(reads("A"), DROPPED, "read-gone", id="what we read was dropped"),
+        pytest.param(reads("A"), RENAMED, "read-gone", id="what we read was renamed"),
+    ],
+)
+def test_conflicts_only_where_reads_count(mine: Changes, winner: Changes, rule: str) -> None:
+    assert check(mine, winner, "SNAPSHOT") is None
+    conflict = check(mine, winner, "SERIALIZABLE")
+    assert conflict is not None
+    assert (conflict.rule, conflict.table) == (rule, A)
+
+
+def test_write_skew_across_tables_is_possible_at_snapshot_only() -> None:
+    first, second = writes(INSERT, "A", reads="B"), writes(INSERT, "B", reads="A")
+    assert check(first, second, "SNAPSHOT") is None
+    assert check(first, second, "SERIALIZABLE") is not None
+    assert check(second, first, "SERIALIZABLE") is not None
+
+
+@pytest.mark.parametrize(
+    ("mine", "winner"),
+    [
+        pytest.param(writes(INSERT), writes(files(added="y")), id="two appends"),
+        pytest.param(writes(files("p", "a")), writes(files("q", "b")), id="different files"),
+        pytest.param(writes(files("p")), writes(files("p"), "B"), id="a file of the same name in another table"),
+        pytest.param(writes(ALTER), writes(ALTER, "B"), id="different tables altered"),
+        pytest.param(writes(Footprint(apps=frozenset("s"))), writes(Footprint(apps=frozenset("u"))), id="two streams"),
+        pytest.param(writes(Footprint(row_id_mark=3)), writes(Footprint(row_id_mark=4)), id="row ids are rebased"),
+        pytest.param(reads("A"), writes(OPTIMIZE), id="what we read was optimized: the same rows"),
+        pytest.param(reads("A"), writes(Footprint(protocol=True)), id="what we read was upgraded: the same rows"),
+        pytest.param(writes(INSERT), reads("A"), id="the winner read what we write: it read before us"),
+        pytest.param(ddl(create(C, "1")), ddl(create(B, "2")), id="different names"),
+        pytest.param(ddl(create(C)), ddl(drop("A", A)), id="created and dropped, unrelated"),
+        pytest.param(ddl(create(IN_T)), ddl(space("alter", "t")), id="created in what was altered"),
+        pytest.param(ddl(create(A)), ddl(space("drop", "s", "u")), id="a child of the namespace was dropped"),
+        pytest.param(ddl(space("create", "t")), ddl(space("create", "u")), id="different namespaces"),
+    ],
+)
+def test_no_conflict_at_any_level(mine: Changes, winner: Changes) -> None:
+    assert check(mine, winner, "SERIALIZABLE") is None
+
+
+@pytest.mark.parametrize(
+    ("mine", "winner", "says"),
+    [
+        pytest.param(
+            writes(files("p q r", "a")),
+            writes(files("q p")),
+            "changed file p and 1 more of table s.a, as this",
+            id="files",
+        ),
+        pytest.param(
+            writes(INSERT), RENAMED, "renamed table s.a to s.c, which this transaction wrote", id="table renamed"
+        ),
+        pytest.param(
+            ddl(create(IN_T)),
+            ddl(space("drop", "t")),
+            "dropped namespace t, in which this transaction made table t.a",
+            id="namespace",
+        ),
+        pytest.param(
+            Changes("m", writes={"Z": ALTER}),
+            writes(INSERT, "Z"),
+            "wrote table Z, whose schema or",
+            id="a table unnamed",
+        ),
+    ],
+)
+def test_messages(mine: Changes, winner: Changes, says: str) -> None:
+    conflict = check(mine, winner, "SNAPSHOT")
+    assert conflict is not None
+    assert says in conflict.message
+
+
+def test_the_rules_are_told_apart_and_the_stricter_come_last() -> None:
+    assert len({rule.name for rule in RULES}) == len({rule.says for rule in RULES}) == len(RULES)
+    levels = [rule.isolation for rule in RULES]
+    assert levels == sorted(levels, key=("SNAPSHOT", "SERIALIZABLE").index)
+
+
+# --- properties ---
+
+few = st.frozensets(st.sampled_from("pqr"), max_size=2)
+footprints = st.builds(
+    Footprint, few, few, st.booleans(), st.booleans(), few, few, st.none(), st.none(), st.booleans()
+)  # fmt: skip
+ids = st.sampled_from("ABCDE")
+spaces = st.sampled_from([("s",), ("t",), ("t", "u")])
+names = st.builds(lambda namespace, table: Name(namespace=namespace, table=table), spaces, st.sampled_from("ab"))
+
+
+def table_ddl(action: Literal["create", "rename", "drop"], id: str, name: Name, to: Name) -> TableDdl:
+    return TableDdl(action=action, id=id, name=name, location=f"/{id}", new_name=to if action == "rename" else None)
+
+
+def space_ddl(action: Literal["create", "alter", "drop"], name: Namespace) -> NamespaceDdl:
+    return NamespaceDdl(action=action, name=name)
+
+
+changes = st.builds(
+    Changes,
+    st.just("t"),
+    st.lists(st.builds(space_ddl, st.sampled_from(["create", "alter", "drop"]), spaces), max_size=1).map(tuple),
+    st.lists(st.builds(table_ddl, st.sampled_from(["create", "rename", "drop"]), ids, names, names), max_size=1).map(
+        tuple
+    ),
+    st.dictionaries(ids, footprints, max_size=2),
+    st.frozensets(ids, max_size=2),
+)
+
+
+@given(changes, changes)
+def test_at_snapshot_it_does_not_matter_who_came_first(one: Changes, other: Changes) -> None:
+    """All rules there are about what both wrote, so either order conflicts or neither does."""
+    assert (check(one, other, "SNAPSHOT") is None) == (check(other, one, "SNAPSHOT") is None)
+
+
+@given(changes, changes)
+def test_serializable_refuses_all_that_snapshot_refuses(mine: Changes, winner: Changes) -> None:
+    conflict = check(mine, winner, "SNAPSHOT")
+    if conflict is not None:
+        assert check(mine, winner, "SERIALIZABLE") == conflict
+
+
+@given(changes)
+def test_nothing_conflicts_with_a_transaction_that_changed_nothing(mine: Changes) -> None:
+    assert check(mine, Changes("w", reads=frozenset("ABC")), "SERIALIZABLE") is None
+    assert check(Changes("w", reads=frozenset("ABC")), mine, "SNAPSHOT") is None

@@ -1,0 +1,424 @@
+"""The fold: each rule of what an entry may say, and properties of whole histories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.database import amendments, apply, fold
+from lockstep.errors import CorruptTimelineError
+from lockstep.model import (
+    Commit,
+    Database,
+    Entry,
+    Moved,
+    Name,
+    Namespace,
+    NamespaceDdl,
+    TableDdl,
+    TableRead,
+    TableWrite,
+    TransactionInfo,
+)
+
+T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DEFAULT = ("default",)
+
+
+def name(table: str, *namespace: str) -> Name:
+    return Name(namespace=namespace or DEFAULT, table=table)
+
+
+def entry(version: int, **changes: Any) -> Entry:
+    """An entry that fits after `version - 1`, but for what the changes say."""
+    given_ = {
+        "kind": "transaction" if version else "create",
+        "committed_at": T0 + timedelta(seconds=version),
+        "namespaces": [] if version else [NamespaceDdl(action="create", name=DEFAULT)],
+        "transaction": TransactionInfo(
+            id=f"txn-{version}", began_at=T0, base_version=version - 1, isolation="SNAPSHOT"
+        ),
+    }
+    return Entry(format=1, version=version, **{**given_, **changes})
+
+
+def create(table: str = "t", id: str = "id-t", **changes: Any) -> TableDdl:
+    return TableDdl(**{"action": "create", "id": id, "name": name(table), "location": f"tables/{id}", **changes})
+
+
+def write(low: int, high: int, table: str = "t", id: str = "id-t", **changes: Any) -> TableWrite:
+    commits = [Commit(inline=[msgspec.Raw(b"{}")]) for _ in range(high - low)]
+    given_ = {"id": id, "name": name(table), "location": f"tables/{id}", "commits": commits}
+    return TableWrite(from_version=low, to_version=high, **{**given_, **changes})
+
+
+def drop(table: str = "t", id: str = "id-t") -> TableDdl:
+    return TableDdl(action="drop", id=id, name=name(table))
+
+
+def rename(old: str, new: str | None, id: str = "id-t") -> TableDdl:
+    return TableDdl(action="rename", id=id, name=name(old), new_name=None if new is None else name(new))
+
+
+def namespace(action: Any, *parts: str, **properties: str) -> NamespaceDdl:
+    return NamespaceDdl(action=action, name=parts, properties=properties)
+
+
+E0 = entry(0)
+E1 = entry(1, tables=[create()], writes=[write(-1, 0)])
+ONE_TABLE = fold([E0, E1])
+
+
+def versions(db: Database) -> dict[str, int]:
+    return {str(table.name): table.version for table in db.tables.values()}
+
+
+def test_version_0_is_an_empty_database_with_a_default_namespace() -> None:
+    """Entry 0 makes version 0: no tables, one namespace `default` without properties."""
+    assert apply(None, E0) == Database(version=0, committed_at=T0, namespaces={DEFAULT: {}}, tables={})
+
+
+def test_a_table_is_created_with_its_first_versions() -> None:
+    """Create and write in one entry put the table at the write's last version, since this database version."""
+    db = apply(apply(None, E0), entry(1, tables=[create()], writes=[write(-1, 2)]))
+    table = db.tables[name("t")]
+    assert (table.id, table.location, table.version, table.since) == ("id-t", "tables/id-t", 2, 1)
+    assert db.table_by_id("id-t") == db.table_at("tables/id-t") == table
+
+
+def test_apply_leaves_the_database_before_as_it_was() -> None:
+    """A database is a value: applying an entry to it does not change it."""
+    before = msgspec.structs.replace(ONE_TABLE, tables=dict(ONE_TABLE.tables), namespaces=dict(ONE_TABLE.namespaces))
+    apply(ONE_TABLE, entry(2, namespaces=[namespace("create", "n")], writes=[write(0, 1)]))
+    assert before == ONE_TABLE
+
+
+def test_a_write_moves_only_its_table() -> None:
+    """A write puts its table at its last version and leaves the others and their `since` alone."""
+    second = entry(2, tables=[create("u", "id-u")], writes=[write(-1, 0, "u", "id-u")])
+    db = apply(apply(ONE_TABLE, second), entry(3, writes=[write(0, 3, "u", "id-u")]))
+    assert versions(db) == {"default.t": 0, "default.u": 3}
+    assert {table.since for table in db.tables.values()} == {1, 3}
+
+
+def test_a_renamed_table_keeps_its_identity() -> None:
+    """A rename keeps id, location and version; a write in the same entry knows the new name."""
+    db = apply(ONE_TABLE, entry(2, tables=[rename("t", "u")], writes=[write(0, 1, "u", "id-t")]))
+    assert versions(db) == {"default.u": 1}
+    assert db.tables[name("u")].id == "id-t"
+
+
+def test_a_dropped_name_and_folder_are_free_again() -> None:
+    """REPLACE is drop and create in one entry: the name and even the folder can be taken, under a new id."""
+    again = create("t", "id-2", location="tables/id-t")
+    db = apply(ONE_TABLE, entry(2, tables=[drop(), again], writes=[write(-1, 0, "t", "id-2", location="tables/id-t")]))
+    assert db.tables[name("t")].id == "id-2"
+    assert db.table_by_id("id-t") is None
+
+
+def test_namespaces_are_created_altered_and_dropped() -> None:
+    """`properties` is the whole new map, and tables may leave a namespace in the entry that drops it."""
+    db = apply(ONE_TABLE, entry(2, namespaces=[namespace("create", "a", "b", owner="x")]))
+    assert db.namespaces == {DEFAULT: {}, ("a", "b"): {"owner": "x"}}
+    db = apply(db, entry(3, namespaces=[namespace("alter", "a", "b", tier="1")]))
+    assert db.namespaces[("a", "b")] == {"tier": "1"}
+    moving = TableDdl(action="rename", id="id-t", name=name("t"), new_name=name("t", "a", "b"))
+    db = apply(db, entry(4, namespaces=[namespace("drop", "default")], tables=[moving]))
+    assert list(db.namespaces) == [("a", "b")]
+    assert versions(db) == {"a.b.t": 0}
+
+
+def test_an_external_write_carries_no_commits() -> None:
+    """Commits found in a table's log move it on without being in the entry; a whole table can be adopted so."""
+    db = apply(ONE_TABLE, entry(2, kind="external", writes=[write(0, 4, commits=[])]))
+    assert versions(db) == {"default.t": 4}
+    adopted = entry(3, kind="external", tables=[create("u", "id-u")], writes=[write(-1, 9, "u", "id-u", commits=[])])
+    assert versions(apply(db, adopted)) == {"default.t": 4, "default.u": 9}
+
+
+STAGED = Commit(staged="a")
+BOTH = Commit(inline=[msgspec.Raw(b"{}")], staged="a")
+BAD: dict[str, tuple[Entry, str]] = {
+    "gap": (entry(3), "expected entry 2"),
+    "repeat": (entry(1), "expected entry 2"),
+    "same time": (entry(2, committed_at=E1.committed_at), "expected a time after"),
+    "earlier time": (entry(2, committed_at=T0), "expected a time after"),
+    "second create": (entry(2, kind="create"), "expected 'create' in entry 0"),
+    "base ahead": (
+        entry(2, transaction=msgspec.structs.replace(E1.transaction, base_version=2)),
+        "expected one from 0 to 1",
+    ),
+    "base before 0": (
+        entry(2, transaction=msgspec.structs.replace(E1.transaction, base_version=-1)),
+        "expected one from 0 to 1",
+    ),
+    "name taken": (entry(2, tables=[create("t", "id-2")], writes=[write(-1, 0, "t", "id-2")]), "expected one that is"),
+    "name empty": (entry(2, tables=[create("", "id-2")], writes=[write(-1, 0, "", "id-2")]), "expected one that is"),
+    "id taken": (entry(2, tables=[create("u")], writes=[write(-1, 0, "u")]), "expected a new one"),
+    "id empty": (entry(2, tables=[create("u", "")], writes=[write(-1, 0, "u", "")]), "expected a new one"),
+    "folder taken": (
+        entry(2, tables=[create("u", "id-u", location="tables/id-t")], writes=[]),
+        "expected a folder of its own",
+    ),
+    "folder empty": (entry(2, tables=[create("u", "id-u", location="")]), "expected a folder of its own"),
+    "no first version": (entry(2, tables=[create("u", "id-u")]), "expected a write of its first version"),
+    "no namespace": (entry(2, tables=[create("u", "id-u", name=name("u", "n"))]), "expected its namespace to exist"),
+    "drop unknown": (entry(2, tables=[drop("u")]), "expected it to exist"),
+    "drop other id": (entry(2, tables=[drop("t", "id-2")]), "expected id id-t"),
+    "rename unknown": (entry(2, tables=[rename("u", "v")]), "expected it to exist"),
+    "rename onto itself": (
+        entry(2, tables=[create("u", "id-u"), rename("t", "u")], writes=[write(-1, 0, "u", "id-u")]),
+        "expected one that is free",
+    ),
+    "rename to nothing": (entry(2, tables=[rename("t", None)]), "expected a new name"),
+    "write unknown": (entry(2, writes=[write(0, 1, "u")]), "expected it to exist"),
+    "write other id": (entry(2, writes=[write(0, 1, "t", "id-2")]), "expected id id-t"),
+    "write elsewhere": (entry(2, writes=[write(0, 1, location="x")]), "expected 'tables/id-t'"),
+    "write after drop": (entry(2, tables=[drop()], writes=[write(0, 1)]), "expected it to exist"),
+    "write from before": (entry(2, writes=[write(-1, 1)]), "from -1: expected 0"),
+    "write from beyond": (entry(2, writes=[write(1, 2)]), "from 1: expected 0"),
+    "write nothing": (entry(2, writes=[write(0, 0)]), "expected past 0"),
+    "write twice": (entry(2, writes=[write(0, 1), write(1, 2)]), "expected one write for each table"),
+    "too few commits": (entry(2, writes=[write(0, 2, commits=[STAGED])]), "expected 2"),
+    "too many commits": (entry(2, writes=[write(0, 1, commits=[STAGED, STAGED])]), "expected 1"),
+    "external commits": (entry(2, kind="external", writes=[write(0, 1)]), "expected 0"),
+    "empty commit": (entry(2, writes=[write(0, 1, commits=[Commit()])]), "inline or staged"),
+    "double commit": (entry(2, writes=[write(0, 1, commits=[BOTH])]), "inline or staged"),
+    "namespace exists": (entry(2, namespaces=[namespace("create", "default")]), "expected no such namespace"),
+    "alter no namespace": (entry(2, namespaces=[namespace("alter", "n")]), "expected it to exist"),
+    "drop no namespace": (entry(2, namespaces=[namespace("drop", "n")]), "expected it to exist"),
+    "drop full namespace": (entry(2, namespaces=[namespace("drop", "default")]), "expected no table in it"),
+    "namespace empty": (entry(2, namespaces=[namespace("create")]), "expected no empty part"),
+    "namespace empty part": (entry(2, namespaces=[namespace("create", "a", "")]), "expected no empty part"),
+    "moves in a transaction": (entry(2, moved=[Moved(id="id-t", entry=1, to_version=1)]), "'external' only"),
+    "moves itself": (entry(2, kind="external", moved=[Moved(id="id-t", entry=2, to_version=1)]), "an earlier entry"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_entry_that_does_not_fit_is_refused(case: str) -> None:
+    """Every inconsistency names the entry's version and what was expected instead."""
+    bad, expected = BAD[case]
+    with pytest.raises(CorruptTimelineError) as caught:
+        apply(ONE_TABLE, bad)
+    assert f"timeline entry {bad.version} " in caught.value.message
+    assert expected in caught.value.message
+
+
+BAD_FIRST: dict[str, tuple[Entry, str]] = {
+    "not 0": (E1, "expected entry 0"),
+    "kind": (entry(0, kind="transaction"), "expected 'create' in entry 0"),
+    "no namespace": (entry(0, namespaces=[]), "expected 'default' alone"),
+    "two namespaces": (entry(0, namespaces=[*E0.namespaces, namespace("create", "n")]), "expected 'default' alone"),
+    "properties": (entry(0, namespaces=[namespace("create", "default", a="b")]), "expected 'default' alone"),
+    "a table": (entry(0, tables=[create()], writes=[write(-1, 0)]), "expected an empty database"),
+    "a read": (entry(0, reads=[TableRead(id="id-t", name=name("t"), version=0)]), "expected an empty database"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FIRST)
+def test_a_first_entry_that_is_not_one_is_refused(case: str) -> None:
+    """A history begins with entry 0 of kind create, an empty database with the namespace `default`."""
+    bad, expected = BAD_FIRST[case]
+    with pytest.raises(CorruptTimelineError, match=expected):
+        fold([bad])
+
+
+def test_no_entries_are_no_database() -> None:
+    """Folding nothing raises: there is no database before entry 0."""
+    with pytest.raises(CorruptTimelineError, match="begins with entry 0"):
+        fold([])
+
+
+# A commit of entry 2 was ratified as version 1, and entry 3 went on to 2; a plain writer had taken 1, so both moved on.
+WRITES = [E0, E1, entry(2, writes=[write(0, 1)]), entry(3, writes=[write(1, 2)])]
+MOVES = [Moved(id="id-t", entry=2, to_version=2), Moved(id="id-t", entry=3, to_version=3)]
+MOVING = entry(4, kind="external", moved=MOVES)
+MOVED = [*WRITES, MOVING]
+
+
+def test_older_versions_see_a_moved_commit_where_it_is() -> None:
+    """With the timeline's amendments, each database version sees the table version that its commit now has."""
+    moved = amendments(MOVED)
+    assert moved == {("id-t", 2): 2, ("id-t", 3): 3}
+    assert [versions(fold(MOVED[: n + 1], moved)).get("default.t") for n in range(5)] == [None, 0, 2, 3, 3]
+    assert [versions(fold(MOVED[: n + 1])).get("default.t") for n in range(5)] == [None, 0, 1, 2, 3]
+
+
+def test_the_head_is_the_same_with_and_without_amendments() -> None:
+    """A reader who learns of a move late has the same head as one who opens the timeline after it."""
+    assert fold(MOVED) == fold(MOVED, amendments(MOVED))
+
+
+@pytest.mark.parametrize("to_version", [3, 5])
+def test_the_entry_that_moves_may_also_record_the_foreign_commits(to_version: int) -> None:
+    """An external entry's own write counts from where the table was, and may reach past the moved commits."""
+    both = entry(4, kind="external", writes=[write(2, to_version, commits=[])], moved=MOVES)
+    after = entry(5, writes=[write(to_version, to_version + 1)])
+    history = [*WRITES, both, after]
+    assert versions(fold(history)) == {"default.t": to_version + 1}
+    assert fold(history) == fold(history, amendments(history))
+
+
+def test_a_commit_can_be_moved_again() -> None:
+    """The last word on a commit wins, in every older version and at the head."""
+    again = [Moved(id="id-t", entry=2, to_version=3), Moved(id="id-t", entry=3, to_version=4)]
+    history = [*MOVED, entry(5, kind="external", moved=again)]
+    moved = amendments(history)
+    assert [versions(fold(history[: n + 1], moved))["default.t"] for n in range(1, 6)] == [0, 3, 4, 4, 4]
+    assert fold(history) == fold(history, moved)
+
+
+def test_a_commit_of_a_table_dropped_since_can_be_moved() -> None:
+    """The versions before the drop see the commit where it is; the head has no such table."""
+    history = [*WRITES[:3], entry(3, tables=[drop()]), entry(4, kind="external", moved=[MOVES[0]])]
+    assert versions(fold(history)) == {}
+    assert versions(fold(history[:3], amendments(history))) == {"default.t": 2}
+
+
+def test_amendments_do_not_excuse_other_gaps() -> None:
+    """Only a write that may not have known of the move is let through; any other wrong version is refused."""
+    wrong = [*WRITES[:3], entry(3, writes=[write(0, 1)])]
+    with pytest.raises(CorruptTimelineError, match="from 0: expected 1"):
+        fold(wrong, {("id-other", 2): 1})
+
+
+BAD_MOVES: dict[str, tuple[list[Moved], str]] = {
+    "unknown table": ([Moved(id="id-u", entry=2, to_version=9)], "which did not write it"),
+    "unwritten": ([Moved(id="id-t", entry=0, to_version=9)], "which did not write it"),
+    "not moved": ([Moved(id="id-t", entry=3, to_version=2)], "not past 2"),
+    "back": ([Moved(id="id-t", entry=3, to_version=1)], "not past 2"),
+    "onto the next": ([Moved(id="id-t", entry=2, to_version=2)], "entry 2 is at 2 already"),
+    "past the next": (
+        [Moved(id="id-t", entry=2, to_version=5), Moved(id="id-t", entry=3, to_version=4)],
+        "entry 2 is at 5 already",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MOVES)
+def test_moves_that_make_no_sense_are_refused(case: str) -> None:
+    """A move names a commit that exists, goes forward, and leaves a table's commits in their order."""
+    moves, expected = BAD_MOVES[case]
+    with pytest.raises(CorruptTimelineError, match=expected) as caught:
+        amendments([*WRITES, entry(4, kind="external", moved=moves)])
+    assert "timeline entry 4 " in caught.value.message
+
+
+@dataclass
+class History:
+    """A random valid history, grown step by step beside a plain model of what the head must be."""
+
+    draw: Callable[[Any], Any]
+    entries: list[Entry] = field(default_factory=lambda: [E0])
+    tables: dict[Name, tuple[str, int]] = field(default_factory=dict)
+    namespaces: list[Namespace] = field(default_factory=lambda: [DEFAULT])
+    unpublished: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def add(self, **changes: Any) -> None:
+        self.entries.append(entry(len(self.entries), **changes))
+
+    def step(self) -> None:
+        options = [self.create_table, self.create_namespace]
+        if self.tables:
+            options += [self.write, self.write, self.rename, self.drop, self.external, self.move]
+        self.draw(st.sampled_from(options))()
+
+    def some(self) -> Name:
+        return self.draw(st.sampled_from(sorted(self.tables)))
+
+    def create_table(self) -> None:
+        id_, to = f"id-{len(self.entries)}", self.draw(st.integers(0, 2))
+        key = Name(namespace=self.draw(st.sampled_from(self.namespaces)), table=id_)
+        self.add(tables=[create("", id_, name=key)], writes=[write(-1, to, "", id_, name=key)])
+        self.tables[key] = (id_, to)
+
+    def create_namespace(self) -> None:
+        new = (f"n{len(self.entries)}",)
+        self.add(namespaces=[namespace("create", *new)])
+        self.namespaces.append(new)
+
+    def write(self) -> None:
+        key = self.some()
+        id_, at = self.tables[key]
+        self.unpublished.setdefault(id_, {})[len(self.entries)] = at + 1
+        self.add(writes=[write(at, at + 1, "", id_, name=key)])
+        self.tables[key] = (id_, at + 1)
+
+    def external(self) -> None:
+        key = self.some()
+        id_, at = self.tables[key]
+        self.unpublished.pop(id_, None)  # Everything before a foreign commit that was found is published.
+        self.add(kind="external", writes=[write(at, at + 2, "", id_, name=key, commits=[])])
+        self.tables[key] = (id_, at + 2)
+
+    def rename(self) -> None:
+        key = self.some()
+        id_, at = self.tables.pop(key)
+        new = Name(namespace=key.namespace, table=f"{id_}-{len(self.entries)}")
+        self.add(tables=[TableDdl(action="rename", id=id_, name=key, new_name=new)])
+        self.tables[new] = (id_, at)
+
+    def drop(self) -> None:
+        key = self.some()
+        id_, _ = self.tables.pop(key)
+        self.add(tables=[TableDdl(action="drop", id=id_, name=key)])
+
+    def move(self) -> None:
+        key = self.some()
+        id_, at = self.tables[key]
+        if commits := self.unpublished.get(id_):
+            for version in commits:
+                commits[version] += 1
+            self.add(
+                kind="external",
+                moved=[Moved(id=id_, entry=version, to_version=to) for version, to in commits.items()],
+            )
+            self.tables[key] = (id_, at + 1)
+
+
+@st.composite
+def histories(draw: Any) -> History:
+    history = History(draw)
+    for _ in range(draw(st.integers(0, 12))):
+        history.step()
+    return history
+
+
+@given(histories())
+def test_any_history_folds_to_what_its_steps_did(history: History) -> None:
+    """The head's tables, versions and namespaces are those of a plain model that took the same steps."""
+    db = fold(history.entries)
+    assert {key: (table.id, table.version) for key, table in db.tables.items()} == history.tables
+    assert list(db.namespaces) == history.namespaces
+    assert db.version == len(history.entries) - 1
+
+
+@given(histories())
+def test_folding_is_applying_one_by_one_and_amendments_leave_the_head_alone(history: History) -> None:
+    """fold(a + [b]) == apply(fold(a), b) at each version, with or without amendments, and both agree at the head."""
+    moved = amendments(history.entries)
+    plain = amended = None
+    for n, step in enumerate(history.entries):
+        plain, amended = apply(plain, step), apply(amended, step, moved)
+        assert plain == fold(history.entries[: n + 1])
+        assert amended == fold(history.entries[: n + 1], moved)
+    assert plain == amended
+
+
+@given(histories())
+def test_amended_versions_never_go_back(history: History) -> None:
+    """Along the amended history a table's version only grows: a later snapshot never sees less."""
+    moved = amendments(history.entries)
+    seen: dict[str, int] = {}
+    for n in range(len(history.entries)):
+        for table in fold(history.entries[: n + 1], moved).tables.values():
+            assert table.version >= seen.get(table.id, -1)
+            seen[table.id] = table.version

@@ -1,0 +1,132 @@
+"""Imports point one way, only lockstep.spark touches Spark, and `import lockstep` is light.
+
+The rules are checked on the source text, imports inside functions included: moving an import into a function is a way
+to make a module light, and none to go up a layer.
+"""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "python"
+
+LAYERS = (
+    {"_version", "errors", "model", "sql"},
+    {"storage"},
+    {"database", "timeline"},
+    {"conflicts", "delta"},
+    {"lake", "transaction"},
+    {"commit"},
+    {"catalog"},
+    {"__main__", "cli", "spark", ""},
+)
+"""Each module of `lockstep` (its first name; "" is `lockstep` itself) may import its own layer and those above it."""
+
+RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
+SPARK = {"delta", "py4j", "pyspark"}
+HEAVY = {"click", "delta", "deltalake", "obstore", "py4j", "pyarrow", "pyspark", "rich", "sqlglot"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCES).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted((SOURCES / "lockstep").rglob("*.py"))}
+
+
+def unit_of(module: str) -> str:
+    """Return the part of a module's name that has a layer: `lockstep.delta.log` → `delta`."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_in(nodes: Iterator[ast.AST]) -> Iterator[str]:
+    """Yield what is imported: a module of ours by its whole name, any other as written."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"line {node.lineno}: relative imports hide where they point"
+            module = node.module or ""
+            for alias in node.names:
+                # `from lockstep import __version__` needs the package itself, and that is imported before any module of it.
+                whole = f"{module}.{alias.name}".replace("lockstep.__version__", "lockstep._version")
+                yield whole if whole in MODULES else module
+
+
+def at_import_time(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what runs when the module is imported: no bodies of functions, nothing under TYPE_CHECKING."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        yield node
+        yield from at_import_time(node)
+
+
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def misdirected(module: str, imported: str) -> bool:
+    """Say whether this import points the wrong way."""
+    ours = imported == "lockstep" or imported.startswith("lockstep.")
+    return ours and RANK[unit_of(imported)] > RANK[unit_of(module)]
+
+
+def outside(imported: str) -> str:
+    return imported.partition(".")[0]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_a_layer(module: str) -> None:
+    assert unit_of(module) in RANK, f"say in LAYERS where {module} belongs"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module: str) -> None:
+    wrong = [imported for imported in imports_in(ast.walk(tree_of(module))) if misdirected(module, imported)]
+    assert not wrong, f"{module} imports {', '.join(wrong)}, which is built on it"
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if unit_of(module) != "spark"])
+def test_only_the_spark_package_touches_spark(module: str) -> None:
+    imported = set(map(outside, imports_in(ast.walk(tree_of(module)))))
+    assert not imported & SPARK
+
+
+def test_no_module_imports_itself_on_the_way() -> None:
+    graph = {module: set(imports_in(at_import_time(tree_of(module)))) & set(MODULES) for module in MODULES}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_importing_lockstep_imports_nothing_heavy() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", "import sys, lockstep; print(*sys.modules)"],
+        env={"PYTHONPATH": str(SOURCES)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "lockstep" in found.split()
+    assert not HEAVY & set(found.split())
+
+
+def test_the_rules_see_what_they_forbid() -> None:
+    """A check that finds nothing must be able to find something."""
+    text = "import lockstep.catalog\ndef f():\n    import pyspark.sql\n    from py4j.java_gateway import JavaGateway"
+    found = list(imports_in(ast.walk(ast.parse(text))))
+    assert set(map(outside, found)) & SPARK == {"pyspark", "py4j"}
+    assert misdirected("lockstep.storage.local", "lockstep.catalog")
+    assert misdirected("lockstep.catalog", "lockstep")
+    assert not misdirected("lockstep.catalog", "lockstep.transaction")
+    assert not misdirected("lockstep.storage.local", "obstore.store")
+    assert list(imports_in(at_import_time(ast.parse(text)))) == ["lockstep.catalog"]

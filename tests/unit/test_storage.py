@@ -1,0 +1,500 @@
+"""One contract, over every store: a local folder and a real S3 server (moto's, over HTTP)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import obstore.store
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
+from lockstep.storage import Storage, checked, open_storage
+from lockstep.storage.local import LocalStorage
+from lockstep.storage.object import ObjectStorage
+from tests.support.faulty import FaultyStorage
+
+KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The endpoint of a moto S3 server with a bucket `lake`. One thread: with more, moto itself races."""
+    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/lake", method="PUT")).close()
+    yield endpoint
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """An empty store of each kind."""
+    if request.param == "local":
+        return open_storage(str(tmp_path / "lake"), create=True)
+    prefix = tmp_path.name + tmp_path.parent.name
+    return open_storage(f"s3://lake/{prefix}", options={**KEYS, "endpoint": request.getfixturevalue("s3")})
+
+
+def test_what_was_put_is_got(store: Storage) -> None:
+    """An object comes back byte for byte, from any depth, and an empty one is not an absent one."""
+    for path, data in [("a", b"x"), ("f/g/h.json", bytes(range(256))), ("f/empty", b""), ("f/big", b"z" * 6_000_000)]:
+        assert store.get(path) is None
+        assert store.put_if_absent(path, data) is True
+        assert store.get(path) == data
+
+
+def test_only_the_first_put_if_absent_writes(store: Storage) -> None:
+    """The second answers False and changes nothing, also over what `put` wrote."""
+    assert store.put_if_absent("f/a", b"first") is True
+    assert store.put_if_absent("f/a", b"second") is False
+    store.put("f/b", b"first")
+    assert store.put_if_absent("f/b", b"second") is False
+    assert (store.get("f/a"), store.get("f/b")) == (b"first", b"first")
+
+
+def test_a_deleted_name_is_free_again(store: Storage) -> None:
+    """After a delete the object is absent and put_if_absent writes."""
+    store.put("f/a", b"1")
+    store.delete("f/a")
+    assert (store.get("f/a"), store.exists("f/a"), store.list("f")) == (None, False, [])
+    assert store.put_if_absent("f/a", b"2") is True
+
+
+def test_put_overwrites(store: Storage) -> None:
+    """`put` replaces the whole object, longer or shorter."""
+    for data in (b"long" * 100, b"short", b""):
+        store.put("f/a", data)
+        assert store.get("f/a") == data
+
+
+def test_list_gives_the_objects_directly_in_a_folder_sorted(store: Storage) -> None:
+    """Names only, in order, without folders or what lies in them, or in folders whose names begin alike."""
+    for path in ("f/b", "f/a", "f/c/deep", "f/ä", "f/Z", "fa", "f2/x", "top"):
+        store.put(path, b"")
+    assert store.list("f") == ["Z", "a", "b", "ä"]
+    assert store.list("f/c") == ["deep"]
+    assert store.list("") == ["fa", "top"]
+    assert store.list("absent") == store.list("absent/deeper") == store.list("fa") == []
+
+
+def test_list_after_a_name(store: Storage) -> None:
+    """`after` is exclusive, need not exist, and leaves folders out as well."""
+    for path in (
+        ("f/1", "f/2", "f/2/deep", "f/3") if isinstance(store, ObjectStorage) else ("f/1", "f/2", "f/3", "f/4/d")
+    ):
+        store.put(path, b"")
+    assert store.list("f", after="1") == ["2", "3"]
+    assert store.list("f", after="11") == ["2", "3"]
+    assert store.list("f", after="") == ["1", "2", "3"]
+    assert store.list("f", after="3") == store.list("absent", after="1") == []
+    store.put("z", b"")
+    store.put("y", b"")
+    assert store.list("", after="y") == ["z"]
+
+
+def test_exists_is_about_objects(store: Storage) -> None:
+    """True for an object alone: not for a folder, nor below an object."""
+    store.put("f/a", b"")
+    assert store.exists("f/a")
+    assert not any(store.exists(path) for path in ("f", "f/b", "f/a/b", "g/a"))
+    assert store.get("f") is None
+    assert store.get("f/a/b") is None
+
+
+def test_deleting_what_is_not_there_is_fine(store: Storage) -> None:
+    """`delete` and `delete_folder` are idempotent, and neither mistakes a folder for an object or back."""
+    store.put("f/g/a", b"")
+    store.delete("absent")
+    store.delete("absent/a")
+    store.delete("f/g")
+    store.delete_folder("absent")
+    store.delete_folder("f/g/a")
+    assert store.list("f/g") == ["a"]
+
+
+def test_delete_folder_takes_everything_under_it_and_no_more(store: Storage) -> None:
+    """Objects at every depth go; a folder whose name begins alike stays."""
+    kept = ["f", "f2/a", "g/b"]
+    for path in ["d/a", "d/e/f/g", *kept, "d2/x", "d.x"]:
+        store.put(path, b"")
+    store.delete_folder("d")
+    store.delete_folder("d")
+    assert store.list("d") == store.list("d/e/f") == []
+    assert all(store.exists(path) for path in [*kept, "d2/x", "d.x"])
+
+
+@pytest.mark.parametrize("path", ["", "/a", "../a", "a/../../b", "a//b", "a/", ".", "./a", "a/.", "a\0b"])
+def test_paths_outside_the_root_are_refused(store: Storage, path: str) -> None:
+    """Absolute paths, '.', '..' and empty parts are InvalidError in every method."""
+    calls: list[Callable[[], object]] = [
+        lambda: store.get(path),
+        lambda: store.put_if_absent(path, b""),
+        lambda: store.put(path, b""),
+        lambda: store.exists(path),
+        lambda: store.delete(path),
+        lambda: store.delete_folder(path),
+        lambda: store.list(path or ".."),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidError, match="is not a path in this store"):
+            call()
+
+
+@given(st.lists(st.sampled_from(["a", "..", ".", "", "b.json", "_x"]), min_size=1, max_size=5))
+def test_a_checked_path_stays_under_any_root(parts: list[str]) -> None:
+    """Whatever `checked` lets through stays below the root when it is normalised, unchanged."""
+    path = "/".join(parts)
+    try:
+        checked(path)
+    except InvalidError:
+        assert {"..", ".", ""} & set(parts)
+    else:
+        assert os.path.normpath(f"/root/{path}") == f"/root/{path}"
+
+
+def test_of_eight_racing_threads_one_writes(store: Storage) -> None:
+    """For each key exactly one thread is told True, and the object is that thread's."""
+    barrier = threading.Barrier(8)
+
+    def race(me: int) -> list[bool]:
+        won = []
+        for key in range(10):
+            barrier.wait()
+            won.append(store.put_if_absent(f"race/{key}", b"%d" % me * 1000))
+        return won
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(race, range(8)))
+    for key in range(10):
+        winners = [me for me in range(8) if answers[me][key]]
+        assert len(winners) == 1
+        assert store.get(f"race/{key}") == b"%d" % winners[0] * 1000
+
+
+def python(code: str, *args: str) -> subprocess.Popen[str]:
+    """Start a process that runs the code, with pipes."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+
+
+RACER = """
+import sys
+from lockstep.storage import open_storage
+store, me = open_storage(sys.argv[1]), sys.argv[2]
+print("ready", flush=True)
+for key in sys.stdin:
+    print(store.put_if_absent(f"race/{key.strip()}", me.encode() * 1000), flush=True)
+"""
+
+
+def test_of_racing_processes_one_writes(tmp_path: Path) -> None:
+    """For each key exactly one process is told True, and the object is that process's."""
+    racers = [python(RACER, str(tmp_path), str(me)) for me in range(3)]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    keys = "".join(f"{key}\n" for key in range(50))
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write(keys)
+        racer.stdin.flush()
+    answers = [racer.communicate()[0].split() for racer in racers]
+    store = open_storage(str(tmp_path))
+    for key in range(50):
+        winners = [me for me, answer in enumerate(answers) if answer[key] == "True"]
+        assert len(winners) == 1
+        assert store.get(f"race/{key}") == str(winners[0]).encode() * 1000
+
+
+WRITER = """
+import sys
+from lockstep.storage import open_storage
+store = open_storage(sys.argv[1])
+n = 0
+while True:
+    assert store.put_if_absent(f"f/{n}", str(n).encode() * 50_000)
+    store.put("hint", str(n).encode() * 50_000)
+    print(n, flush=True)
+    n += 1
+"""
+
+
+def test_a_killed_writer_leaves_only_whole_objects(tmp_path: Path) -> None:
+    """After kill -9 every listed object is complete, all that were acknowledged are there, and one more at most."""
+    for lines in (1, 7, 20):
+        root = tmp_path / str(lines)
+        store = open_storage(str(root), create=True)
+        writer = python(WRITER, str(root))
+        assert writer.stdout is not None
+        acknowledged = [writer.stdout.readline().strip() for _ in range(lines)]
+        writer.send_signal(signal.SIGKILL)
+        acknowledged += writer.communicate()[0].split()
+        names = store.list("f")
+        assert set(acknowledged) <= set(names)
+        assert len(names) <= len(acknowledged) + 1
+        for name in names:
+            assert store.get(f"f/{name}") == name.encode() * 50_000
+        hint = store.get("hint")
+        assert hint in {name.encode() * 50_000 for name in names}
+
+
+def test_local_data_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Order of put_if_absent: new folders' names synced, file synced, named, its folder synced."""
+    store = open_storage(str(tmp_path))
+    events: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def synced(handle: int) -> None:
+        where = Path(f"/proc/self/fd/{handle}").readlink().relative_to(tmp_path)
+        events.append("sync file" if where.name.endswith(".tmp") else f"sync {where}")
+        assert not where.name.endswith(".tmp") or (tmp_path / where).read_bytes() == b"data"
+        fsync(handle)
+
+    def linked(source: Any, target: Any, **kwargs: Any) -> None:
+        events.append("name")
+        link(source, target, **kwargs)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", linked)
+    store.put_if_absent("f/g/a", b"data")
+    assert events == ["sync .", "sync f", "sync file", "name", "sync f/g"]
+
+
+@pytest.mark.parametrize("broken", ["fsync", "link", "open"])
+def test_a_local_failure_names_path_and_cause_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Disk full at any step before the name is UnavailableError; no object and no hidden file stays."""
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = open_storage(str(tmp_path))
+    store.put("f/other", b"")
+    owner: object = Path if broken == "open" else os
+    monkeypatch.setattr(owner, broken, full)
+    with pytest.raises(UnavailableError, match=r"cannot write f/a in file:///.*: No space left on device") as caught:
+        store.put_if_absent("f/a", b"data")
+    assert isinstance(caught.value.__cause__, OSError)
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "f").iterdir()] == ["other"]
+
+
+def test_every_local_operation_reports_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An I/O error in any operation is UnavailableError with the path and the cause."""
+    store = open_storage(str(tmp_path))
+    store.put("f/a", b"")
+
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    cases: list[tuple[Any, str, Callable[[], object]]] = [
+        (Path, "read_bytes", lambda: store.get("f/a")),
+        (Path, "replace", lambda: store.put("f/a", b"")),
+        (os, "scandir", lambda: store.list("f")),
+        (Path, "stat", lambda: store.exists("f/a")),
+        (Path, "unlink", lambda: store.delete("f/a")),
+        (Path, "unlink", lambda: store.delete_folder("f")),
+    ]
+    for owner, attribute, call in cases:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, attribute, broken)
+            with pytest.raises(UnavailableError, match=r"cannot [a-z ]+ f(/a)? in file:///.*: Input/output error"):
+                call()
+
+
+def test_hidden_files_of_unfinished_writes_are_not_listed(tmp_path: Path) -> None:
+    """What a crashed writer leaves has no name in the store, and goes with its folder."""
+    store = open_storage(str(tmp_path))
+    store.put("f/.hidden.json", b"")
+    (tmp_path / "f" / ".0123456789abcdef.tmp").write_bytes(b"half")
+    assert store.list("f") == [".hidden.json"]
+    store.delete_folder("f")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_local_files_follow_the_umask(tmp_path: Path) -> None:
+    """A lake is shared: its files are as readable as the process's umask lets new files be."""
+    old = os.umask(0o027)
+    try:
+        open_storage(str(tmp_path)).put_if_absent("a", b"")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_root_removed_under_a_store_is_unavailable(tmp_path: Path) -> None:
+    """A lake that vanished is never made anew by a write, nor listed as an empty one."""
+    store = open_storage(str(tmp_path / "lake"), create=True)
+    (tmp_path / "lake").rmdir()
+    for call in (lambda: store.put_if_absent("f/a", b""), lambda: store.put("a", b""), lambda: store.list("f")):
+        with pytest.raises(UnavailableError, match="No such file or directory"):
+            call()
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_local_root_by_each_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Path, relative path and file URLs open the same folder, under one URL; a % in it is a %."""
+    root = tmp_path / "my lake%20"
+    monkeypatch.chdir(tmp_path)
+    names = [str(root), "my lake%20", "./my lake%20/", f"file://{root}", f"file:{root}", f"file://localhost{root}"]
+    open_storage(names[0], create=True).put("a", b"x")
+    for name in names:
+        store = open_storage(name, create=True)
+        assert isinstance(store, LocalStorage)
+        assert store.url == f"file://{root}"
+        assert store.get("a") == b"x"
+
+
+def test_a_missing_root_says_how_to_make_it(tmp_path: Path) -> None:
+    """Opening what is not there is InvalidError that names `lockstep init` and create=True, and makes nothing."""
+    root = tmp_path / "a" / "lake"
+    with pytest.raises(InvalidError, match=rf"no folder {root}: .*`lockstep init {root}`.*create=True"):
+        open_storage(str(root))
+    assert not root.parent.exists()
+    open_storage(str(root), create=True)
+    open_storage(str(root))
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_root_that_is_a_file_is_refused(tmp_path: Path, create: bool) -> None:
+    """A file cannot be a root, with create or without; a folder below a file cannot be made."""
+    file = tmp_path / "lake"
+    file.write_bytes(b"")
+    with pytest.raises(InvalidError, match="is a file"):
+        open_storage(str(file), create=create)
+    with pytest.raises(UnavailableError if create else InvalidError, match=r"Not a directory|no folder"):
+        open_storage(str(file / "below"), create=create)
+
+
+def test_an_unreadable_root_is_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root that cannot be listed is refused when it is opened, with the cause."""
+
+    def denied(self: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(UnavailableError, match=r"cannot open the lake's root .*: Permission denied"):
+        open_storage(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("", InvalidError, "names no folder"),
+        ("a\0b", InvalidError, "names no folder"),
+        ("file:", InvalidError, "names no folder"),
+        ("file:relative", InvalidError, "names no folder"),
+        ("file://host/lake", InvalidError, "names the host 'host'"),
+        ("s3://", InvalidError, "names no bucket"),
+        ("s3:///prefix", InvalidError, "names no bucket"),
+        ("s3://bucket/../x", InvalidError, "is not a path"),
+        ("ftp://host/lake", UnsupportedError, "no store for 'ftp://host/lake': use a local path"),
+    ],
+)
+def test_urls_that_name_no_store_are_refused(url: str, error: type[Exception], message: str) -> None:
+    """A malformed URL is InvalidError and an unknown scheme UnsupportedError, each saying what to write."""
+    with pytest.raises(error, match=message):
+        open_storage(url, create=True)
+
+
+def test_s3_and_s3a_are_one_store(s3: str) -> None:
+    """Both schemes read the same objects; each keeps its own URL, without a slash at the end."""
+    one = open_storage("s3://lake/both/", options={**KEYS, "endpoint": s3})
+    other = open_storage("s3a://lake/both", options={**KEYS, "aws_endpoint": s3})
+    assert (one.url, other.url) == ("s3://lake/both", "s3a://lake/both")
+    assert one.put_if_absent("a", b"x") is True
+    assert other.put_if_absent("a", b"y") is False
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_s3_takes_its_settings_from_the_environment(s3: str, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """The standard AWS_* variables give endpoint, region and credentials, with no option at all."""
+    monkeypatch.setenv(variable, s3)
+    for key, value in KEYS.items():
+        monkeypatch.setenv(f"AWS_{key.upper()}", value)
+    store = open_storage("s3://lake/env")
+    store.put("a", variable.encode())
+    assert store.get("a") == variable.encode()
+
+
+def test_an_unknown_s3_option_is_refused() -> None:
+    """A mistyped option is InvalidError that names it, not something to ignore."""
+    with pytest.raises(InvalidError, match=r"cannot open s3://lake: Configuration key: 'endpont' is not valid"):
+        open_storage("s3://lake", options={"endpont": "x"})
+
+
+def test_a_missing_bucket_is_not_an_empty_lake(s3: str) -> None:
+    """Reading, listing and writing in a bucket that does not exist is UnavailableError."""
+    store = open_storage("s3://mistyped/lake", options={**KEYS, "endpoint": s3})
+    for call in (
+        lambda: store.get("a"),
+        lambda: store.list("a"),
+        lambda: store.put_if_absent("a", b""),
+        lambda: store.delete_folder("a"),
+    ):
+        with pytest.raises(UnavailableError, match="NoSuchBucket"):
+            call()
+
+
+def test_an_unreachable_object_store_names_path_and_cause() -> None:
+    """Every operation reports a dead endpoint as UnavailableError, without obstore's dump of Rust values."""
+    dead: Any = {**KEYS, "endpoint": "http://127.0.0.1:1"}
+    inner = obstore.store.S3Store(
+        "lake", config=dead, client_options={"allow_http": True}, retry_config={"max_retries": 0}
+    )
+    store = ObjectStorage(inner, "s3://lake")
+    for call in (
+        lambda: store.get("f/a"),
+        lambda: store.put_if_absent("f/a", b""),
+        lambda: store.put("f/a", b""),
+        lambda: store.exists("f/a"),
+        lambda: store.list("f/a"),
+        lambda: store.list("f/a", "x"),
+        lambda: store.delete("f/a"),
+        lambda: store.delete_folder("f/a"),
+    ):
+        with pytest.raises(UnavailableError, match=r"cannot [a-z ]+ f/a in s3://lake: Generic S3 error") as caught:
+            call()
+        assert "Debug source" not in caught.value.message
+        assert caught.value.__cause__ is not None
+
+
+def test_importing_storage_does_not_import_obstore(tmp_path: Path) -> None:
+    """A local lake never pays for obstore's import."""
+    code = "import sys, lockstep.storage as s; s.open_storage(sys.argv[1]); print('obstore' in sys.modules)"
+    assert python(code, str(tmp_path)).communicate()[0] == "False\n"
+
+
+def test_the_faulty_store_fails_as_told(tmp_path: Path) -> None:
+    """Before: nothing happened; after: it happened and the caller is told otherwise; then all is well again."""
+    store = FaultyStorage(open_storage(str(tmp_path)))
+    store.fail("put_if_absent", path="a", times=2)
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="before"):
+            store.put_if_absent("f/a", b"1")
+    assert store.get("f/a") is None
+    store.fail("put_if_absent", when="after")
+    with pytest.raises(UnavailableError, match="after"):
+        store.put_if_absent("f/a", b"1")
+    assert store.put_if_absent("f/a", b"2") is False
+    assert store.get("f/a") == b"1"
+    assert store.count("put_if_absent", "f/a") == 4
