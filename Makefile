@@ -79,7 +79,7 @@ bench: setup jar ## measure (BENCH_ARGS=…)
 
 wheel: setup jar ## build the wheel, with the jar inside, into dist/
 	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"
-	@$(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
+	@$(BIN)/python -m build --quiet --wheel --no-isolation --outdir dist
 
 clean: ## remove everything that was built, and .venv
 	@echo "clean: removing $(VENV), jars, dist and caches"

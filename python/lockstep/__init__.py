@@ -1,13 +1,13 @@
 """Lockstep: multi-table ACID transactions for Spark SQL over ordinary Delta tables, with no server.
 
-    import lockstep
-    from pyspark.sql import SparkSession
+import lockstep
+from pyspark.sql import SparkSession
 
-    spark = lockstep.configure(SparkSession.builder, root="/data/lake", catalog="lake").getOrCreate()
-    with lockstep.transaction(spark) as tx:
-        spark.sql("INSERT INTO lake.sales.orders VALUES (1, 9.5)")
-        spark.sql("UPDATE lake.sales.totals SET amount = amount + 9.5")
-    print(tx.version)
+spark = lockstep.configure(SparkSession.builder, root="/data/lake", catalog="lake").getOrCreate()
+with lockstep.transaction(spark) as tx:
+    spark.sql("INSERT INTO lake.sales.orders VALUES (1, 9.5)")
+    spark.sql("UPDATE lake.sales.totals SET amount = amount + 9.5")
+print(tx.version)
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class TransactionalCatalog:
         """The lake's timeline, as last refreshed."""
         return self.lake.timeline
 
-    # --- reading -------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def database(self, touching: Iterable[Name] = ()) -> Database:
         """Return the newest database version; what it ratified is published.
@@ -119,7 +119,7 @@ class TransactionalCatalog:
             raise InvalidError(f"database version {when} is newer than this transaction's snapshot, version {at_most}")
         return found
 
-    # --- transactions --------------------------------------------------------------------------------------------------
+    # --- transactions -------------------------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -177,7 +177,7 @@ class TransactionalCatalog:
         change(tx)
         return self.commit(tx)
 
-    # --- one Delta commit on its own ------------------------------------------------------------------------------------
+    # --- one Delta commit on its own ----------------------------------------------------------------------------------
 
     def reserve(self, name: Name) -> Creation:
         """Choose where a new table will lie, if it could be created now.
@@ -207,7 +207,7 @@ class TransactionalCatalog:
             application=self.application,
             statements=[" ".join(text.split())[:1000]] if text else [],
         )
-        outcome = commit_statement(self.lake, info, location, version, parse(content), creation)
+        outcome = commit_statement(self.lake, info, location, version, parse(content), creation=creation)
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
 
 
@@ -230,8 +230,8 @@ def _raised(outcome: Outcome, transaction: str) -> Committed:
             raise ConflictError(outcome.message)
         case Contended(attempts):
             raise ConflictError(
-                f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does not "
-                "conflict with. Nothing of it was committed; run it again."
+                f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does "
+                "not conflict with. Nothing of it was committed; run it again."
             )
         case Unknown(entry, cause):
             raise CommitUnknownError(

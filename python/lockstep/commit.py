@@ -28,7 +28,19 @@ from lockstep.delta.log import commit_path, ratified_path, read_staged, staging_
 from lockstep.delta.rebase import rebase
 from lockstep.errors import DuplicateError, InvalidError, UndefinedError
 from lockstep.lake import Lake
-from lockstep.model import FORMAT, INLINE_BYTES, NEW, Commit, Counts, Database, Entry, Table, TableDdl, TableWrite, TransactionInfo
+from lockstep.model import (
+    FORMAT,
+    INLINE_BYTES,
+    NEW,
+    Commit,
+    Counts,
+    Database,
+    Entry,
+    Table,
+    TableDdl,
+    TableWrite,
+    TransactionInfo,
+)
 from lockstep.timeline import Lost, Ratified, Unknown
 from lockstep.transaction import Creation, State, Transaction
 
@@ -92,7 +104,7 @@ def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time
             for id_ in winners.keys() & theirs.writes.keys():
                 winners[id_].append(theirs.writes[id_])
         judged = head.version
-        writes = [_place(lake, tx, draft, head.table_by_id(draft.table.id), winners[draft.table.id]) for draft in drafts]
+        writes = [_place(lake, tx, draft, head, winners[draft.table.id]) for draft in drafts]
         match lake.timeline.append(_entry(tx, drafts, writes), after=judged):
             case Ratified(entry):
                 if lake.try_publish(entry):
@@ -107,7 +119,7 @@ def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time
 
 
 def rollback(lake: Lake, tx: Transaction) -> None:
-    """End a transaction without a trace: its staging folders, and the data files that only it ever named, are removed."""
+    """End a transaction without a trace: its staging folders, and the data files that only it named, are removed."""
     folders, files = [], []
     for table in (*tx.written(), *tx.dropped):
         if table.version == NEW:
@@ -159,9 +171,10 @@ def _catch_up(lake: Lake, drafts: list[_Draft]) -> None:
             lake.absorb(current)
 
 
-def _place(lake: Lake, tx: Transaction, draft: _Draft, current: Table | None, winners: list[Footprint]) -> TableWrite:
+def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, winners: list[Footprint]) -> TableWrite:
     """Renumber a table's commits behind what is there now, and stage the large ones."""
     table = draft.table
+    current = head.table_by_id(table.id)
     before = table.version if current is None else current.version
     placed = rebase(draft.commits, pin=table.version, first_version=before + 1, winners=winners)
     return TableWrite(
@@ -212,7 +225,7 @@ def _entry(tx: Transaction, drafts: list[_Draft], writes: list[TableWrite]) -> C
 
 
 def _leftovers(tx: Transaction) -> list[str]:
-    """The folders that a published transaction needs no longer: its staging, and the tables that it made and dropped."""
+    """Folders that a published transaction needs no longer: its staging, and tables that it made and dropped."""
     staging = [staging_folder(table.location, tx.id) for table in (*tx.written(), *tx.dropped)]
     return staging + [table.location for table in tx.dropped if table.version == NEW]
 
@@ -237,8 +250,8 @@ def commit_statement(
     location: str,
     version: int,
     actions: list[Action],
-    creation: Creation | None = None,
     *,
+    creation: Creation | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Committed | Taken | Contended | Unknown:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
@@ -302,9 +315,7 @@ def new_table(head: Database, creation: Creation) -> Table:
         raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
     if creation.name in head.tables:
         raise DuplicateError(f"table {creation.name} was created meanwhile; nothing was written")
-    return Table(
-        id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version
-    )
+    return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 
 def _statement_entry(info: TransactionInfo, creation: Creation | None, write: TableWrite) -> Callable[..., Entry]:

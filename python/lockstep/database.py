@@ -198,7 +198,7 @@ class _State:
         table = self._table(entry, write.id, write.name, "write")
         if write.location != table.location:
             raise _corrupt(entry, f"writes table {write.name} at {write.location!r}: expected {table.location!r}")
-        if write.from_version != table.version and not self._was_moved(entry, table):
+        if write.from_version != table.version and not self._was_moved(table):
             raise _corrupt(entry, f"writes table {write.name} from {write.from_version}: expected {table.version}")
         if write.to_version <= write.from_version:
             raise _corrupt(
@@ -214,12 +214,9 @@ class _State:
         version = max(write.to_version, self._moved.get((write.id, entry.version), NEW))
         self._put(msgspec.structs.replace(table, version=max(version, table.version), since=entry.version))
 
-    def _was_moved(self, entry: Entry, table: Table) -> bool:
-        """Tell whether the table is where an amendment put it: then this entry may not have known that yet."""
-        return any(
-            id_ == table.id and version < entry.version and to_version == table.version
-            for (id_, version), to_version in self._moved.items()
-        )
+    def _was_moved(self, table: Table) -> bool:
+        """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""
+        return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moved.items())
 
     def _move(self, entry: Entry, move: Moved) -> None:
         """Put the table where its moved commits are; `amendments` has judged whether the move itself makes sense."""

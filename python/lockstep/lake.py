@@ -18,17 +18,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 
 from lockstep import __version__
 from lockstep.conflicts import Changes, check
-from lockstep.database import amendments
-from lockstep.delta.actions import Footprint, footprint, parse
+from lockstep.delta.actions import Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, last_published, read_published
-from lockstep.delta.publish import Displaced, foreign_footprint, publish
+from lockstep.delta.publish import Displaced, content, foreign_footprint, publish
 from lockstep.errors import CommitUnknownError, ForeignCommitError, UnavailableError
-from lockstep.model import FORMAT, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
 from lockstep.storage import Storage
-from lockstep.timeline import Clock, Lost, Ratified, Timeline, Unknown
+from lockstep.timeline import Clock, Draft, Lost, Ratified, Timeline, Unknown
 
 WORKERS = 8
 """Threads that publish or probe tables of one entry at the same time."""
@@ -54,7 +54,7 @@ class Lake:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="lockstep-lake")
 
-    # --- the timeline's side -------------------------------------------------------------------------------------------
+    # --- the timeline's side ------------------------------------------------------------------------------------------
 
     def refresh(self) -> Database:
         """Read the timeline on, publish what is ratified but unpublished, and return the head.
@@ -64,7 +64,8 @@ class Lake:
         """
         self.timeline.refresh()
         pending = self.timeline.entries(self.timeline.published_through)
-        if pending and all([self.publish(entry) for entry in pending]):
+        published = [self.publish(entry) for entry in pending]  # one that cannot be must not keep the others waiting
+        if pending and all(published):
             self.timeline.mark_published(pending[-1].version)
         return self.timeline.head
 
@@ -80,8 +81,7 @@ class Lake:
 
     def _publish(self, entry: Entry, write: TableWrite) -> bool:
         for _ in range(3):  # moved behind a foreign commit, another may come before it: each time is another race lost
-            moved = amendments(self.timeline.entries(-1)).get((write.id, entry.version)) if self._is_moved() else None
-            outcome = publish(self.storage, write, moved)
+            outcome = publish(self.storage, write, self.timeline.moved.get((write.id, entry.version)))
             if not isinstance(outcome, Displaced):
                 self.diverged.pop(write.id, None)
                 return True
@@ -89,20 +89,17 @@ class Lake:
                 return False
         return False
 
-    def _is_moved(self) -> bool:
-        return any(entry.moved for entry in self.timeline.entries(self.timeline.published_through))
-
     def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> bool:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version."""
-        ours = footprint([a for commit in write.commits for a in self._actions(write, commit.staged, commit.inline)])
+        ours = self._footprint(entry, write)
         mine = Changes(entry.transaction.id, writes={write.id: ours}, names={write.id: write.name})
         theirs = Changes("of a plain Delta writer", writes={write.id: displaced.foreign}, names=mine.names)
         if (conflict := check(mine, theirs, "SNAPSHOT")) is not None:
             self.diverged[write.id] = ForeignCommitError(
-                f"table {write.name}: version {displaced.first} was written by a plain Delta writer while database version "
-                f"{entry.version} (transaction {entry.transaction.id}), ratified for the same table version, was about to "
-                f"be published, and the two conflict ({conflict.rule}). Neither is lost: the foreign commit is "
-                f"{commit_path(write.location, displaced.first)}, ours is in timeline entry {entry.version}. "
+                f"table {write.name}: version {displaced.first} was written by a plain Delta writer while database "
+                f"version {entry.version} (transaction {entry.transaction.id}), ratified for the same table version, "
+                f"was about to be published, and the two conflict ({conflict.rule}). Neither is lost: the foreign "
+                f"commit is {commit_path(write.location, displaced.first)}, ours is in timeline entry {entry.version}. "
                 "The table cannot be used until a person decides."
             )
             _log.error("%s", self.diverged[write.id])
@@ -112,14 +109,9 @@ class Lake:
         return True
 
     def _moved_already(self, wanted: Moved) -> bool:
-        return amendments(self.timeline.entries(-1)).get((wanted.id, wanted.entry), -1) >= wanted.to_version
+        return self.timeline.moved.get((wanted.id, wanted.entry), NEW) >= wanted.to_version
 
-    def _actions(self, write: TableWrite, staged: str | None, inline: list[object] | None) -> list[dict[str, object]]:
-        if inline is not None:
-            return parse(b"\n".join(bytes(action) for action in inline))  # type: ignore[call-overload]
-        return parse(self.storage.get(f"{write.location}/{staged}") or b"")
-
-    # --- the logs' side ------------------------------------------------------------------------------------------------
+    # --- the logs' side -----------------------------------------------------------------------------------------------
 
     def absorb(self, table: Table) -> Database:
         """Take foreign commits found in a table's log into the timeline, and return the head.
@@ -136,7 +128,7 @@ class Lake:
         while known is not None and self.storage.exists(commit_path(known.location, known.version + 1)):
             current = self.refresh().table_by_id(known.id)
             if current is not None and current.version == known.version:
-                self._external(lambda t=current: ([self._foreign_write(t)], []), lambda t=current: self._is_at(t))
+                self._external(partial(self._foreign_content, current), partial(self._is_at, current))
                 current = self.timeline.head.table_by_id(known.id)
             known = current
         return self.timeline.head
@@ -157,10 +149,18 @@ class Lake:
         current = self.timeline.head.table_by_id(table.id)
         return current is not None and current.version == table.version
 
+    def _foreign_content(self, table: Table) -> tuple[list[TableWrite], list[Moved]]:
+        return [self._foreign_write(table)], []
+
     def _foreign_write(self, table: Table) -> TableWrite:
         last = last_published(self.storage, table.location, table.version)
         return TableWrite(
-            id=table.id, name=table.name, location=table.location, from_version=table.version, to_version=last, commits=[]
+            id=table.id,
+            name=table.name,
+            location=table.location,
+            from_version=table.version,
+            to_version=last,
+            commits=[],
         )
 
     def _external(
@@ -168,31 +168,43 @@ class Lake:
     ) -> None:
         """Append an `external` entry, unless somebody else's makes it needless."""
         while needed():
-            base = self.timeline.head.version
-            writes, moved = content()
-            id_ = self.new_id()
-
-            def draft(version: int, at: datetime, base: int = base, id_: str = id_) -> Entry:
-                info = TransactionInfo(
-                    id=id_, began_at=at, base_version=base, isolation="SNAPSHOT", application=f"Lockstep {__version__}"
-                )
-                return Entry(
-                    format=FORMAT, version=version, committed_at=at, kind="external", transaction=info, writes=writes,
-                    moved=moved,
-                )  # fmt: skip
-
-            match self.timeline.append(draft, after=base):
+            draft = self._external_draft(*content())
+            match self.timeline.append(draft, after=self.timeline.head.version):
                 case Ratified(entry):
                     _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
                 case Lost():
                     continue
                 case Unknown(entry, cause):
                     raise CommitUnknownError(
-                        f"cannot tell whether timeline entry {entry.version} (external commits, transaction {id_}) was "
-                        f"written: {cause.message}. Nothing else was changed; the next statement looks again."
+                        f"cannot tell whether timeline entry {entry.version} (external commits, transaction "
+                        f"{entry.transaction.id}) was written: {cause.message}. Nothing else was changed; the next "
+                        "statement looks again."
                     ) from cause
 
-    # --- what entries did ----------------------------------------------------------------------------------------------
+    def _external_draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
+        id_ = self.new_id()
+
+        def draft(version: int, at: datetime) -> Entry:
+            info = TransactionInfo(
+                id=id_,
+                began_at=at,
+                base_version=version - 1,
+                isolation="SNAPSHOT",
+                application=f"Lockstep {__version__}",
+            )
+            return Entry(
+                format=FORMAT,
+                version=version,
+                committed_at=at,
+                kind="external",
+                transaction=info,
+                writes=writes,
+                moved=moved,
+            )
+
+        return draft
+
+    # --- what entries did ---------------------------------------------------------------------------------------------
 
     def changes(self, entry: Entry) -> Changes:
         """Return what an entry changed, as the conflict check needs it.
@@ -203,7 +215,7 @@ class Lake:
         with self._lock:
             if entry.version in self._cache:
                 return self._cache[entry.version]
-        footprints = {write.id: self._footprint(write) for write in entry.writes}
+        footprints = {write.id: self._footprint(entry, write) for write in entry.writes}
         footprints |= {move.id: self._overtaking(move) for move in entry.moved}
         names = {write.id: write.name for write in entry.writes}
         found = Changes(
@@ -221,17 +233,16 @@ class Lake:
                 self._cache.popitem(last=False)
         return found
 
-    def _footprint(self, write: TableWrite) -> Footprint:
+    def _footprint(self, entry: Entry, write: TableWrite) -> Footprint:
         if not write.commits:  # external: published, and nowhere else
             versions = range(write.from_version + 1, write.to_version + 1)
             return foreign_footprint(self.storage, write.location, versions)
-        actions: list[dict[str, object]] = []
-        for version, commit in enumerate(write.commits, write.from_version + 1):
-            staged = commit.staged
-            if staged is not None and not self.storage.exists(f"{write.location}/{staged}"):
-                actions += read_published(self.storage, write.location, version)  # cleaned up once published
-            else:
-                actions += self._actions(write, staged, commit.inline)  # type: ignore[arg-type]
+        last = self.timeline.moved.get((write.id, entry.version), write.to_version)
+        actions: list[Action] = []
+        for version, commit in enumerate(write.commits, last - len(write.commits) + 1):
+            data = content(self.storage, write.location, commit)
+            # A staged file is cleaned up once its commit is published.
+            actions += read_published(self.storage, write.location, version) if data is None else parse(data)
         return footprint(actions)
 
     def _overtaking(self, move: Moved) -> Footprint:
@@ -253,7 +264,9 @@ class Lake:
                 self.timeline.mark_published(entry.version)
             return True
         except UnavailableError as error:
-            _log.warning("database version %d is committed; publishing it waits for the store: %s", entry.version, error)
+            _log.warning(
+                "database version %d is committed; publishing it waits for the store: %s", entry.version, error
+            )
             return False
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:

@@ -46,7 +46,7 @@ class Name(Value, frozen=True, order=True):
         return ".".join((*self.namespace, self.table))
 
 
-class Commit(Value):
+class Commit(Value, frozen=True):
     """One Delta commit of one table: the lines of its `<version>.json`, inline or in a staged file.
 
     Exactly one of the two is set. `staged` is relative to the table's location.
@@ -56,7 +56,7 @@ class Commit(Value):
     staged: str | None = None
 
 
-class Counts(Value):
+class Counts(Value, frozen=True):
     """How many files and rows a change adds and removes; rows are -1 where the files carry no statistics."""
 
     files_added: int = 0
@@ -65,7 +65,7 @@ class Counts(Value):
     rows_removed: int = 0
 
 
-class TableWrite(Value):
+class TableWrite(Value, frozen=True):
     """Delta commits of one table: its versions `from_version + 1 … to_version`, one commit each."""
 
     id: str
@@ -77,7 +77,7 @@ class TableWrite(Value):
     counts: Counts = Counts()
 
 
-class TableDdl(Value):
+class TableDdl(Value, frozen=True):
     """A change of the catalog's list of tables.
 
     `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`.
@@ -90,7 +90,7 @@ class TableDdl(Value):
     new_name: Name | None = None
 
 
-class NamespaceDdl(Value):
+class NamespaceDdl(Value, frozen=True):
     """A change of the catalog's list of namespaces; `properties` is the whole new map of create and alter."""
 
     action: Literal["create", "alter", "drop"]
@@ -98,7 +98,7 @@ class NamespaceDdl(Value):
     properties: dict[str, str] = {}
 
 
-class TableRead(Value):
+class TableRead(Value, frozen=True):
     """A table that the transaction read, and the version it saw."""
 
     id: str
@@ -106,7 +106,7 @@ class TableRead(Value):
     version: int
 
 
-class TransactionInfo(Value):
+class TransactionInfo(Value, frozen=True):
     """Who did it, from where, and why. `id` is unique for ever: the answer to "did my commit land?"."""
 
     id: str
@@ -119,7 +119,7 @@ class TransactionInfo(Value):
     statements: list[str] = []
 
 
-class Moved(Value):
+class Moved(Value, frozen=True):
     """A ratified commit that a foreign commit pushed to a later table version before it was published.
 
     Entry `entry` said that table `id` ends at some version; it ends at `to_version`.
@@ -130,7 +130,7 @@ class Moved(Value):
     to_version: int
 
 
-class Entry(Value):
+class Entry(Value, frozen=True):
     """One version of the database.
 
     `kind` is `create` (version 0, an empty database), `transaction`, or `external`: commits that a plain Delta writer
@@ -150,8 +150,8 @@ class Entry(Value):
     moved: list[Moved] = []
 
 
-class Table(Value):
-    """A table as one database version sees it: `version` is Delta's own. `since` is the database version of its last change."""
+class Table(Value, frozen=True):
+    """A table in one database version: `version` is Delta's own, `since` the database version of its last change."""
 
     id: str
     name: Name
@@ -160,7 +160,7 @@ class Table(Value):
     since: int
 
 
-class Database(Value):
+class Database(Value, frozen=True):
     """The whole catalog at one database version; a value, never changed in place.
 
     `tables` is by name, `namespaces` maps each namespace to its properties.

@@ -45,6 +45,9 @@ ATTEMPTS = 3
 
 CACHED_VERSIONS = 8
 _TICK = timedelta(milliseconds=1)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
+
 _NAME = re.compile(r"(\d{20})\.json")
 
 _log = logging.getLogger(__name__)
@@ -406,7 +409,7 @@ def decode(data: bytes, version: int) -> Entry:
         if found != FORMAT:
             raise CorruptTimelineError(f"{path}: format {found}, this Lockstep reads {FORMAT}; upgrade")
         entry = _decode_entry(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
     if entry.version != version:
         raise CorruptTimelineError(f"{path}: says it is entry {entry.version}, expected {version}")
@@ -450,7 +453,7 @@ def _read_hint(storage: Storage) -> _Hint | None:
     """Read the hint; None unless it is there and makes sense."""
     try:
         hint = _decode_hint(storage.get(HINT) or b"")
-    except (UnavailableError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (UnavailableError, *_UNREADABLE) as error:
         _log.debug("no use of the timeline's hint: %s", error)
         return None
     # Twenty digits are all that a file's name has.

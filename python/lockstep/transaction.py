@@ -109,7 +109,7 @@ class Transaction:
         wrote = f", {len(self.staged)} tables written" if self.staged else ""
         return f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{wrote}>"
 
-    # --- what it sees --------------------------------------------------------------------------------------------------
+    # --- what it sees -------------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
@@ -150,7 +150,7 @@ class Transaction:
         if len(self.statements) < MAX_STATEMENTS and self.statements[-1:] != [short]:
             self.statements.append(short)
 
-    # --- what it does --------------------------------------------------------------------------------------------------
+    # --- what it does -------------------------------------------------------------------------------------------------
 
     def check_writable(self) -> None:
         """Raise unless it may change something.
@@ -163,7 +163,9 @@ class Transaction:
         if not self.is_open:
             raise NoTransactionError(f"transaction {self.id} has ended ({self.state}); begin another")
         if self.read_only:
-            raise ReadOnlyError("this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write")
+            raise ReadOnlyError(
+                "this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write"
+            )
         self.check_sound()
 
     def check_sound(self) -> None:
@@ -285,7 +287,7 @@ class Transaction:
         self._table_ddl.append(ddl)
         self.state = State.INFLIGHT
 
-    # --- what it changed -----------------------------------------------------------------------------------------------
+    # --- what it changed ----------------------------------------------------------------------------------------------
 
     def written(self) -> list[Table]:
         """The tables with staged commits, by their names now."""

@@ -189,9 +189,9 @@ def test_no_conflict_at_any_level(mine: Changes, winner: Changes) -> None:
         ),
         pytest.param(
             Changes("m", writes={"Z": ALTER}),
-            writes(INSERT, "Z"),
-            "wrote table Z, whose schema or",
-            id="a table unnamed",
+            Changes("w", writes={"Z": INSERT}),
+            "transaction w wrote table Z, whose schema or",
+            id="a table unnamed, by a winner outside the timeline",
         ),
     ],
 )

@@ -113,6 +113,8 @@ def test_a_renamed_table_keeps_its_identity() -> None:
     db = apply(ONE_TABLE, entry(2, tables=[rename("t", "u")], writes=[write(0, 1, "u", "id-t")]))
     assert versions(db) == {"default.u": 1}
     assert db.tables[name("u")].id == "id-t"
+    renamed = apply(ONE_TABLE, entry(2, tables=[rename("t", "u")])).tables[name("u")]
+    assert (renamed.version, renamed.since) == (0, 2)
 
 
 def test_a_dropped_name_and_folder_are_free_again() -> None:
@@ -133,6 +135,8 @@ def test_namespaces_are_created_altered_and_dropped() -> None:
     db = apply(db, entry(4, namespaces=[namespace("drop", "default")], tables=[moving]))
     assert list(db.namespaces) == [("a", "b")]
     assert versions(db) == {"a.b.t": 0}
+    again = [namespace("drop", "a", "b"), namespace("create", "a", "b")]
+    assert apply(db, entry(5, namespaces=again)).namespaces == {("a", "b"): {}}
 
 
 def test_an_external_write_carries_no_commits() -> None:
@@ -267,10 +271,12 @@ def test_the_entry_that_moves_may_also_record_the_foreign_commits(to_version: in
     assert fold(history) == fold(history, amendments(history))
 
 
-def test_a_commit_can_be_moved_again() -> None:
-    """The last word on a commit wins, in every older version and at the head."""
+@pytest.mark.parametrize("recorded", [[], [write(2, 3, commits=[])]])
+def test_a_commit_can_be_moved_again(recorded: list[TableWrite]) -> None:
+    """The last word on a commit wins, in every older version and at the head; foreign commits stay where they are."""
     again = [Moved(id="id-t", entry=2, to_version=3), Moved(id="id-t", entry=3, to_version=4)]
-    history = [*MOVED, entry(5, kind="external", moved=again)]
+    first = entry(4, kind="external", writes=recorded, moved=MOVES)
+    history = [*WRITES, first, entry(5, kind="external", moved=again)]
     moved = amendments(history)
     assert [versions(fold(history[: n + 1], moved))["default.t"] for n in range(1, 6)] == [0, 3, 4, 4, 4]
     assert fold(history) == fold(history, moved)
@@ -287,7 +293,7 @@ def test_amendments_do_not_excuse_other_gaps() -> None:
     """Only a write that may not have known of the move is let through; any other wrong version is refused."""
     wrong = [*WRITES[:3], entry(3, writes=[write(0, 1)])]
     with pytest.raises(CorruptTimelineError, match="from 0: expected 1"):
-        fold(wrong, {("id-other", 2): 1})
+        fold(wrong, {("id-other", 2): 1, ("id-t", 9): 7})
 
 
 BAD_MOVES: dict[str, tuple[list[Moved], str]] = {

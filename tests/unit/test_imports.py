@@ -56,7 +56,7 @@ def imports_in(nodes: Iterator[ast.AST]) -> Iterator[str]:
             assert not node.level, f"line {node.lineno}: relative imports hide where they point"
             module = node.module or ""
             for alias in node.names:
-                # `from lockstep import __version__` needs the package itself, and that is imported before any module of it.
+                # `from lockstep import __version__` needs the package alone, which every import of ours runs first.
                 whole = f"{module}.{alias.name}".replace("lockstep.__version__", "lockstep._version")
                 yield whole if whole in MODULES else module
 

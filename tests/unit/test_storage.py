@@ -276,6 +276,8 @@ def test_local_data_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkey
     monkeypatch.setattr(os, "link", linked)
     store.put_if_absent("f/g/a", b"data")
     assert events == ["sync .", "sync f", "sync file", "name", "sync f/g"]
+    assert store.put_if_absent("f/g/a", b"late") is False
+    assert len(events) == 5, "who comes late writes nothing"
 
 
 @pytest.mark.parametrize("broken", ["fsync", "link", "open"])

@@ -1,8 +1,8 @@
 """A table's `_delta_log` in the lake's storage: where things lie, and reading them.
 
-    <location>/_delta_log/<version>.json                        published commits: ordinary Delta
-    <location>/_delta_log/_lockstep/<transaction>/<version>.json    staged by Delta, under the overlay
-    <location>/_delta_log/_lockstep/<transaction>/commit-<version>.json   ratified, too large for the timeline's entry
+<location>/_delta_log/<version>.json                        published commits: ordinary Delta
+<location>/_delta_log/_lockstep/<transaction>/<version>.json    staged by Delta, under the overlay
+<location>/_delta_log/_lockstep/<transaction>/commit-<version>.json   ratified, too large for the timeline's entry
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_published(storage: Storage, location: str, version: int) -> list[Action
 
 
 def last_published(storage: Storage, location: str, after: int) -> int:
-    """Return the last version of the unbroken run of published commits that follows `after`; `after` if there is none."""
+    """Return the last version of the unbroken run of published commits after `after`; itself if there is none."""
     version = after
     while storage.exists(commit_path(location, version + 1)):
         version += 1

@@ -67,7 +67,7 @@ def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) 
 
 def _contents(storage: Storage, write: TableWrite, first: int) -> list[bytes | None]:
     """Return each commit's file; None for one whose staged file was cleaned up, which is done after publishing only."""
-    contents = [_content(storage, write.location, commit) for commit in write.commits]
+    contents = [content(storage, write.location, commit) for commit in write.commits]
     ratified_first = write.from_version + 1
     if first == ratified_first:
         for version, data in enumerate(contents, first):
@@ -85,7 +85,8 @@ def _contents(storage: Storage, write: TableWrite, first: int) -> list[bytes | N
     return [render(commit) for commit in rebased]
 
 
-def _content(storage: Storage, location: str, commit: Commit) -> bytes | None:
+def content(storage: Storage, location: str, commit: Commit) -> bytes | None:
+    """Return a ratified commit's lines, None if it was staged in a file that is gone: cleaned up after publishing."""
     if commit.inline is not None:
         return b"".join(bytes(action) + b"\n" for action in commit.inline)
     return storage.get(f"{location}/{commit.staged}")

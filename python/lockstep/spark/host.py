@@ -85,7 +85,7 @@ class Session:
         return self.transaction
 
     def statement(self, id: str | None, newest: Callable[[], Database]) -> Database:
-        """Return the database version that a statement reads: the newest at its first table, the same for the others."""
+        """Return the database version that a statement reads: the newest at its first table, then the same."""
         if id is None:
             return newest()
         if id not in self.pins:
@@ -122,7 +122,7 @@ class Host:
                 answer = {"ok": self._operations[asked["op"]](session, asked)}
         except LockstepError as error:
             answer = {"error": _described(error)}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
             _log.exception("the request %r failed", asked.get("op"))
             answer = {"error": _described(LockstepError(f"internal error: {type(error).__name__}: {error}"))}
         return msgspec.json.encode(answer).decode()
@@ -137,7 +137,7 @@ class Host:
                     session.catalog.catalog.rollback(session.transaction)
                     session.transaction = None
 
-    # --- what requests are about ---------------------------------------------------------------------------------------
+    # --- what requests are about --------------------------------------------------------------------------------------
 
     def _session(self, id: str) -> Session:
         with self._lock:
@@ -188,7 +188,7 @@ class Host:
                 return session, session.transaction
         raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
 
-    # --- transactions --------------------------------------------------------------------------------------------------
+    # --- transactions -------------------------------------------------------------------------------------------------
 
     def _begin(self, session: Session, asked: Request) -> Answer:
         if session.transaction is not None:
@@ -230,7 +230,7 @@ class Host:
             "checkpoints": [house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
         }
 
-    def _rollback(self, session: Session, asked: Request) -> Answer:
+    def _rollback(self, session: Session, _: Request) -> Answer:
         tx, house = self._open_transaction(session, "ROLLBACK")
         house.catalog.rollback(tx)
         return {"database_version": tx.base.version, "transaction_id": tx.id}
@@ -240,7 +240,7 @@ class Host:
             raise NoTransactionError(f"{verb} without a transaction: none is open in this session; BEGIN starts one")
         return session.transaction, session.catalog
 
-    def _ended(self, session: Session, asked: Request) -> Answer:
+    def _ended(self, session: Session, _: Request) -> Answer:
         """Tell whether the transaction is over, and if so which URIs nobody may use any more."""
         if session.transaction is not None and session.transaction.is_open:
             return {"open": True, "uris": []}
@@ -252,11 +252,14 @@ class Host:
         """Refuse what a ROLLBACK could not take back."""
         what = asked["what"]
         if what == "VACUUM":
-            raise ActiveTransactionError("VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction")
-        if session.transaction is not None and session.catalog is not None and not session.catalog.allows_outside_writes:
             raise ActiveTransactionError(
-                f"{what} is not in catalog {session.catalog.name}, so a ROLLBACK could not undo it. Run it outside the "
-                f"transaction, or set spark.sql.catalog.{session.catalog.name}.outside-writes=allow to have such writes "
+                "VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction"
+            )
+        house = session.catalog
+        if house is not None and not house.allows_outside_writes:
+            raise ActiveTransactionError(
+                f"{what} is not in catalog {house.name}, so a ROLLBACK could not undo it. Run it outside the "
+                f"transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow to have such writes "
                 "happen at once, whatever becomes of the transaction"
             )
         return {}

@@ -21,9 +21,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from py4j.protocol import Py4JError
+from py4j.java_gateway import JavaClass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -166,13 +166,12 @@ def _require_shim(spark: SparkSession) -> None:
             "this Spark session runs without Lockstep: it was made before lockstep.configure(), or submitted without "
             "its settings. Stop it first (spark.stop()), or submit with the settings of lockstep.conf(root=…)"
         )
-    try:
-        spark.sparkContext._gateway.jvm.lockstep.spark.Bridge.getClass()  # type: ignore[union-attr]
-    except (Py4JError, TypeError) as error:
+    jvm: Any = spark.sparkContext._gateway.jvm
+    if not isinstance(jvm.lockstep.spark.Bridge, JavaClass):  # Py4J takes what it cannot find for a package
         jars = ",".join(map(str, session_jars()))
         raise UnsupportedError(
             f"Lockstep's jars are not on the class path of this driver. Submit with: spark-submit --jars {jars} …"
-        ) from error
+        )
 
 
 class _Callback:
@@ -214,9 +213,11 @@ class SessionTransaction:
         at = "" if self.version is None else f" as database version {self.version}"
         return f"<lockstep.transaction {self.id or '(not begun)'} {self.status}{at}>"
 
-    def __enter__(self) -> SessionTransaction:
+    def __enter__(self) -> Self:
         if self.status != "NEW":
-            raise TransactionStateError(f"{self!r} was used already; call lockstep.transaction() again", sqlstate="25000")
+            raise TransactionStateError(
+                f"{self!r} was used already; call lockstep.transaction() again", sqlstate="25000"
+            )
         attach(self._spark)
         row = self._execute(self._begin)
         self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
@@ -256,7 +257,7 @@ class SessionTransaction:
         self._execute("ROLLBACK")
 
     def _is_open(self) -> bool:
-        jvm: Any = self._spark.sparkContext._gateway.jvm  # type: ignore[union-attr]
+        jvm: Any = self._spark.sparkContext._gateway.jvm
         return bool(jvm.lockstep.spark.Bridge.isOpen(self._spark._jsparkSession))
 
     def _execute(self, statement: str) -> dict[str, Any]:

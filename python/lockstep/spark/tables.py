@@ -51,7 +51,7 @@ class TableRequests:
         """Return what a session sees now: its transaction's view, or the newest database version."""
         return session.inside(house) or house.catalog.database()
 
-    # --- reading -------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def _resolve(self, session: Session, asked: Request) -> Answer:
         """Answer which URI, and which version of it, a name means for this use."""
@@ -140,13 +140,15 @@ class TableRequests:
             raise UndefinedError(f"no namespace {'.'.join(namespace)}", sqlstate=NO_NAMESPACE)
         return {"tables": sorted(name.table for name in seen.tables if name.namespace == namespace)}
 
-    # --- writing -------------------------------------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------------------------------
 
     def _create(self, session: Session, asked: Request) -> Answer:
         """Answer where Delta has to create or replace a table; the write of its first version makes it real."""
         house, name = self._house(asked), _name(asked)
         if (asked.get("provider") or "delta").lower() != "delta":
-            raise UnsupportedError(f"table {name} cannot be USING {asked['provider']}: Lockstep's tables are Delta tables")
+            raise UnsupportedError(
+                f"table {name} cannot be USING {asked['provider']}: Lockstep's tables are Delta tables"
+            )
         if asked.get("location"):
             raise UnsupportedError(f"table {name} cannot have a LOCATION: a catalog's tables lie under its root")
         session.text = asked.get("text") or ""
@@ -174,8 +176,8 @@ class TableRequests:
         if session.transaction is not None:
             raise ActiveTransactionError(
                 f"a statement wrote table folder {house.uris.real(location)} outside the open transaction "
-                f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or DeltaTable "
-                "that was made before BEGIN: make it again inside the transaction"
+                f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
+                "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
         creation = session.creations.get(location) if asked["version"] == 0 else None
         outcome = house.catalog.write(
@@ -186,7 +188,7 @@ class TableRequests:
         session.creations.pop(location, None)
         return {"outcome": "committed"}
 
-    def _staged(self, session: Session, asked: Request) -> Answer:
+    def _staged(self, _: Session, asked: Request) -> Answer:
         """Note that Delta staged a commit of a transaction."""
         house = self._host.owner(asked["uri"])
         view = house.uris.parse(asked["uri"])
@@ -221,7 +223,7 @@ class TableRequests:
         else:
             house.catalog.run(change, text)
 
-    # --- namespaces ----------------------------------------------------------------------------------------------------
+    # --- namespaces ---------------------------------------------------------------------------------------------------
 
     def _list_namespaces(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
@@ -238,7 +240,9 @@ class TableRequests:
 
     def _create_namespace(self, session: Session, asked: Request) -> Answer:
         name, properties = tuple(asked["namespace"]), asked["properties"]
-        self._change(session, asked, lambda tx: tx.create_namespace(name, properties), f"CREATE NAMESPACE {'.'.join(name)}")
+        self._change(
+            session, asked, lambda tx: tx.create_namespace(name, properties), f"CREATE NAMESPACE {'.'.join(name)}"
+        )
         return {}
 
     def _alter_namespace(self, session: Session, asked: Request) -> Answer:
@@ -271,4 +275,3 @@ def _number(text: str) -> int:
     if not text.isdigit():
         raise InvalidError(f"{text!r} is not a version: give a number")
     return int(text)
-

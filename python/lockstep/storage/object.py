@@ -76,8 +76,8 @@ class ObjectStorage:
                 # Only the plain listing can start in the middle, which is what spares a long folder's first pages.
                 chunks = obstore.list(self._store, prefix, offset=prefix + after)
                 paths = [meta["path"] for chunk in chunks for meta in chunk]
-        names = (path.removeprefix(prefix) for path in paths if path.startswith(prefix))
-        return sorted(n for n in names if n and "/" not in n and (after is None or n > after))
+        names = (path.removeprefix(prefix) for path in paths)
+        return sorted(name for name in names if name and "/" not in name)
 
     def exists(self, path: str) -> bool:
         import obstore

@@ -35,7 +35,8 @@ object Bridge {
         "LOCKSTEP_NO_HOST",
         "No Lockstep host is attached to this Spark driver. In Python, call `lockstep.attach(spark)` once, " +
           "right after getOrCreate().",
-        "55000"))
+        "55000"
+      ))
     val answer = json.readTree(decider.call(json.writeValueAsString(request)))
     Option(answer.get("error")).foreach(e =>
       throw new LockstepException(e.get("condition").asText, e.get("message").asText, e.get("sqlstate").asText))

@@ -6,7 +6,11 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.{NoSuchNamespaceException, NoSuchTableException, NonEmptyNamespaceException}
+import org.apache.spark.sql.catalyst.analysis.{
+  NoSuchNamespaceException,
+  NoSuchTableException,
+  NonEmptyNamespaceException
+}
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
 import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.connector.catalog._
@@ -97,9 +101,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
   private def table(ident: Identifier, answer: JsonNode): Table = {
     val path = new Path(answer.get("uri").asText)
     val travel =
-      if (answer.has("version")) Some(DeltaTimeTravelSpec(None, Some(answer.get("version").asLong), Some(catalogName), false))
+      if (answer.has("version"))
+        Some(DeltaTimeTravelSpec(None, Some(answer.get("version").asLong), Some(catalogName), false))
       else if (answer.has("timestamp_micros"))
-        Some(DeltaTimeTravelSpec(Some(Literal(answer.get("timestamp_micros").asLong, TimestampType)), None, Some(catalogName)))
+        Some(DeltaTimeTravelSpec(
+          Some(Literal(answer.get("timestamp_micros").asLong, TimestampType)),
+          None,
+          Some(catalogName)))
       else None
     val bare = DeltaTableV2(session, path, timeTravelOpt = travel)
     if (!bare.tableExists)
@@ -107,7 +115,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
         "LOCKSTEP_TABLE_FILES_MISSING",
         s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
           "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
-        "58030")
+        "58030"
+      )
     val snapshot = bare.initialSnapshot
     val described = CatalogTable(
       TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
@@ -116,7 +125,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
       snapshot.schema,
       provider = Some("delta"),
       partitionColumnNames = snapshot.metadata.partitionColumns,
-      properties = snapshot.metadata.configuration)
+      properties = snapshot.metadata.configuration
+    )
     bare.copy(catalogTable = Some(described), tableIdentifier = Some(fullName(ident).mkString(".")))
   }
 
@@ -137,7 +147,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
         "LOCKSTEP_CONFIGURATION",
         s"spark.sql.catalog.spark_catalog must be org.apache.spark.sql.delta.catalog.DeltaCatalog; it is ${other.getClass.getName}. " +
           "lockstep.configure() and lockstep.conf() set it.",
-        "F0000")
+        "F0000"
+      )
   }
 
   private def pathIdentifier(uri: String) = Identifier.of(Array("delta"), uri)
@@ -152,7 +163,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
           "mode" -> mode,
           "provider" -> asked.get(TableCatalog.PROP_PROVIDER),
           "location" -> asked.get(TableCatalog.PROP_LOCATION),
-          "text" -> Statement.current.flatMap(_.text)): _*).get("uri").asText)
+          "text" -> Statement.latestText): _*
+      ).get("uri").asText)
   }
 
   private def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
@@ -164,25 +176,40 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
   override def capabilities: util.Set[TableCatalogCapability] = delta.capabilities
 
   override def createTable(
-      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): Table = {
+      ident: Identifier,
+      columns: Array[Column],
+      parts: Array[Transform],
+      properties: util.Map[String, String]): Table = {
     delta.createTable(creating(ident, "create", properties), columns, parts, asDelta(properties))
     loadTable(ident)
   }
 
   override def createTable(
-      ident: Identifier, schema: StructType, parts: Array[Transform], properties: util.Map[String, String]): Table =
+      ident: Identifier,
+      schema: StructType,
+      parts: Array[Transform],
+      properties: util.Map[String, String]): Table =
     createTable(ident, Internals.columns(schema), parts, properties)
 
   override def stageCreate(
-      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): StagedTable =
+      ident: Identifier,
+      columns: Array[Column],
+      parts: Array[Transform],
+      properties: util.Map[String, String]): StagedTable =
     delta.stageCreate(creating(ident, "create", properties), columns, parts, asDelta(properties))
 
   override def stageReplace(
-      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): StagedTable =
+      ident: Identifier,
+      columns: Array[Column],
+      parts: Array[Transform],
+      properties: util.Map[String, String]): StagedTable =
     delta.stageReplace(creating(ident, "replace", properties), columns, parts, asDelta(properties))
 
   override def stageCreateOrReplace(
-      ident: Identifier, columns: Array[Column], parts: Array[Transform], properties: util.Map[String, String]): StagedTable =
+      ident: Identifier,
+      columns: Array[Column],
+      parts: Array[Transform],
+      properties: util.Map[String, String]): StagedTable =
     delta.stageCreateOrReplace(creating(ident, "create_or_replace", properties), columns, parts, asDelta(properties))
 
   override def alterTable(ident: Identifier, changes: TableChange*): Table = {
@@ -202,7 +229,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
   private def missingNamespace[T](namespace: Array[String])(body: => T): T =
     try body
     catch {
-      case e: LockstepException if e.getSqlState == "3F000" => throw new NoSuchNamespaceException(catalogName +: namespace.toSeq)
+      case e: LockstepException if e.getSqlState == "3F000" =>
+        throw new NoSuchNamespaceException(catalogName +: namespace.toSeq)
     }
 
   private def texts(node: JsonNode): Seq[String] = node.elements().asScala.map(_.asText).toSeq
@@ -233,9 +261,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
   }
 
   override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean =
-    try missingNamespace(namespace)(ask("drop_namespace", "namespace" -> namespace.toSeq, "cascade" -> cascade).get("dropped").asBoolean)
+    try missingNamespace(namespace)(ask(
+        "drop_namespace",
+        "namespace" -> namespace.toSeq,
+        "cascade" -> cascade).get("dropped").asBoolean)
     catch {
-      case e: LockstepException if e.getSqlState == "2BP01" => throw NonEmptyNamespaceException((catalogName +: namespace).toArray, "", None)
+      case e: LockstepException if e.getSqlState == "2BP01" =>
+        throw NonEmptyNamespaceException((catalogName +: namespace).toArray, "", None)
     }
 }
 
@@ -246,7 +278,8 @@ private[spark] object LockstepCatalog {
     val manager = session.sessionState.catalogManager
     val prefix = "spark.sql.catalog."
     val names = session.conf.getAll.collect {
-      case (key, value) if key.startsWith(prefix) && value == classOf[LockstepCatalog].getName => key.stripPrefix(prefix)
+      case (key, value) if key.startsWith(prefix) && value == classOf[LockstepCatalog].getName =>
+        key.stripPrefix(prefix)
     }
     val catalogs = names.map(manager.catalog).collect { case c: LockstepCatalog => c.name -> c.settings }.toMap
     Seq("catalogs" -> catalogs, "current" -> Option(manager.currentCatalog.name).filter(catalogs.contains))

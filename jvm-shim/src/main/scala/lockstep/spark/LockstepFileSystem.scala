@@ -42,7 +42,12 @@ class LockstepFileSystem extends FileSystem {
   /** Built field by field: the copying constructor asks the local file system for permissions, by forking `ls`. */
   private def cook(status: FileStatus, path: Path): FileStatus =
     new FileStatus(
-      status.getLen, status.isDirectory, status.getReplication.toInt, status.getBlockSize, status.getModificationTime, path)
+      status.getLen,
+      status.isDirectory,
+      status.getReplication.toInt,
+      status.getBlockSize,
+      status.getModificationTime,
+      path)
 
   override def open(path: Path, bufferSize: Int): FSDataInputStream = base.open(readable(path), bufferSize)
 
@@ -77,7 +82,8 @@ class LockstepFileSystem extends FileSystem {
       val (real, staged) = (listOrNone(view.real(path)), listOrNone(view.staging(path)))
       if (real.isEmpty && staged.isEmpty) throw new FileNotFoundException(s"No such folder: $path")
       val visible = real.getOrElse(Array.empty).filterNot(s => view.isStaged(new Path(path, s.getPath.getName)))
-      (visible ++ staged.getOrElse(Array.empty[FileStatus])).map(s => cook(s, new Path(cooked(path), s.getPath.getName)))
+      (visible ++ staged.getOrElse(Array.empty[FileStatus])).map(s =>
+        cook(s, new Path(cooked(path), s.getPath.getName)))
     }
 
   private def listReal(path: Path): Array[FileStatus] =
@@ -120,8 +126,10 @@ class LockstepFileSystem extends FileSystem {
   override def getDefaultReplication(path: Path): Short = base.getDefaultReplication(view.target(path))
   override def getServerDefaults(path: Path): FsServerDefaults = base.getServerDefaults(view.target(path))
   override def getStatus(path: Path): FsStatus = base.getStatus(if (path == null) null else view.target(path))
-  override def setPermission(path: Path, permission: FsPermission): Unit = base.setPermission(view.target(path), permission)
-  override def setTimes(path: Path, modified: Long, accessed: Long): Unit = base.setTimes(view.target(path), modified, accessed)
+  override def setPermission(path: Path, permission: FsPermission): Unit =
+    base.setPermission(view.target(path), permission)
+  override def setTimes(path: Path, modified: Long, accessed: Long): Unit =
+    base.setTimes(view.target(path), modified, accessed)
   override def getWorkingDirectory: Path = new Path(uri)
   override def setWorkingDirectory(path: Path): Unit = ()
 }
@@ -146,11 +154,12 @@ private[spark] object Overlay {
     def sees(version: Long): Boolean = version <= pin
 
     def isStaged(path: Path): Boolean =
-      path.getParent != null && isLog(path.getParent) && (path.getName match {
-        case Versioned(version) => !sees(version.toLong)
-        case LastCheckpoint => true
-        case name => name.startsWith(".")
-      })
+      path.getParent != null && isLog(path.getParent) &&
+        (path.getName match {
+          case Versioned(version) => !sees(version.toLong)
+          case LastCheckpoint => true
+          case name => name.startsWith(".")
+        })
   }
 
   def parse(authority: String): View = authority.split("\\.", 3) match {
@@ -160,7 +169,8 @@ private[spark] object Overlay {
         case dash => View(Some(view.take(dash)), version(view.drop(dash + 1)), scheme, rest.headOption)
       }
     case _ =>
-      throw new IllegalArgumentException(s"Not a Lockstep URI: $Scheme://$authority (expected <view>.<scheme>[.<authority>])")
+      throw new IllegalArgumentException(
+        s"Not a Lockstep URI: $Scheme://$authority (expected <view>.<scheme>[.<authority>])")
   }
 
   private def version(pin: String): Long = if (pin == "new") -1L else pin.toLong

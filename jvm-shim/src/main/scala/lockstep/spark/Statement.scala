@@ -4,14 +4,20 @@ import java.lang.ref.WeakReference
 import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.analysis.{AnalysisContext, RelationTimeTravel, UnresolvedRelation, UnresolvedTable, UnresolvedTableOrView}
+import org.apache.spark.sql.catalyst.analysis.{
+  AnalysisContext,
+  RelationTimeTravel,
+  UnresolvedRelation,
+  UnresolvedTable,
+  UnresolvedTableOrView
+}
 import org.apache.spark.sql.catalyst.plans.logical.{InsertIntoStatement, LogicalPlan, MergeIntoTable, V2WriteCommand}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.lockstep.Internals
 
 /** How a statement uses a table, as far as its unresolved plan tells. */
-private[spark] sealed trait Use
+sealed private[spark] trait Use
 
 /** The statement changes the table, or is a command about it: it must see the newest state that it may change. */
 private[spark] case class Target(reads: Boolean) extends Use
@@ -26,28 +32,33 @@ private[spark] case object Pinned extends Use
  * One analysis of one statement. Spark resolves relation by relation and shares the result within an analysis, so the
  * catalog has to know, before the first relation is loaded, which of them the statement will change.
  */
-private[spark] final class Statement(val id: String) {
+final private[spark] class Statement(val id: String) {
   private var uses = Map.empty[Seq[String], Use]
-  private var texts = Set.empty[String]
   private var names = Set.empty[Seq[String]]
 
   def use(catalog: String, ident: Identifier): Use =
     uses.getOrElse(catalog +: ident.namespace.toSeq :+ ident.name, Pinned)
 
-  def text: Option[String] = texts.headOption
+  private[spark] var text: Option[String] = None
 
   /** The tables of a catalog that the plan names, whether or not they exist: namespace and name. */
-  def mentioned(catalog: String): Seq[Seq[String]] = names.toSeq.collect { case parts if parts.head == catalog => parts.tail }
+  def mentioned(catalog: String): Seq[Seq[String]] =
+    names.toSeq.collect { case parts if parts.head == catalog => parts.tail }
 
   private def add(session: SparkSession, plan: LogicalPlan): Unit = {
-    plan.origin.sqlText.foreach(texts += _)
-    names ++= plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
+    if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
+    names ++=
+      plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
     Statement.targets(plan).foreach { case (name, use) => uses += Statement.qualified(session, name) -> use }
   }
 }
 
 private[spark] object Statement {
   private val ids = new AtomicLong()
+
+  /** The text of the newest statement of this thread: what is being executed, when nothing is being analyzed. */
+  def latestText: Option[String] =
+    recent.get.collectFirst { case (_, statement) if statement.text.isDefined => statement.text.get }
 
   /** Analyses nest (a command's analysis runs queries), and an abandoned one is never told that it ended. */
   private val Depth = 16
@@ -76,7 +87,9 @@ private[spark] object Statement {
     val inserts = plan.collect {
       case insert: InsertIntoStatement => named(insert.table, Target(reads = insert.overwrite))
       case write: V2WriteCommand => named(write.table, Target(reads = !isAppend(write)))
-      case merge: MergeIntoTable => merge.targetTable.collect { case u: UnresolvedRelation => u.multipartIdentifier -> Target(reads = true) }
+      case merge: MergeIntoTable => merge.targetTable.collect { case u: UnresolvedRelation =>
+          u.multipartIdentifier -> Target(reads = true)
+        }
     }.flatten
     val others = plan.collect {
       case RelationTimeTravel(u: UnresolvedTable, _, _) => u.multipartIdentifier -> Target(reads = true)

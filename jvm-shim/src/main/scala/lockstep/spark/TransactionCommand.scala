@@ -26,7 +26,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
         "rows_removed" -> LongType,
         "files_added" -> LongType,
         "files_removed" -> LongType,
-        "milliseconds" -> LongType)
+        "milliseconds" -> LongType
+      )
     case _ => Seq("database_version" -> LongType, "transaction_id" -> StringType)
   }
 

@@ -1,7 +1,12 @@
 package lockstep.spark
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.analysis.{ResolvedIdentifier, ResolvedNamespace, ResolvedPersistentView, ResolvedTable}
+import org.apache.spark.sql.catalyst.analysis.{
+  ResolvedIdentifier,
+  ResolvedNamespace,
+  ResolvedPersistentView,
+  ResolvedTable
+}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Table}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
@@ -16,16 +21,21 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
   override def apply(plan: LogicalPlan): Unit =
     if (Transactions.isOpen(session)) outside(plan).foreach(what => Bridge.call("outside", session, "what" -> what))
 
-  private def outside(plan: LogicalPlan): Option[String] = plan.collectFirst {
-    case node if what(node).isDefined => what(node).get
-  }
+  private def outside(plan: LogicalPlan): Option[String] = plan.collectFirst(Function.unlift(what))
 
   private def what(plan: LogicalPlan): Option[String] = plan match {
-    case write: V2WriteCommand => write.table.collectFirst { case r: DataSourceV2Relation if !ours(r.table) => described(write, r.name) }
     case vacuum if vacuum.nodeName.startsWith("VacuumTable") => Some("VACUUM")
-    case _: TransactionCommand => None
-    case command: Command if Harmless.contains(command.nodeName) || isReading(command) => None
-    case command: Command => foreignCatalog(command).orElse(foreignPath(command)).map(described(command, _))
+    case write: V2WriteCommand =>
+      write.table.collectFirst {
+        case r: DataSourceV2Relation if !r.catalog.exists(isLockstep) && !ours(r.table) => described(write, r.name)
+      }
+    case command: Command if !changesNothing(command) =>
+      targets(command) match {
+        case Nil => pathOutside(command).map(described(command, _))
+        case found => found.collectFirst {
+            case (catalog, name) if !isLockstep(catalog) => described(command, s"${catalog.name}.$name")
+          }
+      }
     case _ => None
   }
 
@@ -36,33 +46,53 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     case _ => false
   }
 
-  private def isReading(command: Command): Boolean =
-    Seq("Show", "Describe", "Explain", "Set", "Use", "List", "Cache", "Uncache", "Refresh", "Reset", "Analyze", "Declare", "Call")
-      .exists(command.nodeName.startsWith)
+  private def isLockstep(catalog: CatalogPlugin) = catalog.isInstanceOf[LockstepCatalog]
 
-  /** The target of a command, if its catalog is not Lockstep's. A command that names no catalog works on files or on V1 tables. */
-  private def foreignCatalog(command: Command): Option[String] = {
-    val targets = command.children.flatMap(_.collect {
+  /** What a command names in catalogs. An analyzed command hides its children, so its fields are looked at. */
+  private def targets(command: Command): Seq[(CatalogPlugin, String)] =
+    command.productIterator.collect { case plan: LogicalPlan => plan }.toSeq.flatMap(_.collect {
       case ResolvedTable(catalog, ident, _, _) => catalog -> ident.toString
       case ResolvedIdentifier(catalog, ident) => catalog -> ident.toString
       case ResolvedNamespace(catalog, namespace, _) => catalog -> namespace.mkString(".")
       case ResolvedPersistentView(catalog, ident, _) => catalog -> ident.toString
     })
-    targets.collectFirst { case (catalog, target) if !isLockstep(catalog) => s"${catalog.name}.$target" }
-  }
 
-  private def isLockstep(catalog: CatalogPlugin) = catalog.isInstanceOf[LockstepCatalog]
-
-  /** V1 and Delta commands hold their target in a field; the words of a Lockstep path are in what they print of it. */
-  private def foreignPath(command: Command): Option[String] = {
-    val writesByPath = command.nodeName.matches(
-      ".*(InsertInto|SaveInto|CreateTable|CreateDataSource|DropTable|AlterTable|Truncate|CreateDatabase|DropDatabase|CreateDeltaTable|Optimize|Restore|Clone|WriteIntoDelta|UpdateCommand|DeleteCommand|MergeIntoCommand|Convert).*")
+  /** Commands on files and V1 tables hold their target in a field; a Lockstep path shows in what that prints. */
+  private def pathOutside(command: Command): Option[String] = {
     val fields = command.productIterator.map(String.valueOf).mkString(" ")
-    if (writesByPath && command.children.isEmpty && !fields.contains(s"${Overlay.Scheme}:")) Some(firstWords(fields)) else None
+    if (fields.contains(s"${Overlay.Scheme}:") || !WritesByPath.matches(command.nodeName)) None
+    else Some(if (fields.length > 80) fields.take(80) + "…" else fields)
   }
 
-  private def firstWords(text: String) = if (text.length > 80) text.take(80) + "…" else text
+  private def changesNothing(command: Command): Boolean =
+    command.isInstanceOf[TransactionCommand] || OfTheSession.contains(command.nodeName) ||
+      Reading.exists(command.nodeName.startsWith)
 
-  /** Changes nothing outside the session. */
-  private val Harmless = Set("CreateViewCommand", "DropTempViewCommand", "CreateFunctionCommand", "DropFunctionCommand", "AddJarsCommand", "AddFilesCommand")
+  private val Reading =
+    Seq(
+      "Show",
+      "Describe",
+      "Explain",
+      "Set",
+      "Use",
+      "List",
+      "Cache",
+      "Uncache",
+      "Refresh",
+      "Reset",
+      "Analyze",
+      "Declare",
+      "Call")
+
+  private val OfTheSession = Set(
+    "CreateViewCommand",
+    "DropTempViewCommand",
+    "CreateFunctionCommand",
+    "DropFunctionCommand",
+    "AddJarsCommand",
+    "AddFilesCommand")
+
+  private val WritesByPath =
+    (".*(InsertInto|SaveInto|CreateTable|CreateDataSource|DropTable|AlterTable|Truncate|CreateDatabase|DropDatabase|" +
+      "CreateDeltaTable|Optimize|Restore|Clone|WriteIntoDelta|UpdateCommand|DeleteCommand|MergeIntoCommand|Convert).*").r
 }

@@ -44,25 +44,26 @@ private[spark] object TransactionStatement {
       case Left(unexpected) =>
         throw new LockstepException(
           "LOCKSTEP_SYNTAX",
-          s"BEGIN does not understand `$unexpected` at position ${tokens
-              .find(_.getText == unexpected)
-              .fold("the end")(_.getStartIndex.toString)}; it takes ISOLATION LEVEL {SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text'.",
-          "42601")
+          s"BEGIN does not understand `${unexpected.getText}` (line ${unexpected.getLine}, position " +
+            s"${unexpected.getCharPositionInLine}); it takes ISOLATION LEVEL {SNAPSHOT | SERIALIZABLE}, READ ONLY, " +
+            "READ WRITE and COMMENT 'text'.",
+          "42601"
+        )
     }
 
   @scala.annotation.tailrec
-  private def options(tokens: IndexedSeq[Token], found: Map[String, Any]): Either[String, Map[String, Any]] =
+  private def options(tokens: IndexedSeq[Token], found: Map[String, Any]): Either[Token, Map[String, Any]] =
     tokens.take(3).map(word).toList match {
       case Nil => Right(found)
       case "," :: _ if found.nonEmpty && tokens.size > 1 => options(tokens.drop(1), found)
       case "ISOLATION" :: "LEVEL" :: (level @ ("SNAPSHOT" | "SERIALIZABLE")) :: Nil =>
         options(tokens.drop(3), found + ("isolation" -> level))
-      case "ISOLATION" :: "LEVEL" :: other :: Nil => Left(other)
+      case "ISOLATION" :: "LEVEL" :: _ :: Nil => Left(tokens(2))
       case "READ" :: (mode @ ("ONLY" | "WRITE")) :: _ =>
         options(tokens.drop(2), found + ("read_only" -> (mode == "ONLY")))
       case "COMMENT" :: _ :: _ if tokens(1).getType == SqlBaseLexer.STRING_LITERAL =>
         options(tokens.drop(2), found + ("comment" -> unquote(tokens(1).getText)))
-      case _ => Left(tokens.head.getText)
+      case _ => Left(tokens.head)
     }
 
   private def unquote(literal: String): String =

@@ -43,7 +43,8 @@ private[spark] object Transactions {
             "LOCKSTEP_UNAVAILABLE",
             s"Spark did not report on the transaction's statements within $DrainMillis ms (${e.getMessage}); " +
               "nothing was committed, and the transaction is still open: COMMIT again.",
-            "58030")
+            "58030"
+          )
       }
       Option(listener.first.get)
     }

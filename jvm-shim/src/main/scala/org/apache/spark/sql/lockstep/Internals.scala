@@ -1,7 +1,7 @@
 package org.apache.spark.sql.lockstep
 
 import org.apache.spark.SparkThrowable
-import org.apache.spark.sql.{classic, SparkSession}
+import org.apache.spark.sql.{SparkSession, classic}
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
 import org.apache.spark.sql.execution.QueryExecutionException
 import org.apache.spark.sql.types.StructType
