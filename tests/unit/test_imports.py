@@ -22,7 +22,7 @@ LAYERS = (
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta"},
-    {"lake", "transaction"},
+    {"lake", "transaction", "verify"},
     {"commit"},
     {"catalog"},
     {"__main__", "cli", "spark", ""},

@@ -1,0 +1,133 @@
+"""Compare what a lake's tables say with what its timeline ratified; reads only, so it may be run beside anything.
+
+    unpublished   ratified, and not in the table's log: a writer died between the two; whoever uses the lake next
+                  publishes it
+    missing       gone from the table's log, though later versions are there
+    different     there, but not what was ratified: another Delta writer took the version, or the file was changed
+
+Versions older than the first that Delta's own log clean-up left, behind a checkpoint, are counted as expired. Tables
+that were dropped are passed over: nothing reads their folders but time travel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lockstep.delta.actions import parse, render
+from lockstep.delta.log import LOG, commit_path
+from lockstep.delta.publish import content, foreign_footprint
+from lockstep.delta.rebase import rebase
+from lockstep.model import Name, TableWrite
+from lockstep.storage import Storage
+from lockstep.timeline import Timeline
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One table version that is not what the timeline says."""
+
+    problem: Literal["unpublished", "missing", "different"]
+    table: Name
+    table_version: int
+    database_version: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was looked at, and what was found."""
+
+    database_version: int
+    tables: int
+    versions: int
+    expired: int
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The names in a table's log: which commits and which checkpoints are there."""
+
+    commits: frozenset[int]
+    checkpoints: frozenset[int]
+
+    def has_expired(self, version: int) -> bool:
+        """Tell whether Delta's clean-up took this version: it deletes from the oldest on, behind a checkpoint."""
+        behind = any(checkpoint >= version for checkpoint in self.checkpoints)
+        return version not in self.commits and behind and not any(commit < version for commit in self.commits)
+
+
+def verify(storage: Storage, timeline: Timeline) -> Report:
+    """Compare every version of every table of the head with its ratified commit.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: as the store and the timeline say.
+    """
+    head = timeline.head
+    tables = {table.id: table for table in head.tables.values()}
+    logs = {table.id: _read_log(storage, table.location) for table in tables.values()}
+    found: list[Difference] = []
+    versions = expired = 0
+    for entry in timeline.entries(-1):
+        for write in entry.writes:
+            if write.id not in tables:
+                continue
+            log, name = logs[write.id], tables[write.id].name
+            for version, wanted in _ratified(storage, write, timeline.moved.get((write.id, entry.version))):
+                versions += 1
+                if log.has_expired(version):
+                    expired += 1
+                elif (problem := _problem(storage, log, write.location, version, wanted)) is not None:
+                    path = commit_path(write.location, version)
+                    found.append(Difference(problem, name, version, entry.version, path))
+    return Report(head.version, len(tables), versions, expired, tuple(found))
+
+
+def _read_log(storage: Storage, location: str) -> _Log:
+    names = storage.list(f"{location}/{LOG}")
+    commits = (int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
+    checkpoints = (int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name)))
+    return _Log(frozenset(commits), frozenset(checkpoints))
+
+
+def _ratified(storage: Storage, write: TableWrite, moved_to: int | None) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each table version of a write with its file; None where only its presence can be checked.
+
+    That is so for foreign commits, which the timeline notes and does not hold, and for large ones whose staged file
+    was cleaned up after publishing.
+    """
+    if not write.commits:
+        for version in range(write.from_version + 1, write.to_version + 1):
+            yield version, None
+        return
+    files = [content(storage, write.location, commit) for commit in write.commits]
+    last = write.to_version if moved_to is None else moved_to
+    first = last - len(files) + 1
+    yield from enumerate(_moved(storage, write, files, first) if moved_to is not None else files, first)
+
+
+def _moved(storage: Storage, write: TableWrite, files: Sequence[bytes | None], first: int) -> list[bytes | None]:
+    """Return the files as they are behind the foreign commits that took their versions."""
+    commits = [parse(data) for data in files if data is not None]
+    ahead = range(write.from_version + 1, first)
+    if len(commits) < len(files) or not all(storage.exists(commit_path(write.location, v)) for v in ahead):
+        return [None] * len(files)
+    foreign = foreign_footprint(storage, write.location, ahead)
+    rebased = rebase(commits, pin=write.from_version, first_version=first, winners=[foreign])
+    return [render(commit) for commit in rebased]
+
+
+def _problem(
+    storage: Storage, log: _Log, location: str, version: int, wanted: bytes | None
+) -> Literal["unpublished", "missing", "different"] | None:
+    if version not in log.commits:
+        return "missing" if any(commit > version for commit in log.commits) else "unpublished"
+    if wanted is not None and storage.get(commit_path(location, version)) != wanted:
+        return "different"
+    return None
