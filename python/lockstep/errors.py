@@ -119,10 +119,19 @@ class ForeignCommitError(LockstepError):
 
 
 class UnavailableError(LockstepError):
-    """The store failed or refused; nothing was changed."""
+    """The store failed or refused; nothing was changed.
+
+    Attributes:
+        definite: whether a write that failed is known not to have happened, and not to happen later. Only storage
+            sets it, and only `Timeline.append` needs to know.
+    """
 
     default_sqlstate = "58030"
     retryable = True
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, definite: bool = False) -> None:
+        super().__init__(message, sqlstate=sqlstate)
+        self.definite = definite
 
 
 class CorruptTimelineError(LockstepError):

@@ -286,6 +286,7 @@ class Timeline:
 
         Raises:
             InvalidError: the entry is too large, or does not fit the database; nothing was written.
+            UnavailableError: the store said no before it wrote anything (no space, no permission); nothing was written.
             CorruptTimelineError: what has the version cannot be read.
         """
         head = self._head
@@ -297,12 +298,14 @@ class Timeline:
             return self._settled(entry)
         entry, data = self._checked(entry, head, stamp)
         cause = UnavailableError(f"cannot write {entry_path(entry.version)}: the store says it is there, and it is not")
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 if self.storage.put_if_absent(entry_path(entry.version), data):
                     self._absorb(entry)
                     return Ratified(entry)
             except UnavailableError as error:
+                if error.definite and attempt == 0:  # a write before this one might still arrive
+                    raise
                 cause = error
             # Not ours by that answer: a lost response, another's entry, or nothing at all. Only a look tells. And even
             # a look that finds nothing proves nothing, while a late request may still arrive: the same write, tried

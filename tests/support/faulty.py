@@ -50,11 +50,12 @@ class FaultyStorage:
         path: str = "",
         when: Literal["before", "after"] = "before",
         times: int = 1,
+        definite: bool = False,
     ) -> None:
         """Make the next `times` such calls, on paths that end with `path`, raise `UnavailableError`."""
 
         def failure() -> None:
-            raise UnavailableError(f"injected: {operation} {path} failed {when} it was done")
+            raise UnavailableError(f"injected: {operation} {path} failed {when} it was done", definite=definite)
 
         self._plans.append(_Plan(operation, path, when, failure, times))
 

@@ -681,3 +681,18 @@ def test_an_entry_survives_its_file() -> None:
     assert entry == draft("a", **with_raw(b'{"add":{"path":"p"}}'))(1, T0 + TICK)
     assert msgspec.json.encode(entry) == WHOLE
     assert bytes((entry.writes[0].commits[0].inline or [])[0]) == b'{"add":{"path":"p"}}'
+
+
+def test_a_definite_failure_is_no_doubt(timeline: Timeline, store: FaultyStorage) -> None:
+    """A store that says no before it writes (a full disk) is unavailable: nothing was written, nobody has to look."""
+    store.fail("put_if_absent", path=".json", definite=True)
+    with pytest.raises(UnavailableError, match="injected"):
+        timeline.append(draft("a"), after=0)
+    assert timeline.refresh() == []
+    commit(timeline, "a")
+
+
+def test_a_definite_failure_after_a_doubtful_one_stays_in_doubt(timeline: Timeline, store: FaultyStorage) -> None:
+    store.fail("put_if_absent", path=".json")
+    store.fail("put_if_absent", path=".json", times=ATTEMPTS, definite=True)
+    assert isinstance(timeline.append(draft("a"), after=0), Unknown)

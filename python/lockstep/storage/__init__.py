@@ -42,8 +42,9 @@ class Storage(Protocol):
             True when this call wrote it; False when it did not, because something is (or was a moment ago) there.
 
         Raises:
-            UnavailableError: the store failed. The object may have been written all the same (a lost response): read
-                it back. What is there is complete: a crash never leaves a part of an object under its name.
+            UnavailableError: the store failed. Unless it is `definite`, the object may have been written all the same
+                (a lost response): read it back. What is there is complete: a crash never leaves a part of an object
+                under its name.
         """
         ...
 

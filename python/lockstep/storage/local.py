@@ -54,6 +54,7 @@ class LocalStorage:
                     file.hardlink_to(temp)
                 except FileExistsError:
                     return False
+                # Any other failure is no proof: over a network the link may be there all the same.
             # Until its folder is synced, the name itself can be lost. A failure here is a write that may have happened.
             _sync_folder(file.parent)
             return True
@@ -97,14 +98,15 @@ class LocalStorage:
     @contextlib.contextmanager
     def _written(self, file: Path, data: bytes) -> Iterator[Path]:
         """Write the data under a hidden name beside `file`, on the disk before the block runs; remove it after."""
-        self._make_folder(file.parent)
         temp = file.parent / f".{uuid.uuid4().hex}.tmp"
         try:
-            # Not tempfile: its files are readable by their owner alone, and a lake is shared.
-            with temp.open("xb") as out:
-                out.write(data)
-                out.flush()
-                os.fsync(out.fileno())
+            with self._reporting("write", f"{file.relative_to(self._root)}", definite=True):
+                self._make_folder(file.parent)
+                # Not tempfile: its files are readable by their owner alone, and a lake is shared.
+                with temp.open("xb") as out:
+                    out.write(data)
+                    out.flush()
+                    os.fsync(out.fileno())
             yield temp
         finally:
             # Garbage that could not be removed hides itself; it must not turn a finished write into an error.
@@ -121,13 +123,14 @@ class LocalStorage:
             _sync_folder(folder.parent)
 
     @contextlib.contextmanager
-    def _reporting(self, verb: str, path: str) -> Iterator[None]:
+    def _reporting(self, verb: str, path: str, *, definite: bool = False) -> Iterator[None]:
         """Raise what the file system says as `UnavailableError`."""
         try:
             yield
         except OSError as error:
             cause = error.strerror or str(error)
-            raise UnavailableError(f"cannot {verb} {path or '/'} in {self.url}: {cause}") from error
+            message = f"cannot {verb} {path or '/'} in {self.url}: {cause}"
+            raise UnavailableError(message, definite=definite) from error
 
 
 def open_local(url: str, *, create: bool) -> LocalStorage:
