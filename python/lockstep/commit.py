@@ -295,7 +295,7 @@ def commit_statement(
         )
         match lake.timeline.append(_statement_entry(info, creation, write), after=head.version):
             case Ratified(entry):
-                if lake.try_publish(entry):
+                if lake.try_publish(entry, checksums=False):
                     lake.delete([staging_folder(location, info.id)], [])
                 return Committed(entry.version, entry)
             case Unknown() as unknown:

@@ -24,7 +24,7 @@ from lockstep import __version__
 from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, last_published, read_published
-from lockstep.delta.publish import Displaced, content, foreign_footprint, publish
+from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import CommitUnknownError, ForeignCommitError, UnavailableError
 from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
 from lockstep.storage import Storage
@@ -69,25 +69,36 @@ class Lake:
             self.timeline.mark_published(pending[-1].version)
         return self.timeline.head
 
-    def publish(self, entry: Entry) -> bool:
+    def publish(self, entry: Entry, *, checksums: bool = True) -> bool:
         """Publish an entry's commits, all tables in parallel, and tell whether all of them are in their logs now.
+
+        Args:
+            checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
 
         Raises:
             UnavailableError: the store failed; the entry stays ratified, and the next `refresh` publishes it.
         """
         if entry.kind != "transaction":
             return True
-        return all(self._pool.map(lambda write: self._publish(entry, write), entry.writes))
+        return all(self._pool.map(lambda write: self._publish(entry, write, checksums), entry.writes))
 
-    def _publish(self, entry: Entry, write: TableWrite) -> bool:
+    def _publish(self, entry: Entry, write: TableWrite, checksums: bool) -> bool:
         for _ in range(3):  # moved behind a foreign commit, another may come before it: each time is another race lost
             outcome = publish(self.storage, write, self.timeline.moved.get((write.id, entry.version)))
             if not isinstance(outcome, Displaced):
                 self.diverged.pop(write.id, None)
+                if checksums:
+                    self._write_checksums(write, outcome.version)
                 return True
             if not self._move_behind(entry, write, outcome):
                 return False
         return False
+
+    def _write_checksums(self, write: TableWrite, last: int) -> None:
+        try:
+            write_checksums(self.storage, write, last)
+        except UnavailableError as error:
+            _log.info("table %s goes without a checksum of version %d: %s", write.name, last, error)
 
     def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> bool:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version."""
@@ -252,13 +263,13 @@ class Lake:
         versions = range(write.from_version + 1, move.to_version - len(write.commits) + 1)
         return foreign_footprint(self.storage, write.location, versions)
 
-    def try_publish(self, entry: Entry) -> bool:
-        """Publish a just ratified entry, and tell whether that is done.
+    def try_publish(self, entry: Entry, *, checksums: bool = True) -> bool:
+        """Publish a just ratified entry, and tell whether that is done; `checksums` as in `publish`.
 
         It is committed: a store that fails now delays its readers, and no more.
         """
         try:
-            if not self.publish(entry):
+            if not self.publish(entry, checksums=checksums):
                 return False
             if self.timeline.published_through == entry.version - 1:
                 self.timeline.mark_published(entry.version)

@@ -44,8 +44,8 @@ class Comparison:
         low, _, high = statistics.quantiles(ratios, n=4)
         verdict = "yes" if self.ratio <= self.bound else "**no**"
         return (
-            f"| {self.name} | {_spread(self.ours)} | {_spread(self.plain)} | **{self.ratio:.2f}** ({low:.2f}-{high:.2f}) "
-            f"| {self.bound:.2f} | {verdict} |"
+            f"| {self.name} | {_spread(self.ours)} | {_spread(self.plain)} "
+            f"| **{self.ratio:.2f}** ({low:.2f}-{high:.2f}) | {self.bound:.2f} | {verdict} |"
         )
 
 
@@ -66,9 +66,11 @@ def compare(
     """Time both sides in alternating order, after one unmeasured round each."""
     found = Comparison(name, bound)
     ours(), plain()
-    for i in range(repeats):
-        for side in (("ours", ours), ("plain", plain)) if i % 2 else (("plain", plain), ("ours", ours)):
-            getattr(found, side[0]).append(_timed(side[1]))
+    sides = [(found.ours, ours), (found.plain, plain)]
+    for _ in range(repeats):
+        for times, run in sides:
+            times.append(_timed(run))
+        sides.reverse()
     print(found.row(), flush=True)
     return found
 
@@ -98,7 +100,8 @@ class Workload:
         self._sql(f"UPDATE {place}.updated SET text = 'u{n}' WHERE id % 1000 = {self.next_id % 1000}")
         self._sql(
             f"MERGE INTO {place}.merged t USING (SELECT id FROM range({n - 50}, {n + 50})) s ON t.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET text = 'm' WHEN NOT MATCHED THEN INSERT (id, part, text) VALUES (s.id, 2, 'm')"
+            "WHEN MATCHED THEN UPDATE SET text = 'm' "
+            "WHEN NOT MATCHED THEN INSERT (id, part, text) VALUES (s.id, 2, 'm')"
         )
 
     def transaction(self) -> None:

@@ -35,8 +35,8 @@ def commit_cost(open_catalog: Callable[[], TransactionalCatalog], repeats: int) 
         runs = [_one(catalog, tables, i) for i in range(repeats)]
         totals = [sum(run.values()) for run in runs]
         low, middle, high = statistics.quantiles(totals, n=4)
-        parts = " | ".join(
-            f"{statistics.median(run[stage] for run in runs):.1f}" for stage in (*STAGES, "ratify", "publish")
+        medians = [statistics.median(run[stage] for run in runs) for stage in COLUMNS]
+        parts = " | ".join(f"{value:.1f}" for value in medians)
         )
         rows.append(f"| {tables} | **{middle:.1f}** ({low:.1f}-{high:.1f}) | {parts} |")
         print(rows[-1], flush=True)
@@ -45,9 +45,9 @@ def commit_cost(open_catalog: Callable[[], TransactionalCatalog], repeats: int) 
     return "\n".join([
         "## COMMIT itself",
         "",
-        "A transaction that appended one file to each of so many tables, from COMMIT to its answer, on a local disk with",
-        "every write flushed (fsync); milliseconds, medians. `ratify` is the put-if-absent of the timeline's entry, `publish` the",
-        "tables' `<version>.json` files, eight at a time, and the timeline's hint.",
+        "A transaction that appended one file to each of so many tables, from COMMIT to its answer, on a local disk,",
+        "every write flushed (fsync); milliseconds, medians. `ratify` is the put-if-absent of the timeline's entry,",
+        "`publish` the tables' `<version>.json` and `.crc` files, eight tables at a time, and the timeline's hint.",
         "",
         f"| tables | COMMIT, ms | {head} |",
         f"{rule}|",

@@ -19,6 +19,11 @@ def commit_path(location: str, version: int) -> str:
     return f"{location}/{LOG}/{version:020d}.json"
 
 
+def checksum_path(location: str, version: int) -> str:
+    """Return where a published version's checksum lies."""
+    return f"{location}/{LOG}/{version:020d}.crc"
+
+
 def staging_folder(location: str, transaction: str) -> str:
     """Return the folder of what a transaction staged for a table: the overlay's, see `LockstepFileSystem`."""
     return f"{location}/{LOG}/_lockstep/{transaction}"

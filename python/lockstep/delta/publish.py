@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from lockstep.delta.actions import Footprint, footprint, parse, render
-from lockstep.delta.log import commit_path, last_published, read_published
+from lockstep.delta.checksum import Checksum, advance
+from lockstep.delta.log import checksum_path, commit_path, last_published, read_published
 from lockstep.delta.rebase import rebase
 from lockstep.errors import CorruptTimelineError
 from lockstep.model import Commit, TableWrite
@@ -58,6 +61,32 @@ def publish(storage: Storage, write: TableWrite, moved_to: int | None = None) ->
         taken = last_published(storage, write.location, version - 1)
         return Displaced(version, taken, foreign_footprint(storage, write.location, range(version, taken + 1)))
     return Published(last)
+
+
+def write_checksums(storage: Storage, write: TableWrite, last: int) -> None:
+    """Write the checksums of a write's published versions, as far as they can be told; readers do without.
+
+    Args:
+        last: the version of the write's last commit, as `publish` answered.
+
+    Raises:
+        UnavailableError: the store failed; nothing depends on it.
+    """
+    first = last - len(write.commits) + 1
+    known = _checksum(storage, write.location, first - 1) if first > 0 else None
+    for version, data in enumerate(_contents(storage, write, first), first):
+        known = None if data is None else advance(known, parse(data), version=version)
+        if known is None:
+            return
+        storage.put_if_absent(checksum_path(write.location, version), msgspec.json.encode(known))
+
+
+def _checksum(storage: Storage, location: str, version: int) -> Checksum | None:
+    data = storage.get(checksum_path(location, version))
+    try:
+        return None if data is None else msgspec.json.decode(data, type=Checksum)
+    except msgspec.DecodeError:  # Delta, too, does without one that it cannot read
+        return None
 
 
 def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:

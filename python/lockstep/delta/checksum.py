@@ -1,0 +1,98 @@
+"""Version checksums: `<version>.crc` beside a published commit (Protocol, "Version Checksum File").
+
+Without it, whoever loads the version anew has to replay the log only to learn the table's schema; Delta writes one
+after each of its own commits, so a transaction's commits get theirs here. It follows from the one before and the
+commit's actions; where it does not with certainty, there is none, and Delta replays the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from lockstep.delta.actions import Action, bodies, changes_rows, logical_file, only_recommits
+
+Checksum: TypeAlias = dict[str, Any]
+
+_EMPTY: Checksum = {"tableSizeBytes": 0, "numFiles": 0, "setTransactions": [], "domainMetadata": [], "allFiles": []}
+"""A table before its first version."""
+
+LISTED_FILES = 50
+"""Up to so many files are listed (Delta's `allFilesInCrc.thresholdNumFiles`), so that writers need no replay either."""
+
+_HISTOGRAMS = ("fileSizeHistogram", "histogramOpt")
+"""The protocol's name, and the one that Delta's Spark connector wrote before."""
+
+
+def advance(previous: Checksum | None, commit: Sequence[Action], *, version: int) -> Checksum | None:
+    """Return the checksum of a version, None where it cannot be told.
+
+    Args:
+        previous: the version before's; None if there is none, as before version 0.
+        commit: the actions of this version.
+        version: its number.
+    """
+    base = _EMPTY if version == 0 else previous
+    adds, removes = bodies(commit, "add"), bodies(commit, "remove")
+    if base is None or any("size" not in file for file in removes):
+        return None
+    if only_recommits(commit) and not all(changes_rows(add) for add in adds):
+        return None  # files that the table has already are added again: what they change is not to be seen here
+    metadata = next(iter(bodies(commit, "metaData")), base.get("metadata"))
+    protocol = next(iter(bodies(commit, "protocol")), base.get("protocol"))
+    if metadata is None or protocol is None:
+        return None
+    info = next(iter(bodies(commit, "commitInfo")), {})
+    checksum: Checksum = {
+        "txnId": info.get("txnId"),
+        "tableSizeBytes": base["tableSizeBytes"] + _size(adds) - _size(removes),
+        "numFiles": base["numFiles"] + len(adds) - len(removes),
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "inCommitTimestampOpt": info.get("inCommitTimestamp"),
+        "setTransactions": _last(base.get("setTransactions"), bodies(commit, "txn"), "appId"),
+        "domainMetadata": _last(base.get("domainMetadata"), bodies(commit, "domainMetadata"), "domain"),
+        "metadata": metadata,
+        "protocol": protocol,
+        "fileSizeHistogram": _histogram(base, adds, removes),
+        "allFiles": _all_files(base.get("allFiles"), adds, removes),
+    }
+    return {key: value for key, value in checksum.items() if value is not None}
+
+
+def _size(files: Sequence[dict[str, Any]]) -> int:
+    return sum(file["size"] for file in files)
+
+
+def _last(known: list[dict[str, Any]] | None, new: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]] | None:
+    """Return the last action for each key, without removed ones; None where the earlier ones are not known."""
+    if known is None:
+        return None
+    last = {action[key]: action for action in (*known, *new)}
+    return [action for action in last.values() if not action.get("removed")]
+
+
+def _all_files(
+    known: list[dict[str, Any]] | None, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]] | None:
+    """Return the table's files, None where those before are not known, or there are too many to list."""
+    if known is None:
+        return None
+    gone = {logical_file(file) for file in removes}
+    kept = [file for file in known if logical_file(file) not in gone]
+    files = kept + [{**file, "dataChange": False} for file in adds]
+    return files if len(files) <= LISTED_FILES else None
+
+
+def _histogram(base: Checksum, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]) -> Any:
+    known = next((base[name] for name in _HISTOGRAMS if base.get(name)), None)
+    if known is None:
+        return None
+    counts, totals = list(known["fileCounts"]), list(known["totalBytes"])
+    for files, sign in ((adds, 1), (removes, -1)):
+        for file in files:
+            bin_ = bisect_right(known["sortedBinBoundaries"], file["size"]) - 1
+            counts[bin_] += sign
+            totals[bin_] += sign * file["size"]
+    return {**known, "fileCounts": counts, "totalBytes": totals}
