@@ -37,7 +37,6 @@ def commit_cost(open_catalog: Callable[[], TransactionalCatalog], repeats: int) 
         low, middle, high = statistics.quantiles(totals, n=4)
         medians = [statistics.median(run[stage] for run in runs) for stage in COLUMNS]
         parts = " | ".join(f"{value:.1f}" for value in medians)
-        )
         rows.append(f"| {tables} | **{middle:.1f}** ({low:.1f}-{high:.1f}) | {parts} |")
         print(rows[-1], flush=True)
     head = " | ".join(COLUMNS)
