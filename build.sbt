@@ -67,9 +67,17 @@ lazy val shim = project
       val built = (Compile / packageBin).value
       val jars = baseDirectory.value / "python" / "lockstep" / "jars"
       // Another version's jar of this Spark minor would travel along in the wheel.
-      IO.delete((jars * s"lockstep-spark_${sparkMinor}_*.jar").get())
+      IO.delete((jars * s"lockstep-spark_${sparkMinor}_*.jar").get().filterNot(_.getName == built.getName))
       val jar = jars / built.getName
-      IO.copyFile(built, jar)
+      // Renamed into place: a Spark that runs keeps the jar that it opened.
+      val written = jars / s".${built.getName}.new"
+      IO.copyFile(built, written)
+      java.nio.file.Files.move(
+        written.toPath,
+        jar.toPath,
+        java.nio.file.StandardCopyOption.ATOMIC_MOVE,
+        java.nio.file.StandardCopyOption.REPLACE_EXISTING
+      )
       streams.value.log.info(s"wrote ${IO.relativize(baseDirectory.value, jar).getOrElse(jar)}")
       jar
     }

@@ -29,7 +29,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
       write.table.collectFirst {
         case r: DataSourceV2Relation if !r.catalog.exists(isLockstep) && !ours(r.table) => described(write, r.name)
       }
-    case command: Command if !changesNothing(command) =>
+    case command: Command if !TransactionGuard.changesNothing(command) =>
       targets(command) match {
         case Nil => pathOutside(command).map(described(command, _))
         case found => found.collectFirst {
@@ -64,35 +64,34 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     else Some(if (fields.length > 80) fields.take(80) + "…" else fields)
   }
 
-  private def changesNothing(command: Command): Boolean =
+  private val WritesByPath =
+    (".*(InsertInto|SaveInto|CreateTable|CreateDataSource|DropTable|AlterTable|Truncate|CreateDatabase|DropDatabase|" +
+      "CreateDeltaTable|Optimize|Restore|Clone|WriteIntoDelta|UpdateCommand|DeleteCommand|MergeIntoCommand|Convert).*").r
+}
+
+private[spark] object TransactionGuard {
+
+  /** Whether a command leaves all data as it is, whatever becomes of it. */
+  def changesNothing(command: Command): Boolean =
     command.isInstanceOf[TransactionCommand] || OfTheSession.contains(command.nodeName) ||
       Reading.exists(command.nodeName.startsWith)
 
   private val Reading =
-    Seq(
-      "Show",
-      "Describe",
-      "Explain",
-      "Set",
-      "Use",
-      "List",
-      "Cache",
-      "Uncache",
-      "Refresh",
-      "Reset",
-      "Analyze",
-      "Declare",
-      "Call")
+    Seq("Show", "Describe", "Explain", "List", "Cache", "Uncache", "Refresh", "Reset", "Analyze", "Declare")
 
   private val OfTheSession = Set(
+    "SetCommand",
+    "SetCatalogAndNamespace",
+    "SetCatalogCommand",
+    "SetNamespaceCommand",
+    "SetVariable",
+    "CreateVariable",
+    "DropVariable",
     "CreateViewCommand",
     "DropTempViewCommand",
     "CreateFunctionCommand",
     "DropFunctionCommand",
     "AddJarsCommand",
-    "AddFilesCommand")
-
-  private val WritesByPath =
-    (".*(InsertInto|SaveInto|CreateTable|CreateDataSource|DropTable|AlterTable|Truncate|CreateDatabase|DropDatabase|" +
-      "CreateDeltaTable|Optimize|Restore|Clone|WriteIntoDelta|UpdateCommand|DeleteCommand|MergeIntoCommand|Convert).*").r
+    "AddFilesCommand"
+  )
 }

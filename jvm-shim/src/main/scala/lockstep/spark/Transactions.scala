@@ -4,7 +4,7 @@ import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicReference
 
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.plans.logical.Command
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.util.QueryExecutionListener
@@ -50,14 +50,19 @@ private[spark] object Transactions {
     }
 }
 
-/** Remembers the first command that failed while it ran. Parse and analysis errors never get here. */
+/** Remembers the first write that failed while it ran. Parse and analysis errors never get here. */
 private[spark] class FailureListener extends QueryExecutionListener {
   val first = new AtomicReference[String]()
 
   override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
 
   override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
-    if (query.logical.exists(_.isInstanceOf[Command]) && !query.logical.isInstanceOf[TransactionCommand]) {
+    if (query.logical.exists(changesSomething)) {
       val _ = first.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
     }
+
+  private def changesSomething(plan: LogicalPlan): Boolean = plan match {
+    case command: Command => !TransactionGuard.changesNothing(command)
+    case _ => false
+  }
 }
