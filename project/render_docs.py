@@ -1,0 +1,81 @@
+"""Write the parts of the documentation that follow from the code: `python project/render_docs.py`.
+
+    docs/timeline.schema.json   JSON Schema of a timeline entry, from `lockstep.model.Entry`
+    docs/isolation.md           the table of conflict rules, between its two comments, from `lockstep.conflicts.RULES`
+
+`tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lockstep.conflicts import RULES
+from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Entry
+
+REPOSITORY = Path(__file__).parents[1]
+LEVELS = {"SNAPSHOT": "both levels", "SERIALIZABLE": "SERIALIZABLE"}
+
+
+def schema() -> str:
+    """Return the JSON Schema of one timeline entry."""
+    [found], definitions = msgspec.json.schema_components([Entry], ref_template="#/$defs/{name}")
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Lockstep timeline entry, format {FORMAT}",
+        "$comment": f"one file of _lockstep/timeline, UTF-8, at most {MAX_ENTRY_BYTES} bytes; see docs/timeline.md",
+        **found,
+        "$defs": {name: _definition(body) for name, body in sorted(definitions.items())},
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+UNTYPED: dict[str, dict[str, Any]] = {
+    "format": {"type": "integer", "const": FORMAT},
+    "committed_at": {"type": "string", "format": "date-time"},
+    "began_at": {"type": "string", "format": "date-time"},
+}
+"""What the decoder checks on its own, so that no type of the model says it."""
+
+
+def _definition(body: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {key: UNTYPED.get(key, value) for key, value in body["properties"].items()}
+    # Python 3.13 takes the indentation out of docstrings, older ones leave it.
+    return {**body, "description": inspect.cleandoc(body["description"]), "properties": properties}
+
+
+def rules() -> str:
+    """Return the conflict rules as a Markdown table, in the order in which they are tried."""
+    lines = ["| rule | conflict, if | checked at |", "|---|---|---|"]
+    lines += [f"| `{rule.name}` | {rule.says} | {LEVELS[rule.isolation]} |" for rule in RULES]
+    return "\n".join(lines)
+
+
+def between(text: str, name: str, content: str) -> str:
+    """Return a text with what stands between the comments `<!-- name -->` and `<!-- /name -->` replaced."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise ValueError(f"no <!-- {name} --> … <!-- /{name} -->")
+    return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+
+
+def rendered() -> dict[Path, str]:
+    """Return what each file should hold."""
+    isolation = REPOSITORY / "docs" / "isolation.md"
+    return {
+        REPOSITORY / "docs" / "timeline.schema.json": schema(),
+        isolation: between(isolation.read_text(encoding="utf-8"), "rules", rules()),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in rendered().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(REPOSITORY))

@@ -1,0 +1,130 @@
+"""What the documentation says of the code is what the code says."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from lockstep import errors
+from lockstep.cli import main
+from lockstep.model import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
+from project import render_docs
+from tests.support.markdown import blocks
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+REPOSITORY = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for pattern in ("*.md", "docs/*.md", "sql/*.md", "tests/*.md")
+    for path in REPOSITORY.glob(pattern)
+)
+
+
+def text_of(page: str) -> str:
+    return (REPOSITORY / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", render_docs.rendered(), ids=lambda path: path.name)
+def test_rendered_parts_are_up_to_date(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == render_docs.rendered()[path], "run `python project/render_docs.py`"
+
+
+def test_a_page_without_its_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="<!-- rules -->"):
+        render_docs.between("no marks", "rules", "new")
+    assert render_docs.between("<!-- a -->\nold\n<!-- /a -->", "a", "new") == "<!-- a -->\nnew\n<!-- /a -->"
+
+
+def an_entry() -> Entry:
+    name = Name(namespace=("default",), table="t")
+    return Entry(
+        format=FORMAT,
+        version=1,
+        committed_at=NOW,
+        kind="transaction",
+        transaction=TransactionInfo(id="x", began_at=NOW, base_version=0, isolation="SNAPSHOT", statements=["INSERT"]),
+        namespaces=[NamespaceDdl(action="create", name=("a", "b"))],
+        tables=[TableDdl(action="create", id="i", name=name, location="t-i")],
+        writes=[
+            TableWrite(
+                id="i",
+                name=name,
+                location="t-i",
+                from_version=-1,
+                to_version=0,
+                commits=[Commit(inline=[msgspec.Raw(b'{"add":{}}')])],
+            )
+        ],
+    )
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(render_docs.schema())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
+
+
+def test_the_schema_takes_what_is_written() -> None:
+    validator().validate(json.loads(msgspec.json.encode(an_entry())))
+
+
+@pytest.mark.parametrize("change", [{"format": FORMAT + 1}, {"surprise": 1}, {"kind": "other"}, {"version": "1"}])
+def test_the_schema_refuses_what_the_decoder_refuses(change: dict[str, object]) -> None:
+    entry = {**json.loads(msgspec.json.encode(an_entry())), **change}
+    assert not validator().is_valid(entry)
+
+
+def test_the_example_of_an_entry_is_one() -> None:
+    examples = [block.text for block in blocks(text_of("docs/timeline.md")) if block.language == "json"]
+    assert examples
+    for example in examples:
+        validator().validate(json.loads(example))
+        msgspec.json.decode(example, type=Entry)
+
+
+def all_errors(kind: type[errors.LockstepError] = errors.LockstepError) -> list[type[errors.LockstepError]]:
+    return [found for child in kind.__subclasses__() for found in (child, *all_errors(child))]
+
+
+@pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+def test_every_error_is_in_the_readme(kind: type[errors.LockstepError]) -> None:
+    rows = [line for line in text_of("README.md").splitlines() if f"| `{kind.__name__}` |" in line]
+    assert any(kind.default_sqlstate in row.split("|")[1] for row in rows)
+
+
+def test_retryable_errors_are_named_in_the_readme() -> None:
+    retryable = sorted(kind.__name__ for kind in all_errors() if kind.retryable)
+    sentence = re.search(r"`error.retryable` is true .*?: (.*?)\. ", text_of("README.md").replace("\n", " "))
+    assert sentence
+    assert sorted(re.findall(r"`(\w+)`", sentence[1])) == retryable
+
+
+def test_every_command_is_in_the_readme() -> None:
+    for name in main.commands:
+        assert f"| `lockstep {name}" in text_of("README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_make_targets_exist(page: str) -> None:
+    known = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    code = "\n".join([b.text for b in blocks(text_of(page))] + re.findall(r"`(make [^`]*)`", text_of(page)))
+    assert set(re.findall(r"(?:^|[;&] *)make ([a-z][a-z-]*)", code, re.MULTILINE)) <= known
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text_of(page)):
+        if "://" not in target:
+            assert (REPOSITORY / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_speak_of_the_project_alone(page: str) -> None:
+    """No path of the machine that a page was written on, and no home of its author."""
+    assert not re.search(r"(?<![\w/])/(root|home|work|tmp|Users)/", text_of(page))
