@@ -15,7 +15,17 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from lockstep.commit import Committed, Contended, Outcome, Taken, commit, commit_statement, new_table, rollback
+from lockstep.commit import (
+    Committed,
+    Contended,
+    InDoubt,
+    Outcome,
+    Taken,
+    commit,
+    commit_statement,
+    new_table,
+    rollback,
+)
 from lockstep.conflicts import Conflict
 from lockstep.delta.actions import parse
 from lockstep.errors import (
@@ -24,13 +34,14 @@ from lockstep.errors import (
     FailedTransactionError,
     InvalidError,
     NoTransactionError,
+    TransactionStateError,
     UndefinedError,
 )
 from lockstep.lake import Lake
 from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
 from lockstep.storage import open_storage
-from lockstep.timeline import Clock, Timeline, Unknown, utc_now
-from lockstep.transaction import Creation, Transaction, new_location
+from lockstep.timeline import Clock, Timeline, utc_now
+from lockstep.transactions import Creation, Transaction, new_location
 
 
 def new_id() -> str:
@@ -94,13 +105,11 @@ class TransactionalCatalog:
                 that no table has are passed over.
 
         Raises:
-            ForeignCommitError: one of the tables has diverged, see `lockstep.lake`.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: one of the tables is set aside, see
+                `lockstep.lake`.
         """
-        database = self.lake.refresh()
-        for name in touching:
-            if (table := database.tables.get(name)) is not None:
-                database = self.lake.absorb(table)
-        return database
+        names = list(touching)
+        return self.lake.caught_up(lambda database: [t for t in map(database.tables.get, names) if t is not None])
 
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
         """Return an older database version: by number, or as it was at a time.
@@ -136,7 +145,7 @@ class TransactionalCatalog:
         """
         return Transaction(
             id=self.lake.new_id(),
-            base=self.lake.absorb_all() if absorb else self.lake.refresh(),
+            base=self.lake.all_caught_up() if absorb else self.lake.refresh(),
             began_at=self.lake.clock(),
             isolation=isolation or self.isolation,
             read_only=read_only,
@@ -160,14 +169,32 @@ class TransactionalCatalog:
         try:
             tx.check_sound()
         except FailedTransactionError:
-            rollback(self.lake, tx)
+            self.rollback(tx)
             raise
         return _raised(commit(self.lake, tx), tx.id)
 
     def rollback(self, tx: Transaction) -> None:
-        """Undo a transaction; one that has ended stays as it is."""
-        if tx.is_open:
-            rollback(self.lake, tx)
+        """Undo a transaction; one that has ended stays as it is.
+
+        Raises:
+            TransactionStateError (2D000): too late, an earlier COMMIT whose answer was lost did land.
+            CommitUnknownError: the store still does not say whether it did. It has ended, and nothing was removed.
+        """
+        if not tx.is_open:
+            return
+        match rollback(self.lake, tx):
+            case Committed(version):
+                raise TransactionStateError(
+                    f"too late to roll back: transaction {tx.id} is committed as database version {version}. The "
+                    "answer to its COMMIT was lost, not the COMMIT",
+                    sqlstate="2D000",
+                )
+            case InDoubt(version, cause):
+                raise CommitUnknownError(
+                    f"the store still does not say whether transaction {tx.id} is committed as database version "
+                    f"{version}: {cause.message}. The transaction has ended and nothing of it was removed; look for "
+                    "its id in the timeline once the store answers."
+                )
 
     def run(self, change: Callable[[Transaction], None], text: str = "") -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
@@ -233,10 +260,10 @@ def _raised(outcome: Outcome, transaction: str) -> Committed:
                 f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does "
                 "not conflict with. Nothing of it was committed; run it again."
             )
-        case Unknown(entry, cause):
+        case InDoubt(version, cause):
             raise CommitUnknownError(
                 f"the store does not say whether transaction {transaction} is committed as database version "
-                f"{entry.version}: {cause.message}. Look for the id in the timeline before you run it again."
+                f"{version}: {cause.message}. Look for the id in the timeline before you run it again."
             )
 
 

@@ -11,6 +11,8 @@ A lost race costs metadata only: no data file is read or written here. The outco
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -24,9 +26,9 @@ from lockstep import __version__
 from lockstep.conflicts import Changes, Conflict, check
 from lockstep.delta.actions import Action, Footprint, assert_real, bodies, footprint, real_paths, render, total
 from lockstep.delta.collapse import collapse, created_paths
-from lockstep.delta.log import commit_path, ratified_path, read_staged, staging_folder
+from lockstep.delta.log import ratified_path, read_staged, staging_folder
 from lockstep.delta.rebase import rebase
-from lockstep.errors import DuplicateError, InvalidError, UndefinedError
+from lockstep.errors import DuplicateError, InvalidError, LockstepError, UnavailableError, UndefinedError
 from lockstep.lake import Lake
 from lockstep.model import (
     FORMAT,
@@ -42,12 +44,14 @@ from lockstep.model import (
     TransactionInfo,
 )
 from lockstep.timeline import Lost, Ratified, Unknown
-from lockstep.transaction import Creation, State, Transaction
+from lockstep.transactions import Creation, State, Transaction
 
 ATTEMPTS = 100
 """How many races a commit may lose before it gives up; it may be retried as a whole then."""
 
 MAX_PAUSE_S = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,15 @@ class Contended:
     attempts: int
 
 
-Outcome = Committed | Conflict | Contended | Unknown
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """The store does not say whether the transaction is committed as this database version."""
+
+    version: int
+    cause: UnavailableError
+
+
+Outcome = Committed | Conflict | Contended | InDoubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +91,33 @@ class _Draft:
 
 
 def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time.sleep) -> Outcome:
-    """Commit a transaction. Its state tells what became of it: unchanged for `Unknown`, ended otherwise.
+    """Commit a transaction. Its state tells what became of it: unchanged for `InDoubt`, ended otherwise.
 
     Raises:
         UnavailableError, CorruptTimelineError, ForeignCommitError: before anything was ratified; nothing was committed,
             and the transaction is still open.
     """
+    try:
+        return _commit(lake, tx, sleep)
+    except UnavailableError as error:
+        if tx.in_doubt is None:
+            raise
+        return InDoubt(tx.in_doubt, error)  # this attempt wrote nothing, but one before it may have
+
+
+def _commit(lake: Lake, tx: Transaction, sleep: Callable[[float], None]) -> Outcome:
+    if tx.in_doubt is not None and (landed := _landed(lake, tx)) is not None:
+        return landed
     drafts = _collect(lake, tx)
     if not drafts and not tx.table_ddl() and not tx.namespace_ddl():
+        _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
     mine = _changes(tx, drafts)
     judged = tx.base.version
     winners: dict[str, list[Footprint]] = {draft.table.id: [] for draft in drafts}
     for attempt in range(ATTEMPTS):
-        _catch_up(lake, drafts)
-        head = lake.timeline.head
+        head = _caught_up(lake, drafts)
         for entry in lake.timeline.entries(judged, head.version):
-            if entry.transaction.id == tx.id:  # an earlier COMMIT whose answer was lost did land
-                return _completed(tx, Committed(entry.version, entry))
             theirs = lake.changes(entry)
             if (conflict := check(mine, theirs, tx.isolation)) is not None:
                 rollback(lake, tx)
@@ -105,30 +126,77 @@ def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time
                 winners[id_].append(theirs.writes[id_])
         judged = head.version
         writes = [_place(lake, tx, draft, head, winners[draft.table.id]) for draft in drafts]
-        match lake.timeline.append(_entry(tx, drafts, writes), after=judged):
+        match _append(lake, tx, _entry(tx, drafts, writes), judged):
             case Ratified(entry):
+                _completed(tx, Committed(entry.version, entry))  # first of all: from here on nothing may undo it
                 if lake.try_publish(entry):
                     lake.delete(_leftovers(tx), [])
-                return _completed(tx, Committed(entry.version, entry))
-            case Unknown() as unknown:
-                return unknown
+                return Committed(entry.version, entry)
+            case Unknown(entry, cause):
+                return InDoubt(entry.version, cause)
             case Lost():
                 sleep(random.uniform(0, min(MAX_PAUSE_S, 0.001 * 2**attempt)))
     rollback(lake, tx)
     return Contended(ATTEMPTS)
 
 
-def rollback(lake: Lake, tx: Transaction) -> None:
-    """End a transaction without a trace: its staging folders, and the data files that only it named, are removed."""
-    folders, files = [], []
+def _append(lake: Lake, tx: Transaction, draft: Callable[..., Entry], judged: int) -> Ratified | Lost | Unknown:
+    """Try to ratify. While that is under way, and until it is settled, the transaction is in doubt."""
+    before, tx.in_doubt = tx.in_doubt, judged + 1
+    try:
+        outcome = lake.timeline.append(draft, after=judged)
+    except (InvalidError, UnavailableError):  # nothing was written
+        tx.in_doubt = before
+        raise
+    if isinstance(outcome, Lost):
+        tx.in_doubt = None
+    return outcome
+
+
+def _landed(lake: Lake, tx: Transaction) -> Committed | None:
+    """Return what an earlier COMMIT, whose answer was lost, did after all; None if it is not in the timeline."""
+    lake.timeline.refresh()
+    for entry in lake.timeline.entries(tx.base.version):
+        if entry.transaction.id == tx.id:
+            if lake.try_publish(entry):
+                lake.delete(_leftovers(tx), [])
+            return _completed(tx, Committed(entry.version, entry))
+    return None
+
+
+def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
+    """End a transaction without a trace: its staging folders, and the data files that only it named, are removed.
+
+    Returns:
+        None, unless a COMMIT's answer was lost. `Committed`: it had landed, and stays. `InDoubt`: the store still does
+        not say; the transaction has ended, and all its files stay, for they may be part of a database version.
+    """
+    if tx.in_doubt is not None:
+        try:
+            lake.occupy(tx.in_doubt)
+            if (landed := _landed(lake, tx)) is not None:
+                return landed
+        except UnavailableError as error:
+            tx.state = State.ROLLED_BACK
+            return InDoubt(tx.in_doubt, error)
+    tx.state = State.ROLLED_BACK
+    _discard(lake, tx)
+    return None
+
+
+def _discard(lake: Lake, tx: Transaction) -> None:
+    """Remove what only this transaction named, at best effort: what stays is litter, never data."""
+    folders, files = [*tx.made()], []
     for table in (*tx.written(), *tx.dropped):
         if table.version == NEW:
-            folders.append(table.location)
             continue
         folders.append(staging_folder(table.location, tx.id))
-        staged = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+        try:
+            staged = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+        except LockstepError as error:
+            _log.warning("files that transaction %s wrote into table %s stay: %s", tx.id, table.name, error)
+            continue
         files += [f"{table.location}/{path}" for path in created_paths(staged)]
-    tx.state = State.ROLLED_BACK
     lake.delete(folders, files)
 
 
@@ -163,12 +231,10 @@ def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
     )
 
 
-def _catch_up(lake: Lake, drafts: list[_Draft]) -> None:
-    """Read the timeline on, and take in what plain Delta writers did to the tables that are to be written."""
-    lake.refresh()
-    for draft in drafts:
-        if (current := lake.timeline.head.table_by_id(draft.table.id)) is not None:
-            lake.absorb(current)
+def _caught_up(lake: Lake, drafts: list[_Draft]) -> Database:
+    """Return the newest database version, with what plain Delta writers did to the tables that are to be written."""
+    ids = [draft.table.id for draft in drafts]
+    return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None])
 
 
 def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, winners: list[Footprint]) -> TableWrite:
@@ -193,10 +259,10 @@ def store(lake: Lake, location: str, transaction: str, version: int, actions: li
     data = render(actions)
     if len(data) <= INLINE_BYTES:
         return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
-    staged = ratified_path(transaction, version)
-    path = f"{location}/{staged}"
-    if not lake.storage.put_if_absent(path, data) and lake.storage.get(path) != data:
-        lake.storage.put(path, data)  # an attempt before this one came to another result; no entry names it
+    # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
+    # may still be on its way.
+    staged = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
+    lake.storage.put_if_absent(f"{location}/{staged}", data)
     return Commit(staged=staged)
 
 
@@ -226,8 +292,7 @@ def _entry(tx: Transaction, drafts: list[_Draft], writes: list[TableWrite]) -> C
 
 def _leftovers(tx: Transaction) -> list[str]:
     """Folders that a published transaction needs no longer: its staging, and tables that it made and dropped."""
-    staging = [staging_folder(table.location, tx.id) for table in (*tx.written(), *tx.dropped)]
-    return staging + [table.location for table in tx.dropped if table.version == NEW]
+    return [staging_folder(table.location, tx.id) for table in (*tx.written(), *tx.dropped)] + tx.abandoned()
 
 
 def _completed(tx: Transaction, committed: Committed) -> Committed:
@@ -253,7 +318,7 @@ def commit_statement(
     *,
     creation: Creation | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Committed | Taken | Contended | Unknown:
+) -> Committed | Taken | Contended | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
 
     Losing the timeline to transactions on other tables is retried here; losing the table version is Delta's to judge.
@@ -270,18 +335,38 @@ def commit_statement(
         DuplicateError: a new table's name was taken meanwhile.
         UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed.
     """
+    litter = staging_folder(location, info.id) if creation is None else location
+    try:
+        outcome = _commit_statement(
+            lake, info, location=location, version=version, actions=actions, creation=creation, sleep=sleep
+        )
+    except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
+        lake.delete([litter], [])
+        raise
+    if isinstance(outcome, Taken | Contended):
+        lake.delete([litter], [])
+    return outcome
+
+
+def _commit_statement(
+    lake: Lake,
+    info: TransactionInfo,
+    *,
+    location: str,
+    version: int,
+    actions: list[Action],
+    creation: Creation | None,
+    sleep: Callable[[float], None],
+) -> Committed | Taken | Contended | InDoubt:
     actions = real_paths(actions)
     assert_real(actions)
     for attempt in range(ATTEMPTS):
-        head = lake.refresh()
+        head = lake.caught_up(lambda database: [t for t in (database.table_at(location),) if t is not None])
         table = new_table(head, creation) if creation is not None else head.table_at(location)
         if table is None:
             raise UndefinedError(f"the table at {location} was dropped while the statement ran; nothing was written")
         if table.version >= version:
             return Taken()
-        if lake.storage.exists(commit_path(location, table.version + 1)):
-            lake.absorb(table)
-            continue
         if table.version != version - 1:
             raise InvalidError(f"table {table.name} is at version {table.version}: version {version} cannot follow")
         write = TableWrite(
@@ -295,11 +380,11 @@ def commit_statement(
         )
         match lake.timeline.append(_statement_entry(info, creation, write), after=head.version):
             case Ratified(entry):
-                if lake.try_publish(entry, checksums=False):
+                if lake.try_publish(entry, checksums=False) and any(commit.staged for commit in write.commits):
                     lake.delete([staging_folder(location, info.id)], [])
                 return Committed(entry.version, entry)
-            case Unknown() as unknown:
-                return unknown
+            case Unknown(entry, cause):
+                return InDoubt(entry.version, cause)
             case Lost():
                 sleep(random.uniform(0, min(MAX_PAUSE_S, 0.001 * 2**attempt)))
     return Contended(ATTEMPTS)

@@ -6,8 +6,9 @@ The timeline says what is true; a table's log is where others read it. The two m
     absorb    what a log has and the timeline does not know: a plain Delta writer's commits, as an `external` entry
 
 In between, a foreign commit may take the very version that a ratified commit of ours was meant for. If the two do not
-conflict, ours is moved behind it, and an entry says so; if they do, the table is `diverged`: nothing of either is lost,
-and whoever touches the table is told.
+conflict, ours is moved behind it, and an entry says so; if they do, the table has diverged: nothing of either is lost,
+and whoever touches the table is told. A table whose log is not up to date, for this or another reason (its folder
+cannot be written), is set aside until it is: nobody reads it, nobody writes it, and all other tables go on.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from functools import partial
+from typing import TypeAlias
 
 from lockstep import __version__
 from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
-from lockstep.errors import CommitUnknownError, ForeignCommitError, UnavailableError
+from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
 from lockstep.storage import Storage
 from lockstep.timeline import Clock, Draft, Lost, Ratified, Timeline, Unknown
@@ -36,7 +37,12 @@ WORKERS = 8
 ABSORB_AT_ONCE = 1000
 """How many tables are probed for foreign commits at BEGIN; a lake with more finds them as its tables are touched."""
 
+BEHIND = 3
+"""How often a commit is moved behind a foreign one in one go, before its table is set aside."""
+
 CACHED_CHANGES = 256
+
+_Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +55,7 @@ class Lake:
         self.timeline = timeline
         self.clock = clock
         self.new_id = new_id
-        self.diverged: dict[str, ForeignCommitError] = {}
+        self._aside: dict[str, tuple[int, LockstepError]] = {}
         self._cache: OrderedDict[int, Changes] = OrderedDict()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="lockstep-lake")
@@ -57,41 +63,75 @@ class Lake:
     # --- the timeline's side ------------------------------------------------------------------------------------------
 
     def refresh(self) -> Database:
-        """Read the timeline on, publish what is ratified but unpublished, and return the head.
+        """Return the newest database version, with all that it ratified published, save for tables set aside.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
         """
-        self.timeline.refresh()
-        pending = self.timeline.entries(self.timeline.published_through)
-        published = [self.publish(entry) for entry in pending]  # one that cannot be must not keep the others waiting
-        if pending and all(published):
-            self.timeline.mark_published(pending[-1].version)
-        return self.timeline.head
+        while True:
+            self.timeline.refresh()
+            # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
+            # head, which would show tables at versions that their logs may not have yet.
+            moved, head = self.timeline.moved, self.timeline.head
+            pending = self.timeline.entries(min(self.timeline.published_through, head.version), head.version)
+            published = [self.publish(entry) for entry in pending]
+            if self.timeline.moved is not moved:
+                continue  # the head does not say yet where these tables are now
+            if pending and all(published):
+                self.timeline.mark_published(head.version)
+            return head
+
+    def check(self, table: Table) -> None:
+        """Raise why a table is set aside, if it is.
+
+        Raises:
+            ForeignCommitError: it has diverged, see above.
+            UnavailableError, CorruptTimelineError: what it has ratified could not be published.
+        """
+        if (found := self._aside.get(table.id)) is not None:
+            raise type(found[1])(found[1].message, sqlstate=found[1].sqlstate)
 
     def publish(self, entry: Entry, *, checksums: bool = True) -> bool:
         """Publish an entry's commits, all tables in parallel, and tell whether all of them are in their logs now.
 
         Args:
             checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
-
-        Raises:
-            UnavailableError: the store failed; the entry stays ratified, and the next `refresh` publishes it.
         """
         if entry.kind != "transaction":
             return True
-        return all(self._pool.map(lambda write: self._publish(entry, write, checksums), entry.writes))
+        done = self._pool.map(lambda write: self._publish(entry, write, checksums), entry.writes)
+        return all([*done])  # the list: one that cannot be must not keep the others waiting
 
     def _publish(self, entry: Entry, write: TableWrite, checksums: bool) -> bool:
-        for _ in range(3):  # moved behind a foreign commit, another may come before it: each time is another race lost
+        try:
+            last = self._published(entry, write)
+        except LockstepError as error:
+            return self._set_aside(entry, write, error)
+        if self._aside.get(write.id, (entry.version,))[0] == entry.version:
+            self._aside.pop(write.id, None)
+        if checksums:
+            self._write_checksums(write, last)
+        return True
+
+    def _published(self, entry: Entry, write: TableWrite) -> int:
+        """Publish a write, behind foreign commits if need be, and return the version of its last commit."""
+        for _ in range(BEHIND):
             outcome = publish(self.storage, write, self.timeline.moved.get((write.id, entry.version)))
             if not isinstance(outcome, Displaced):
-                self.diverged.pop(write.id, None)
-                if checksums:
-                    self._write_checksums(write, outcome.version)
-                return True
-            if not self._move_behind(entry, write, outcome):
-                return False
+                return outcome.version
+            self._move_behind(entry, write, outcome)
+        raise UnavailableError(
+            f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
+            f"table version {BEHIND} times before it could be published; the next statement tries again"
+        )
+
+    def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> bool:
+        """Remember why a write cannot be published, and tell whether that is as good as published."""
+        if not isinstance(error, UnavailableError) and self.timeline.head.table_by_id(write.id) is None:
+            _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
+            return True  # nobody will miss it, and a person who dropped the table has decided
+        self._aside[write.id] = entry.version, error
+        _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
         return False
 
     def _write_checksums(self, write: TableWrite, last: int) -> None:
@@ -100,68 +140,91 @@ class Lake:
         except UnavailableError as error:
             _log.info("table %s goes without a checksum of version %d: %s", write.name, last, error)
 
-    def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> bool:
-        """Say in the timeline that a ratified commit comes after the foreign ones that took its version."""
+    def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
+        """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
+
+        Raises:
+            ForeignCommitError: it cannot, for the two conflict.
+        """
         ours = self._footprint(entry, write)
         mine = Changes(entry.transaction.id, writes={write.id: ours}, names={write.id: write.name})
         theirs = Changes("of a plain Delta writer", writes={write.id: displaced.foreign}, names=mine.names)
         if (conflict := check(mine, theirs, "SNAPSHOT")) is not None:
-            self.diverged[write.id] = ForeignCommitError(
+            raise ForeignCommitError(
                 f"table {write.name}: version {displaced.first} was written by a plain Delta writer while database "
                 f"version {entry.version} (transaction {entry.transaction.id}), ratified for the same table version, "
                 f"was about to be published, and the two conflict ({conflict.rule}). Neither is lost: the foreign "
                 f"commit is {commit_path(write.location, displaced.first)}, ours is in timeline entry {entry.version}. "
                 "The table cannot be used until a person decides."
             )
-            _log.error("%s", self.diverged[write.id])
-            return False
         moved = Moved(id=write.id, entry=entry.version, to_version=displaced.last + len(write.commits))
-        self._external(lambda: ([], [moved]), lambda: not self._moved_already(moved))
-        return True
+        self._external(lambda _: None if self._moved_already(moved) else ([], [moved]))
 
     def _moved_already(self, wanted: Moved) -> bool:
         return self.timeline.moved.get((wanted.id, wanted.entry), NEW) >= wanted.to_version
 
     # --- the logs' side -----------------------------------------------------------------------------------------------
 
-    def absorb(self, table: Table) -> Database:
-        """Take foreign commits found in a table's log into the timeline, and return the head.
+    def caught_up(self, select: Callable[[Database], Iterable[Table]]) -> Database:
+        """Return the newest database version, in which some tables' foreign commits up to now are taken in.
 
-        A file is foreign only if the timeline, read after the file was seen, has no commit of that version: ours are
-        ratified before they are published.
+        Args:
+            select: which tables to look at, given the newest version before that.
 
         Raises:
-            ForeignCommitError: the table has diverged.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: one of them is set aside, see `check`.
         """
-        if (error := self.diverged.get(table.id)) is not None:
-            raise error
-        known: Table | None = table
-        while known is not None and self.storage.exists(commit_path(known.location, known.version + 1)):
-            current = self.refresh().table_by_id(known.id)
-            if current is not None and current.version == known.version:
-                self._external(partial(self._foreign_content, current), partial(self._is_at, current))
-                current = self.timeline.head.table_by_id(known.id)
-            known = current
-        return self.timeline.head
-
-    def absorb_all(self) -> Database:
-        """Absorb whatever plain Delta writers did to any table, up to `ABSORB_AT_ONCE` tables."""
         database = self.refresh()
-        tables = list(database.tables.values())
-        if len(tables) > ABSORB_AT_ONCE:
-            return database
+        tables = list(select(database))
+        for table in tables:
+            self.check(table)
         ahead = self._pool.map(lambda t: self.storage.exists(commit_path(t.location, t.version + 1)), tables)
-        for table in [table for table, found in zip(tables, ahead, strict=True) if found]:
-            if table.id not in self.diverged:
-                self.absorb(table)
-        return self.timeline.head
+        found = [table for table, is_ahead in zip(tables, ahead, strict=True) if is_ahead]
+        for table in found:
+            self._take_in(table)
+        if found:
+            database = self.refresh()
+            for table in tables:
+                self.check(table)
+        return database
 
-    def _is_at(self, table: Table) -> bool:
-        current = self.timeline.head.table_by_id(table.id)
-        return current is not None and current.version == table.version
+    def all_caught_up(self) -> Database:
+        """Return the newest database version, with what plain Delta writers did up to now to any table.
 
-    def _foreign_content(self, table: Table) -> tuple[list[TableWrite], list[Moved]]:
-        return [self._foreign_write(table)], []
+        Tables that are set aside are passed over, and so are all tables of a lake with more than `ABSORB_AT_ONCE`.
+        """
+
+        def usable(database: Database) -> list[Table]:
+            if len(database.tables) > ABSORB_AT_ONCE:
+                return []
+            return [table for table in database.tables.values() if table.id not in self._aside]
+
+        return self.caught_up(usable)
+
+    def occupy(self, version: int) -> None:
+        """See that somebody has a database version, so that a write of it that is still under way can only lose.
+
+        Raises:
+            UnavailableError: the store failed; nobody may have it yet.
+        """
+        self.timeline.refresh()
+        self._external(lambda head: None if head.version >= version else ([], []))
+
+    def _take_in(self, table: Table) -> None:
+        """Take a table's foreign commits into the timeline.
+
+        A file is foreign if the timeline has no commit of that version at a moment after the file was seen, for ours
+        are ratified before they are published. That the entry can be appended proves it.
+        """
+        self.timeline.refresh()
+
+        def foreign(head: Database) -> _Content | None:
+            current = head.table_by_id(table.id)
+            if current is None or not self.storage.exists(commit_path(current.location, current.version + 1)):
+                return None
+            return [self._foreign_write(current)], []
+
+        self._external(foreign)
 
     def _foreign_write(self, table: Table) -> TableWrite:
         last = last_published(self.storage, table.location, table.version)
@@ -174,22 +237,26 @@ class Lake:
             commits=[],
         )
 
-    def _external(
-        self, content: Callable[[], tuple[list[TableWrite], list[Moved]]], needed: Callable[[], bool]
-    ) -> None:
-        """Append an `external` entry, unless somebody else's makes it needless."""
-        while needed():
-            draft = self._external_draft(*content())
-            match self.timeline.append(draft, after=self.timeline.head.version):
+    def _external(self, content: Callable[[Database], _Content | None]) -> None:
+        """Append an `external` entry, unless somebody else's makes it needless.
+
+        Args:
+            content: what it is to say, judged against this database version; None if there is no need.
+
+        Raises:
+            UnavailableError: the store failed. Whether the entry was written does not matter: the next one to look
+                finds it, or writes it.
+        """
+        while (found := content(head := self.timeline.head)) is not None:
+            match self.timeline.append(self._external_draft(*found), after=head.version):
                 case Ratified(entry):
                     _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
                 case Lost():
                     continue
                 case Unknown(entry, cause):
-                    raise CommitUnknownError(
-                        f"cannot tell whether timeline entry {entry.version} (external commits, transaction "
-                        f"{entry.transaction.id}) was written: {cause.message}. Nothing else was changed; the next "
-                        "statement looks again."
+                    raise UnavailableError(
+                        f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
+                        f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
                     ) from cause
 
     def _external_draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
@@ -274,10 +341,8 @@ class Lake:
             if self.timeline.published_through == entry.version - 1:
                 self.timeline.mark_published(entry.version)
             return True
-        except UnavailableError as error:
-            _log.warning(
-                "database version %d is committed; publishing it waits for the store: %s", entry.version, error
-            )
+        except LockstepError as error:
+            _log.warning("database version %d is committed; it is not published yet: %s", entry.version, error)
             return False
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:
@@ -286,5 +351,5 @@ class Lake:
             for path in paths:
                 try:
                     remove(path)
-                except UnavailableError as error:
+                except LockstepError as error:
                     _log.warning("a rolled back transaction's %s was not removed: %s", path, error)

@@ -341,11 +341,11 @@ class Timeline:
             if entry.version <= self._head.version:
                 return
             head = apply(self._head, entry)
-            if entry.moved:
-                self._moved = amendments([*self._entries, entry])
-                self._cache.clear()
             self._entries.append(entry)
             self._head = head
+            if entry.moved:  # last: who reads without the lock may see the new head first, and never the old one after
+                self._moved = amendments(self._entries)
+                self._cache.clear()
 
     def _checked(self, entry: Entry, head: Database, stamp: datetime) -> tuple[Entry, bytes]:
         """Return an entry as readers will see it, and its bytes; what they would refuse must never be written."""

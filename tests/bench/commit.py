@@ -15,7 +15,7 @@ import lockstep.commit as committing
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import staged_path
 from lockstep.model import Name
-from lockstep.transaction import Transaction
+from lockstep.transactions import Transaction
 
 TABLES = (1, 10, 100)
 STAGES = {

@@ -19,7 +19,7 @@ class _Plan:
     operation: Operation
     path: str
     when: Literal["before", "after"]
-    action: Callable[[], None]
+    action: Callable[[], object]
     times: int
 
 
@@ -59,9 +59,21 @@ class FaultyStorage:
 
         self._plans.append(_Plan(operation, path, when, failure, times))
 
-    def interrupt(self, operation: Operation, action: Callable[[], None], *, path: str = "") -> None:
-        """Run an action just before the next such call: what another process does in between."""
-        self._plans.append(_Plan(operation, path, "before", action, 1))
+    def interrupt(
+        self,
+        operation: Operation,
+        action: Callable[[], object],
+        *,
+        path: str = "",
+        when: Literal["before", "after"] = "before",
+    ) -> None:
+        """Run an action just before (or after) the next such call: what another process does in between."""
+        self._plans.append(_Plan(operation, path, when, action, 1))
+
+    def heal(self) -> None:
+        """Forget all that was asked for: the store works again."""
+        with self._lock:
+            self._plans.clear()
 
     def count(self, operation: Operation, path: str = "") -> int:
         """Return how many such calls there were, on paths that end with `path`."""

@@ -22,7 +22,7 @@ LAYERS = (
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta"},
-    {"lake", "transaction", "verify"},
+    {"lake", "transactions", "verify"},
     {"commit"},
     {"catalog"},
     {"__main__", "cli", "spark", ""},
@@ -127,6 +127,14 @@ def test_the_rules_see_what_they_forbid() -> None:
     assert set(map(outside, found)) & SPARK == {"pyspark", "py4j"}
     assert misdirected("lockstep.storage.local", "lockstep.catalog")
     assert misdirected("lockstep.catalog", "lockstep")
-    assert not misdirected("lockstep.catalog", "lockstep.transaction")
+    assert not misdirected("lockstep.catalog", "lockstep.transactions")
     assert not misdirected("lockstep.storage.local", "obstore.store")
     assert list(imports_in(at_import_time(ast.parse(text)))) == ["lockstep.catalog"]
+
+
+def test_no_module_hides_a_public_name() -> None:
+    """`lockstep.transaction` is a function: a module of that name would take its place once imported."""
+    public = tree_of("lockstep")
+    names = {c.value for c in ast.walk(public) if isinstance(c, ast.Constant) and isinstance(c.value, str)}
+    modules = {name.split(".")[1] for name in MODULES if name.count(".") == 1}
+    assert not {name for name in names if name.isidentifier()} & modules

@@ -2,7 +2,7 @@
 
 <location>/_delta_log/<version>.json                        published commits: ordinary Delta
 <location>/_delta_log/_lockstep/<transaction>/<version>.json    staged by Delta, under the overlay
-<location>/_delta_log/_lockstep/<transaction>/commit-<version>.json   ratified, too large for the timeline's entry
+<location>/_delta_log/_lockstep/<transaction>/commit-<version>-<digest>.json    ratified, too large to inline
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def staged_path(location: str, transaction: str, version: int) -> str:
     return f"{staging_folder(location, transaction)}/{version:020d}.json"
 
 
-def ratified_path(transaction: str, version: int) -> str:
+def ratified_path(transaction: str, version: int, digest: str) -> str:
     """Return where a large commit waits to be published, relative to its table's location."""
-    return f"{LOG}/_lockstep/{transaction}/commit-{version:020d}.json"
+    return f"{LOG}/_lockstep/{transaction}/commit-{version:020d}-{digest}.json"
 
 
 def read_staged(storage: Storage, location: str, transaction: str, version: int) -> list[Action]:

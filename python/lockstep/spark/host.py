@@ -30,7 +30,7 @@ from lockstep.errors import (
 from lockstep.model import Database
 from lockstep.spark.tables import TableRequests
 from lockstep.spark.uris import Uris
-from lockstep.transaction import Creation, Transaction
+from lockstep.transactions import Creation, Transaction
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]

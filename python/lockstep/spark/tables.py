@@ -10,7 +10,7 @@ from lockstep.catalog import find_table
 from lockstep.commit import Taken
 from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError, UnsupportedError
 from lockstep.model import NEW, Database, Name, Table
-from lockstep.transaction import NO_NAMESPACE, Transaction
+from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
@@ -119,6 +119,7 @@ class TableRequests:
         return self._head(house, newest) | {"version": wanted}
 
     def _head(self, house: Lakehouse, table: Table) -> Answer:
+        house.catalog.lake.check(table)
         return {
             "missing": False,
             "uri": house.uris.head(table.location),
@@ -126,6 +127,7 @@ class TableRequests:
         }
 
     def _own(self, session: Session, house: Lakehouse, tx: Transaction, table: Table) -> Answer:
+        house.catalog.lake.check(table)
         uri = house.uris.own(table.location, tx.id, table.version)
         session.used.add(uri)
         return {"missing": False, "uri": uri, "location": house.uris.real(table.location)}
@@ -179,13 +181,13 @@ class TableRequests:
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        creation = session.creations.get(location) if asked["version"] == 0 else None
+        # Taken out before: a refused creation's files are removed, so it must not be written again.
+        creation = session.creations.pop(location, None) if asked["version"] == 0 else None
         outcome = house.catalog.write(
             location, asked["version"], asked["actions"], creation=creation, text=session.text
         )
         if isinstance(outcome, Taken):
             return {"outcome": "taken"}
-        session.creations.pop(location, None)
         return {"outcome": "committed"}
 
     def _staged(self, _: Session, asked: Request) -> Answer:

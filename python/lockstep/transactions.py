@@ -23,6 +23,7 @@ from lockstep.errors import (
     InvalidError,
     NoTransactionError,
     ReadOnlyError,
+    TransactionStateError,
     UndefinedError,
 )
 from lockstep.model import (
@@ -76,6 +77,8 @@ class Transaction:
         staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
         dropped: tables that it staged commits for, and then dropped.
         failure: what the first failed write said, once one failed.
+        in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
+            settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
         state: see `State`.
         version: the database version that it committed; the snapshot's if there was nothing to commit; None before.
     """
@@ -90,13 +93,13 @@ class Transaction:
     application: str = ""
     staged: dict[str, list[int]] = field(default_factory=dict)
     failure: str | None = None
+    in_doubt: int | None = None
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)
     dropped: list[Table] = field(default_factory=list)
     _tables: dict[Name, Table] = field(init=False)
     _namespaces: dict[Namespace, dict[str, str]] = field(init=False)
-    _table_ddl: list[TableDdl] = field(init=False, default_factory=list)
     _namespace_ddl: list[NamespaceDdl] = field(init=False, default_factory=list)
     _reads: set[str] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
@@ -157,11 +160,17 @@ class Transaction:
 
         Raises:
             NoTransactionError: it has ended.
+            TransactionStateError: nobody knows whether its COMMIT landed.
             ReadOnlyError: it was begun READ ONLY.
             FailedTransactionError: a write of it failed; only ROLLBACK helps.
         """
         if not self.is_open:
             raise NoTransactionError(f"transaction {self.id} has ended ({self.state}); begin another")
+        if self.in_doubt is not None:
+            raise TransactionStateError(
+                f"the store did not say whether transaction {self.id} was committed as database version "
+                f"{self.in_doubt}, so nothing can be added to it; COMMIT again to find out, or ROLLBACK"
+            )
         if self.read_only:
             raise ReadOnlyError(
                 "this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write"
@@ -182,11 +191,10 @@ class Transaction:
             InvalidError: the location is no table of this transaction, or the version does not follow the last.
         """
         self.check_writable()
-        if (creation := self._creations.pop(location, None)) is not None and version == 0:
-            self._take_name(creation.name)
+        if (creation := self._creations.get(location)) is not None and version == 0:
+            self._check_free(creation.name)
             table = Table(id=creation.id, name=creation.name, location=location, version=NEW, since=self.base.version)
             self._put(table)
-            self._table_ddl.append(TableDdl(action="create", id=table.id, name=table.name, location=location))
         found = next((table for table in self._tables.values() if table.location == location), None)
         if found is None:
             raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
@@ -216,7 +224,7 @@ class Transaction:
         del self._tables[name]
         if table.id in self.staged:
             self.dropped.append(table)
-        self._ddl(TableDdl(action="drop", id=table.id, name=name))
+        self.state = State.INFLIGHT
 
     def rename_table(self, name: Name, new_name: Name) -> None:
         """Give a table another name, in another namespace if asked."""
@@ -225,7 +233,7 @@ class Transaction:
         self._check_free(new_name)
         del self._tables[name]
         self._put(msgspec.structs.replace(table, name=new_name))
-        self._ddl(TableDdl(action="rename", id=table.id, name=name, new_name=new_name))
+        self.state = State.INFLIGHT
 
     def create_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
         """Make a namespace.
@@ -274,18 +282,11 @@ class Transaction:
 
     def _check_free(self, name: Name) -> None:
         self.check_namespace(name.namespace)
-        self._take_name(name)
-
-    def _take_name(self, name: Name) -> None:
         if name in self._tables:
             raise DuplicateError(f"table {name} exists")
 
     def _put(self, table: Table) -> None:
         self._tables[table.name] = table
-
-    def _ddl(self, ddl: TableDdl) -> None:
-        self._table_ddl.append(ddl)
-        self.state = State.INFLIGHT
 
     # --- what it changed ----------------------------------------------------------------------------------------------
 
@@ -293,11 +294,38 @@ class Transaction:
         """The tables with staged commits, by their names now."""
         return sorted((t for t in self._tables.values() if t.id in self.staged), key=lambda t: t.name)
 
+    def made(self) -> list[str]:
+        """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
+        return list(self._creations)
+
+    def abandoned(self) -> list[str]:
+        """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
+        kept = {table.location for table in self._tables.values()}
+        return [location for location in self._creations if location not in kept]
+
     def table_ddl(self) -> list[TableDdl]:
-        """Its changes of the list of tables, in order, without tables that it both made and dropped."""
-        made = {ddl.id for ddl in self._table_ddl if ddl.action == "create"}
-        gone = {ddl.id for ddl in self._table_ddl if ddl.action == "drop"}
-        return [ddl for ddl in self._table_ddl if ddl.id not in made & gone]
+        """Its net changes of the list of tables, in an order in which each finds its name free.
+
+        What differs between the snapshot and what it sees now: a name that was held in between is nobody's business,
+        and its namespace may be gone.
+        """
+        before = {table.id: table for table in self.base.tables.values()}
+        after = {table.id: table for table in self._tables.values()}
+        both = [(table, after[id]) for id, table in before.items() if id in after]
+        renames = [
+            TableDdl(action="rename", id=old.id, name=old.name, new_name=new.name)
+            for old, new in both
+            if old.name != new.name
+        ]
+        return [
+            *(TableDdl(action="drop", id=id, name=old.name) for id, old in before.items() if id not in after),
+            *_without_collisions(renames, self.id),
+            *(
+                TableDdl(action="create", id=id, name=new.name, location=new.location)
+                for id, new in after.items()
+                if id not in before
+            ),
+        ]
 
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Its changes of the list of namespaces, in order, without those that it both made and dropped."""
@@ -321,6 +349,24 @@ class Transaction:
             message=self.comment,
             statements=self.statements or list(operations),
         )
+
+
+def _without_collisions(renames: Sequence[TableDdl], unique: str) -> list[TableDdl]:
+    """Order renames so that each finds its new name free; in a circle (a swap) one table takes a detour."""
+    waiting = {rename.name: rename for rename in renames}
+    ordered = []
+    while waiting:
+        name, rename = next(
+            ((name, rename) for name, rename in waiting.items() if rename.new_name not in waiting),
+            next(iter(waiting.items())),
+        )
+        del waiting[name]
+        if rename.new_name in waiting:
+            detour = Name(namespace=rename.new_name.namespace, table=f"{rename.new_name.table}-{unique}")
+            waiting[detour] = msgspec.structs.replace(rename, name=detour)
+            rename = msgspec.structs.replace(rename, new_name=detour)
+        ordered.append(rename)
+    return ordered
 
 
 def new_location(name: Name, id: str) -> str:

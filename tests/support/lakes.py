@@ -1,0 +1,131 @@
+"""A lake without Spark: what Delta would stage, and what a plain Delta writer would do, as small NDJSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lockstep.catalog import TransactionalCatalog, new_id
+from lockstep.delta.actions import Action, render
+from lockstep.delta.log import commit_path, read_published, staged_path
+from lockstep.lake import Lake
+from lockstep.model import Isolation, Name, Table
+from lockstep.storage import Storage
+from lockstep.timeline import Timeline, utc_now
+from lockstep.transactions import Transaction
+
+SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
+
+
+def named(text: str) -> Name:
+    """`orders` is `default.orders`; `sales.orders` says its namespace."""
+    *namespace, table = text.split(".")
+    return Name(namespace=tuple(namespace) or ("default",), table=table)
+
+
+def open_catalog(storage: Storage, *, isolation: Isolation = "SERIALIZABLE") -> TransactionalCatalog:
+    """Open the lake in a store, as a process of its own would: nothing is shared with other catalogs."""
+    timeline = Timeline.create(storage)
+    lake = Lake(storage, timeline, clock=utc_now, new_id=new_id)
+    return TransactionalCatalog(lake, author="ada", isolation=isolation)
+
+
+# --- actions ----------------------------------------------------------------------------------------------------------
+
+
+def add(path: str, **more: Any) -> Action:
+    stats = json.dumps({"numRecords": 1})
+    file = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True, "stats": stats}
+    return {"add": {**file, **more}}
+
+
+def remove(path: str, **more: Any) -> Action:
+    return {"remove": {"path": path, "deletionTimestamp": 0, "dataChange": True, "size": 1, **more}}
+
+
+def metadata(**configuration: str) -> Action:
+    format = {"provider": "parquet", "options": {}}
+    body = {"id": "m", "format": format, "schemaString": SCHEMA, "partitionColumns": [], "createdTime": 0}
+    return {"metaData": {**body, "configuration": configuration}}
+
+
+PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+NEW_TABLE: tuple[Action, ...] = (PROTOCOL, metadata())
+
+
+# --- what Delta does --------------------------------------------------------------------------------------------------
+
+
+def stage(
+    catalog: TransactionalCatalog, tx: Transaction, name: str, *actions: Action, operation: str = "WRITE"
+) -> None:
+    """Stage one statement's commit of a table, and write the data files that it adds."""
+    _stage(catalog, tx, tx.table(named(name)), actions, operation)
+
+
+def stage_new(catalog: TransactionalCatalog, tx: Transaction, name: str, *actions: Action) -> str:
+    """Stage the first commit of a new table, and return the table's location."""
+    creation = tx.reserve(named(name), catalog.lake.new_id())
+    table = Table(id=creation.id, name=creation.name, location=creation.location, version=-1, since=0)
+    _stage(catalog, tx, table, [*NEW_TABLE, *actions], "CREATE TABLE AS SELECT")
+    return creation.location
+
+
+def _stage(
+    catalog: TransactionalCatalog, tx: Transaction, table: Table, actions: Sequence[Action], operation: str
+) -> None:
+    version = [table.version, *tx.staged.get(table.id, [])][-1] + 1
+    storage = catalog.lake.storage
+    for path in (action["add"]["path"] for action in actions if "add" in action):
+        storage.put(f"{table.location}/{path}", b"rows")
+    storage.put(
+        staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
+    )
+    tx.stage(table.location, version)
+
+
+def create(catalog: TransactionalCatalog, *names: str, files: Sequence[str] = ()) -> None:
+    """Commit new tables, in one transaction, each with these files."""
+    tx = catalog.begin()
+    for name in names:
+        stage_new(catalog, tx, name, *map(add, files))
+    catalog.commit(tx)
+
+
+def append(catalog: TransactionalCatalog, name: str, path: str, isolation: Isolation | None = None) -> int:
+    """Commit one new file in a transaction of its own, and return the database version."""
+    tx = catalog.begin(isolation=isolation)
+    stage(catalog, tx, name, add(path))
+    return catalog.commit(tx).version
+
+
+def foreign(catalog: TransactionalCatalog, name: str, version: int, *actions: Action) -> str:
+    """Commit as a plain Delta writer does, who knows nothing of the timeline; return the file's path."""
+    table = catalog.timeline.head.tables[named(name)]
+    path = commit_path(table.location, version)
+    data = render([{"commitInfo": {"operation": "WRITE", "engineInfo": "plain"}}, *actions])
+    file = Path(catalog.lake.storage.url.removeprefix("file://"), path)
+    with file.open("xb") as out:
+        out.write(data)
+    return path
+
+
+# --- what is there ----------------------------------------------------------------------------------------------------
+
+
+def files(catalog: TransactionalCatalog, name: str, version: int | None = None) -> set[str]:
+    """Replay a table's published log, and return the files of its version in the newest database version."""
+    table = catalog.database([named(name)]).tables[named(name)]
+    return replay(catalog.lake.storage, table.location, table.version if version is None else version)
+
+
+def replay(storage: Storage, location: str, version: int) -> set[str]:
+    """Return the files of a table version, from its published log alone: what any Delta reader sees."""
+    found: set[str] = set()
+    for each in range(version + 1):
+        actions = read_published(storage, location, each)
+        found -= {action["remove"]["path"] for action in actions if "remove" in action}
+        found |= {action["add"]["path"] for action in actions if "add" in action}
+    return found
