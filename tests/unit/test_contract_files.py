@@ -1,0 +1,119 @@
+"""The reader of the contract's files: what it understands, what it refuses, and how it compares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.contract import ContractError, Record, difference, find, parse, substitute
+
+FILE = """\
+# The rule,
+# in two lines.
+# core
+
+statement ok con2
+CREATE TABLE t
+  AS SELECT 1
+
+# why
+statement error 40001
+COMMIT
+----
+run it again
+${catalog}
+
+query con1 rowsort header
+SELECT a, b FROM t
+----
+a | b
+1 | NULL
+
+
+let con3 then
+SELECT now()
+"""
+
+
+def test_a_file_is_its_records_and_tags() -> None:
+    contract = parse(FILE)
+    assert contract.tags == {"core"}
+    assert contract.records == (
+        Record("ok", "CREATE TABLE t\n  AS SELECT 1", 5, "con2"),
+        Record("error", "COMMIT", 10, "con1", sqlstate="40001", expected=("run it again", "${catalog}")),
+        Record("query", "SELECT a, b FROM t", 16, "con1", "", ("a | b", "1 | NULL"), True, True),
+        Record("let", "SELECT now()", 23, "con3", name="then"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("# nothing but words", "no records"),
+        ("\n\nSELECT 1", "line 3: 'SELECT 1' is none of"),
+        ("statement\nSELECT 1", "line 1"),
+        ("statement maybe\nSELECT 1", "line 1"),
+        ("statement ok\nSELECT 1\n----\n1", "line 1"),
+        ("statement error\nSELECT 1", "line 1"),
+        ("statement error 4000\nSELECT 1", "line 1"),
+        ("statement error 40001 40002\nSELECT 1", "line 1"),
+        ("query\nSELECT 1", "line 1"),
+        ("query sorted\nSELECT 1\n----\n1", "line 1"),
+        ("let\nSELECT 1", "line 1"),
+        ("# why\nquery\n----\n1", "line 2: no SQL"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(ContractError, match=says):
+        parse(text)
+
+
+def query(*expected: str, options: str = "") -> Record:
+    (record,) = parse("\n".join([f"query {options}", "SELECT", "----", *expected])).records
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "rows"),
+    [
+        (query(), []),
+        (query("1 | a"), [(1, "a")]),
+        (query("NULL | true | (empty)"), [(None, True, "")]),
+        (query("* | 2"), [("whatever", 2)]),
+        (query("1", "2", options="rowsort"), [(2,), (1,)]),
+        (query("b", "2", "1", options="header rowsort"), [(9, 1), (9, 2)]),
+    ],
+)
+def test_rows_as_expected_make_no_difference(record: Record, rows: list[tuple[object, ...]]) -> None:
+    assert difference(record, ["a", "b", "c"][: len(rows[0]) if rows else 1], rows) == ""
+
+
+@pytest.mark.parametrize(
+    ("record", "rows"),
+    [
+        (query("1"), []),
+        (query(), [(1,)]),
+        (query("1", "2"), [(2,), (1,)]),
+        (query("1", options="rowsort"), [(1,), (1,)]),
+        (query("1"), [(1, 2)]),
+        (query("NULL"), [("",)]),
+        (query("a", "2", options="header"), [(1,)]),
+        (query("z", "1", options="header"), [(1,)]),
+    ],
+)
+def test_other_rows_are_a_difference_that_is_told(record: Record, rows: list[tuple[object, ...]]) -> None:
+    assert difference(record, ["a", "b"][: len(rows[0]) if rows else 1], rows)
+
+
+def test_variables_are_put_in_and_unknown_ones_refused() -> None:
+    assert substitute("${a}.t ${a}", {"a": "lake"}) == "lake.t lake"
+    with pytest.raises(ContractError, match=r"\$\{b\} has no value; known are a"):
+        substitute("${b}", {"a": "lake"})
+
+
+def test_every_file_of_the_contract_can_be_read(repository: Path) -> None:
+    everything, core = find(repository / "sql"), find(repository / "sql", tag="core")
+    assert len(everything) > len(core) > 5
+    for path in everything:
+        parse(path.read_text(encoding="utf-8"))
