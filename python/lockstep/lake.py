@@ -130,8 +130,9 @@ class Lake:
         if not isinstance(error, UnavailableError) and self.timeline.head.table_by_id(write.id) is None:
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return True  # nobody will miss it, and a person who dropped the table has decided
+        if self._aside.get(write.id, (NEW,))[0] != entry.version:
+            _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
         self._aside[write.id] = entry.version, error
-        _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
         return False
 
     def _write_checksums(self, write: TableWrite, last: int) -> None:

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+import re
+
 from lockstep.delta.actions import Action, parse
 from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
 
 LOG = "_delta_log"
+_VERSIONED = re.compile(r"\d{20}\.")
 
 
 def commit_path(location: str, version: int) -> str:
@@ -65,6 +68,14 @@ def last_published(storage: Storage, location: str, after: int) -> int:
     while storage.exists(commit_path(location, version + 1)):
         version += 1
     return version
+
+
+def was_published(storage: Storage, location: str, version: int) -> bool:
+    """Return whether a log has, or had, a commit: one that goes on after it has lost it to Delta's clean-up."""
+    if storage.exists(commit_path(location, version)):
+        return True
+    later = storage.list(f"{location}/{LOG}", after=f"{version:020d}.z")
+    return any(_VERSIONED.match(name) for name in later)
 
 
 def _parsed(path: str, data: bytes | None) -> list[Action]:

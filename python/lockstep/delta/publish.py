@@ -13,7 +13,7 @@ import msgspec
 
 from lockstep.delta.actions import Footprint, footprint, parse, render
 from lockstep.delta.checksum import Checksum, advance
-from lockstep.delta.log import checksum_path, commit_path, last_published, read_published
+from lockstep.delta.log import checksum_path, commit_path, last_published, read_published, was_published
 from lockstep.delta.rebase import rebase
 from lockstep.errors import CorruptTimelineError
 from lockstep.model import Commit, TableWrite
@@ -100,7 +100,7 @@ def _contents(storage: Storage, write: TableWrite, first: int) -> list[bytes | N
     ratified_first = write.from_version + 1
     if first == ratified_first:
         for version, data in enumerate(contents, first):
-            if data is None and not storage.exists(commit_path(write.location, version)):
+            if data is None and not was_published(storage, write.location, version):
                 raise CorruptTimelineError(
                     f"version {version} of table {write.name} was ratified, but neither its staged file "
                     f"({write.commits[version - first].staged}) nor its published one is there"

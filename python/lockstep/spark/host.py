@@ -134,7 +134,10 @@ class Host:
         for session in sessions:
             with session.lock:
                 if session.transaction is not None and session.catalog is not None:
-                    session.catalog.catalog.rollback(session.transaction)
+                    try:
+                        session.catalog.catalog.rollback(session.transaction)
+                    except LockstepError as error:  # one that cannot be must not keep the others from it
+                        _log.warning("transaction %s was not rolled back: %s", session.transaction.id, error)
                     session.transaction = None
 
     # --- what requests are about --------------------------------------------------------------------------------------
@@ -213,7 +216,7 @@ class Host:
 
     def _commit(self, session: Session, asked: Request) -> Answer:
         tx, house = self._open_transaction(session, "COMMIT")
-        if asked.get("failure"):
+        if asked.get("failure") and not tx.read_only:  # nothing of that one can be committed by half
             tx.failure = tx.failure or asked["failure"]
         started = house.catalog.lake.clock()
         done = house.catalog.commit(tx)

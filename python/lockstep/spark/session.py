@@ -228,14 +228,23 @@ class SessionTransaction:
     ) -> Literal[False]:
         if self.status != "OPEN":
             return False  # the block ended it itself
-        if error is None:
-            self.commit()
+        if error is not None:
+            self._give_up(error)
             return False
         try:
-            self.rollback()
-        except LockstepError as failure:  # never in the place of the user's own error
-            error.add_note(f"Lockstep could not roll back: {failure}")
+            self.commit()
+        except LockstepError as refused:
+            if self.status == "OPEN":  # a refused COMMIT may leave it so, but the block has ended
+                self._give_up(refused)
+            raise
         return False
+
+    def _give_up(self, error: BaseException) -> None:
+        """Roll back because of an error, and never put another in its place."""
+        try:
+            self.rollback()
+        except LockstepError as failure:
+            error.add_note(f"Lockstep did not roll back: {failure}")
 
     def commit(self) -> None:
         """Commit now instead of at the end of the block.

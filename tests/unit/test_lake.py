@@ -1,0 +1,377 @@
+"""The lake between timeline and logs: who publishes, what becomes of foreign commits, and what if the two collide."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.log import commit_path
+from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
+from lockstep.model import INLINE_BYTES
+from lockstep.storage import open_storage
+from lockstep.timeline import HINT, entry_path
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    files,
+    foreign,
+    metadata,
+    named,
+    open_catalog,
+    remove,
+    replay,
+    stage,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FaultyStorage:
+    return FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
+
+
+@pytest.fixture
+def catalog(store: FaultyStorage) -> TransactionalCatalog:
+    """A lake with the tables a and b, at table version 0, each with the file p."""
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    return catalog
+
+
+@pytest.fixture
+def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
+    """The same lake, as another process has it."""
+    return open_catalog(store.inner)
+
+
+def kinds(catalog: TransactionalCatalog, after: int = 1) -> list[str]:
+    return [entry.kind for entry in catalog.timeline.entries(after)]
+
+
+def log_file(catalog: TransactionalCatalog, name: str, version: int) -> str:
+    return commit_path(catalog.timeline.head.tables[named(name)].location, version)
+
+
+# --- foreign commits that are found -----------------------------------------------------------------------------------
+
+
+def test_a_foreign_commit_is_absorbed_when_its_table_is_touched(catalog: TransactionalCatalog) -> None:
+    foreign(catalog, "a", 1, add("f"))
+    foreign(catalog, "a", 2, remove("p"))
+    assert catalog.database([named("b")]).version == 1, "only the table that is touched is looked at"
+    database = catalog.database([named("a")])
+    assert (database.version, database.tables[named("a")].version) == (2, 2)
+    [entry] = catalog.timeline.entries(1)
+    assert (entry.kind, entry.writes[0].from_version, entry.writes[0].to_version) == ("external", 0, 2)
+    assert entry.writes[0].commits == []
+    assert files(catalog, "a") == {"f"}
+    assert catalog.database([named("a")]).version == 2, "and once is enough"
+
+
+def test_begin_absorbs_whatever_happened_to_any_table(catalog: TransactionalCatalog) -> None:
+    foreign(catalog, "a", 1, add("f"))
+    foreign(catalog, "b", 1, add("g"))
+    tx = catalog.begin()
+    assert {str(name): table.version for name, table in tx.tables.items()} == {"default.a": 1, "default.b": 1}
+    assert kinds(catalog) == ["external", "external"]
+
+
+def test_a_renamed_tables_foreign_commit_is_absorbed_under_its_new_name(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """The entry is judged against the version it follows, though another process renamed the table meanwhile."""
+    foreign(catalog, "a", 1, add("f"))
+    store.interrupt(
+        "put_if_absent", lambda: other.run(lambda tx: tx.rename_table(named("a"), named("c"))), path=entry_path(2)
+    )
+    catalog.database([named("a")])
+    assert files(catalog, "c") == {"p", "f"}
+    assert kinds(catalog) == ["transaction", "external"]
+
+
+def test_a_table_dropped_meanwhile_needs_no_absorbing(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    foreign(catalog, "a", 1, add("f"))
+    store.interrupt("put_if_absent", lambda: other.run(lambda tx: tx.drop_table(named("a"))), path=entry_path(2))
+    assert named("a") not in catalog.database([named("a")]).tables
+    assert kinds(catalog) == ["transaction"]
+
+
+def test_two_processes_absorb_a_foreign_commit_once(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    foreign(catalog, "a", 1, add("f"))
+    store.interrupt("put_if_absent", lambda: other.database([named("a")]), path=entry_path(2))
+    assert catalog.database([named("a")]).tables[named("a")].version == 1
+    assert kinds(catalog) == ["external"]
+
+
+def test_threads_absorb_a_foreign_commit_once(catalog: TransactionalCatalog) -> None:
+    foreign(catalog, "a", 1, add("f"))
+    start = Barrier(8)
+    failures: list[BaseException] = []
+
+    def touch() -> None:
+        start.wait()
+        try:
+            assert catalog.database([named("a")]).tables[named("a")].version == 1
+        except BaseException as error:  # noqa: BLE001 (told by the assertion below)
+            failures.append(error)
+
+    threads = [Thread(target=touch) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert kinds(catalog) == ["external"]
+
+
+def test_a_commit_of_ours_is_never_taken_for_a_foreign_one(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """Its file is seen before its entry was read: reading on tells that it is ours."""
+    store.interrupt("exists", lambda: append(other, "a", "y"), path=log_file(catalog, "a", 1))
+    catalog.database([named("a")])
+    assert files(catalog, "a") == {"p", "y"}
+    assert kinds(catalog) == ["transaction"]
+
+
+def test_an_absorb_that_gets_no_answer_changes_nothing_and_is_done_again(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    foreign(catalog, "a", 1, add("f"))
+
+    def down() -> None:
+        store.fail("get", path=entry_path(2), times=10)
+
+    store.interrupt("put_if_absent", down, path=entry_path(2))
+    store.fail("put_if_absent", path=entry_path(2), when="after")
+    with pytest.raises(UnavailableError, match="the next statement looks again"):  # nobody's COMMIT is in doubt
+        catalog.database([named("a")])
+    store.heal()
+    assert files(catalog, "a") == {"p", "f"}
+    assert kinds(catalog) == ["external"]
+
+
+# --- foreign commits during a transaction -----------------------------------------------------------------------------
+
+
+def test_an_append_lands_behind_a_foreign_append(catalog: TransactionalCatalog) -> None:
+    tx = catalog.begin(isolation="SNAPSHOT")
+    stage(catalog, tx, "a", add("x"))
+    foreign(catalog, "a", 1, add("f"))
+    catalog.commit(tx)
+    assert files(catalog, "a") == {"p", "f", "x"}
+    assert kinds(catalog) == ["external", "transaction"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        (remove("p"), "changed file p of table default.a"),
+        (metadata(k="v"), "changed the schema or properties of table default.a"),
+    ],
+)
+def test_a_foreign_commit_conflicts_like_any_other(
+    catalog: TransactionalCatalog, theirs: dict[str, object], message: str
+) -> None:
+    tx = catalog.begin(isolation="SNAPSHOT")
+    stage(catalog, tx, "a", remove("p"), add("p2"), operation="UPDATE")
+    foreign(catalog, "a", 1, theirs)
+    with pytest.raises(ConflictError, match=message):
+        catalog.commit(tx)
+    assert replay(catalog.lake.storage, catalog.database().tables[named("a")].location, 1) == (
+        {"p"} - {"p" if "remove" in theirs else ""}
+    )
+
+
+def test_a_foreign_commit_to_a_table_that_was_read_conflicts_at_serializable(catalog: TransactionalCatalog) -> None:
+    tx = catalog.begin()
+    tx.read(tx.table(named("b")))
+    stage(catalog, tx, "a", add("x"))
+    foreign(catalog, "b", 1, add("f"))
+    catalog.database([named("b")])  # somebody touches it before COMMIT
+    with pytest.raises(ConflictError, match=r"wrote table default\.b, which this transaction read"):
+        catalog.commit(tx)
+
+
+# --- foreign commits between ratify and publish -----------------------------------------------------------------------
+
+
+def collide(
+    catalog: TransactionalCatalog, store: FaultyStorage, *theirs: dict[str, object], large: bool = False
+) -> str:
+    """Commit an update of a's file p and an append to b, while a plain Delta writer takes a's version 1."""
+    tx = catalog.begin(isolation="SNAPSHOT")
+    more = {"tags": {"why": "x" * INLINE_BYTES}} if large else {}
+    stage(catalog, tx, "a", remove("p"), add("x", **more), operation="UPDATE")
+    stage(catalog, tx, "b", add("y"))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, *theirs), path=log_file(catalog, "a", 1))
+    assert catalog.commit(tx).version == 2, "ratified is committed, whatever happens after that"
+    return log_file(catalog, "a", 1)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_ratified_commit_moves_behind_a_foreign_one(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog, large: bool
+) -> None:
+    taken = collide(catalog, store, add("f"), large=large)
+    assert b"plain" in (store.get(taken) or b""), "nothing was overwritten"
+    assert kinds(catalog) == ["transaction", "external"]
+    for each in (catalog, other, open_catalog(store.inner)):
+        assert (files(each, "a"), files(each, "b")) == ({"f", "x"}, {"p", "y"})
+        assert each.timeline.head.tables[named("a")].version == 2
+        assert each.as_of(2).tables[named("a")].version == 2, "as of our commit, the table is where our commit is"
+        assert each.as_of(1).tables[named("a")].version == 0
+    append(catalog, "a", "z")
+    assert files(other, "a") == {"f", "x", "z"}
+
+
+def test_another_process_may_be_the_one_that_moves_it(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    def meanwhile() -> None:
+        foreign(catalog, "a", 1, add("f"))
+        other.database([named("a")])
+
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt("put_if_absent", meanwhile, path=log_file(catalog, "a", 1))
+    catalog.commit(tx)
+    assert files(catalog, "a") == {"p", "f", "x"}
+    assert kinds(catalog) == ["transaction", "external"]
+
+
+def test_a_commit_may_be_moved_more_than_once(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    for version in (1, 2):
+        store.interrupt(
+            "put_if_absent",
+            lambda v=version: foreign(catalog, "a", v, add(f"f{v}")),  # type: ignore[misc]
+            path=log_file(catalog, "a", version),
+        )
+    catalog.commit(tx)
+    assert files(catalog, "a") == {"p", "f1", "f2", "x"}
+    assert catalog.timeline.head.tables[named("a")].version == 3
+
+
+def test_one_that_loses_again_and_again_waits_for_the_next_statement(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    for version in (1, 2, 3):
+        store.interrupt(
+            "put_if_absent",
+            lambda v=version: foreign(catalog, "a", v, add(f"f{v}")),  # type: ignore[misc]
+            path=log_file(catalog, "a", version),
+        )
+    assert catalog.commit(tx).version == 2
+    assert files(catalog, "a") == {"p", "f1", "f2", "f3", "x"}
+
+
+def test_two_that_conflict_set_the_table_aside_and_no_other(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    taken = collide(catalog, store, remove("p"), add("p2"))
+    assert b"plain" in (store.get(taken) or b"")
+    before = open_catalog(store.inner)
+    for each in (catalog, other, before):
+        with pytest.raises(ForeignCommitError) as caught:
+            each.database([named("a")])
+        assert caught.value.sqlstate == "40002"
+        for said in (taken, "default.a", "(file)", "timeline entry 2", "Neither is lost"):
+            assert said in caught.value.message
+        append(each, "b", f"z{each.database().version}")
+    assert files(catalog, "b") == {"p", "y", "z2", "z3", "z4"}
+    assert not store.exists(log_file(catalog, "a", 2))
+
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("more"))
+    with pytest.raises(ForeignCommitError):
+        catalog.commit(tx)
+    catalog.rollback(tx)
+
+
+def test_dropping_a_table_that_was_set_aside_is_a_way_out(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    collide(catalog, store, remove("p"))
+    catalog.run(lambda tx: tx.drop_table(named("a")))
+    assert catalog.database([named("a")]).version == 3
+    assert catalog.timeline.published_through == 3, "nobody tries to publish it for ever"
+    assert open_catalog(store.inner).database().version == 3
+
+
+# --- publishing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_that_cannot_be_published_keeps_no_other_waiting(
+    catalog: TransactionalCatalog, store: FaultyStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, tx, "b", add("y"))
+    store.fail("put_if_absent", path=log_file(catalog, "a", 1), times=100)
+    with caplog.at_level(logging.ERROR):
+        assert catalog.commit(tx).version == 2
+    assert catalog.begin().base.version == 2
+    assert files(catalog, "b") == {"p", "y"}
+    assert caplog.text.count("table default.a is set aside; database version 2") == 1, "said once"
+    with pytest.raises(UnavailableError, match="injected"):
+        catalog.database([named("a")])
+    store.heal()
+    assert files(catalog, "a") == {"p", "x"}
+
+
+def test_a_staged_commit_that_somebody_removed_is_named(
+    catalog: TransactionalCatalog, store: FaultyStorage, tmp_path: Path
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x", tags={"why": "x" * INLINE_BYTES}))
+    store.fail("put_if_absent", path=log_file(catalog, "a", 1))
+    catalog.commit(tx)
+    [staged] = (tmp_path / "lake").rglob("commit-*.json")
+    staged.unlink()
+    with pytest.raises(CorruptTimelineError, match=r"neither its staged file \(.*/commit-.*json\) nor its published"):
+        catalog.database([named("a")])
+    assert files(catalog, "b") == {"p"}
+
+
+def test_refresh_returns_no_head_that_is_not_published(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """What another thread ratifies while we publish is not shown yet: its table's log may not have it."""
+    tx, late = catalog.begin(), catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, late, "b", add("y"))
+    store.fail("put_if_absent", path=log_file(catalog, "a", 1))
+    catalog.commit(tx)
+
+    def ratify_another() -> None:
+        store.fail("put_if_absent", path=log_file(catalog, "b", 1))
+        catalog.commit(late)
+
+    store.interrupt("put_if_absent", ratify_another, path=log_file(catalog, "a", 1))
+    database = catalog.lake.refresh()
+    assert catalog.timeline.head.version == 3
+    assert database.version == 2
+    for table in database.tables.values():
+        assert store.exists(commit_path(table.location, table.version))
+
+
+def test_a_lost_hint_costs_time_and_nothing_else(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """Old commits may be gone by then from the log (Delta's clean-up) and from staging: they were published."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x", tags={"why": "x" * INLINE_BYTES}))
+    catalog.commit(tx)
+    append(catalog, "a", "y")
+    store.delete(HINT)
+    store.delete(log_file(catalog, "a", 1))
+    again = open_catalog(store.inner)
+    assert again.database([named("a")]).tables[named("a")].version == 2
+    assert again.timeline.published_through == 3
