@@ -1,0 +1,89 @@
+"""The demo runs and finds everything as it should be; and it would say so if it did not."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+
+DEMO = Path(__file__).parents[2] / "sql" / "demo"
+
+
+@pytest.fixture(scope="module")
+def demo() -> ModuleType:
+    """Return `run.py` as a module; it is a program, and no part of a package."""
+    spec = importlib.util.spec_from_file_location("lockstep_demo", DEMO / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=100)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.slow  # a Spark of its own, and some fifty statements: a minute or more
+def test_the_demo_runs_and_every_check_passes(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, DEMO / "run.py", "--scale", "0.001", "--root", tmp_path / "demo"],
+        env=os.environ | {"NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=540,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout
+    assert "✓ all 23 checks passed" in ran.stdout
+    assert "✗" not in ran.stdout
+    assert "\x1b" not in ran.stdout
+    assert "Traceback" not in ran.stdout
+
+
+def test_a_wrong_result_fails_the_demo(demo: ModuleType, console: Console) -> None:
+    checks = demo.Checks(console)
+    checks.equal("one", 1, 1)
+    checks.equal("rows [of a]", {"a": 1}, {"a": 2}, shown="as expected")
+    checks.equal("three", 3, 3)
+    assert checks.verdict() == 1
+    assert "✗ rows [of a]: expected {'a': 1}, got {'a': 2}" in printed(console)
+    assert "as expected" not in printed(console)
+    assert "✗ 1 of 3 checks failed" in printed(console)
+
+
+def test_right_results_pass(demo: ModuleType, console: Console) -> None:
+    checks = demo.Checks(console)
+    checks.equal("one", 1, 1)
+    checks.equal("rows", {"a": 1}, {"a": 1}, shown="1 in 1 table")
+    assert checks.verdict() == 0
+    assert "✓ rows: 1 in 1 table" in printed(console)
+    assert "✓ all 2 checks passed" in printed(console)
+
+
+def test_checking_nothing_is_no_success(demo: ModuleType, console: Console) -> None:
+    assert demo.Checks(console).verdict() == 1
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    ran = subprocess.run(
+        [sys.executable, DEMO / "run.py", "--root", tmp_path], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 2
+    assert "is not empty" in ran.stderr
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
