@@ -1,0 +1,111 @@
+"""A wheel is built, installed into an empty environment, and used there, by python and by spark-submit.
+
+Slow (a minute or two): an empty environment means installing PySpark, and two Spark drivers start.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+JOB = """
+import sys
+import lockstep
+from pyspark.sql import SparkSession
+
+assert "site-packages" in lockstep.__file__, lockstep.__file__
+builder = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "1")
+if len(sys.argv) > 2:
+    builder = builder.master(sys.argv[2])
+spark = lockstep.configure(builder, root=sys.argv[1], catalog="lake").getOrCreate()
+with lockstep.transaction(spark, comment="from a wheel") as tx:
+    spark.sql("CREATE TABLE lake.default.a AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE lake.default.b AS SELECT 2 AS id")
+both = spark.sql("SELECT a.id + b.id FROM lake.default.a, lake.default.b").collect()[0][0]
+print(f"version {tx.version}, sum {both}")
+"""
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    """Run a command to its end; its output is in the failure if it fails."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON")}
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**clean, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """Build the wheel with what is installed here: that needs no network."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, repository)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """Return the bin folder of a new virtual environment that holds the wheel and what it asks for, nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    run(folder / "bin" / "python", "-m", "pip", "install", "--quiet", wheel)
+    return folder / "bin"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    return script
+
+
+def test_the_wheel_holds_the_shim(wheel: Path) -> None:
+    """One wheel, with the jar for the pinned Spark in it, and nothing of the tests."""
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.endswith(".jar")] == ["lockstep/jars/lockstep-spark_4.2_2.13-0.1.0.jar"]
+    assert not [name for name in names if name.startswith("tests")]
+
+
+def test_a_script_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -> None:
+    """`pip install` and `lockstep.configure` are enough."""
+    out = run(environment / "python", job, tmp_path / "lake", "local[1]", PYSPARK_PYTHON=str(environment / "python"))
+    assert "version 1, sum 3" in out
+
+
+def test_spark_submit_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -> None:
+    """Under spark-submit the jars are given to it, as `lockstep jars` prints them; the job stays the same."""
+    jars = run(environment / "lockstep", "jars").strip()
+    out = run(
+        environment / "spark-submit",
+        *("--master", "local[1]", "--jars", jars),
+        *(job, tmp_path / "lake"),
+        PYSPARK_PYTHON=str(environment / "python"),
+    )
+    assert "version 1, sum 3" in out
+
+
+def test_spark_submit_without_jars_says_what_to_do(environment: Path, job: Path, tmp_path: Path) -> None:
+    """A driver whose class path has no shim is told the line to paste, before anything is written."""
+    with pytest.raises(AssertionError, match=r"spark-submit --jars .*lockstep-spark_4\.2"):
+        run(
+            environment / "spark-submit",
+            *("--master", "local[1]", job, tmp_path / "lake"),
+            PYSPARK_PYTHON=str(environment / "python"),
+        )
+    assert not (tmp_path / "lake").exists()
