@@ -198,11 +198,10 @@ class Transaction:
         found = next((table for table in self._tables.values() if table.location == location), None)
         if found is None:
             raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
-        versions = self.staged.setdefault(found.id, [])
-        expected = versions[-1] + 1 if versions else found.version + 1
+        expected = [found.version, *self.staged.get(found.id, [])][-1] + 1
         if version != expected:
             raise InvalidError(f"table {found.name}: version {version} was staged where {expected} was expected")
-        versions.append(version)
+        self.staged.setdefault(found.id, []).append(version)
         self.state = State.INFLIGHT
 
     def reserve(self, name: Name, id: str) -> Creation:

@@ -323,6 +323,24 @@ def test_a_winner_that_was_moved_counts_where_it_is(
     assert catalog.timeline.head.tables[named("a")].version == 3
 
 
+def test_row_ids_are_given_behind_those_of_the_winners(
+    catalog: TransactionalCatalog, other: TransactionalCatalog
+) -> None:
+    def rows(path: str) -> list[Action]:
+        mark = {"domain": "delta.rowTracking", "configuration": '{"rowIdHighWaterMark":9}', "removed": False}
+        return [add(path, baseRowId=0, defaultRowCommitVersion=1), {"domainMetadata": mark}]
+
+    tx, winner = catalog.begin(isolation="SNAPSHOT"), other.begin(isolation="SNAPSHOT")
+    stage(catalog, tx, "a", *rows("x"))
+    stage(other, winner, "a", *rows("y"))
+    other.commit(winner)
+    catalog.commit(tx)
+    actions = read_published(catalog.lake.storage, location(catalog, "a"), 2)
+    [file] = bodies(actions, "add")
+    assert (file["path"], file["baseRowId"], file["defaultRowCommitVersion"]) == ("x", 10, 2)
+    assert [json.loads(d["configuration"]) for d in bodies(actions, "domainMetadata")] == [{"rowIdHighWaterMark": 19}]
+
+
 # --- a store that fails -----------------------------------------------------------------------------------------------
 
 

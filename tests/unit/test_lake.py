@@ -133,6 +133,17 @@ def test_threads_absorb_a_foreign_commit_once(catalog: TransactionalCatalog) -> 
     assert kinds(catalog) == ["external"]
 
 
+def test_a_thread_that_is_overtaken_while_it_looks_absorbs_nothing(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """What it found was judged against a head that another thread has moved on from."""
+    foreign(catalog, "a", 1, add("f"))
+    store.interrupt("exists", lambda: None, path=log_file(catalog, "a", 1))
+    store.interrupt("exists", lambda: catalog.database([named("a")]), path=log_file(catalog, "a", 1))
+    assert catalog.database([named("a")]).tables[named("a")].version == 1
+    assert kinds(catalog) == ["external"]
+
+
 def test_a_commit_of_ours_is_never_taken_for_a_foreign_one(
     catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
 ) -> None:
@@ -234,6 +245,16 @@ def test_a_ratified_commit_moves_behind_a_foreign_one(
     assert files(other, "a") == {"f", "x", "z"}
 
 
+def test_whoever_moves_a_commit_sees_where_it_is(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """At the version that was ratified for it there is a foreign commit: a database that said so would be wrong."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.fail("put_if_absent", path=log_file(catalog, "a", 1))
+    catalog.commit(tx)
+    foreign(catalog, "a", 1, add("f"))
+    assert catalog.lake.refresh().tables[named("a")].version == 2
+
+
 def test_another_process_may_be_the_one_that_moves_it(
     catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
 ) -> None:
@@ -328,6 +349,18 @@ def test_a_table_that_cannot_be_published_keeps_no_other_waiting(
         catalog.database([named("a")])
     store.heal()
     assert files(catalog, "a") == {"p", "x"}
+
+
+def test_of_many_tables_all_that_can_be_are_published(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """More than threads: the failure of one must not take the others' turn."""
+    names = [f"t{n:02}" for n in range(20)]
+    create(catalog, *names)
+    tx = catalog.begin()
+    for name in names:
+        stage(catalog, tx, name, add("x"))
+    store.fail("put_if_absent", path=log_file(catalog, "t00", 1))
+    catalog.commit(tx)
+    assert [name for name in names if not store.exists(log_file(catalog, name, 1))] == ["t00"]
 
 
 def test_a_staged_commit_that_somebody_removed_is_named(

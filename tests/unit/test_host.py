@@ -1,0 +1,356 @@
+"""The host: JSON in, JSON out; what a session sees, and how each refusal travels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep import errors
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import render
+from lockstep.delta.log import staged_path
+from lockstep.spark.host import Host, condition_of
+from lockstep.timeline import entry_path
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import NEW_TABLE, add, append, create, foreign, named
+
+
+class Client:
+    """Asks as the shim does, in one session."""
+
+    def __init__(self, host: Host, root: Path, session: str = "s1", catalog: str = "lake") -> None:
+        self.host, self.session, self.catalog = host, session, catalog
+        self.options = {"root": str(root), "create": "true"}
+
+    def ask(self, op: str, **args: Any) -> dict[str, Any]:
+        request = {"op": op, "session": self.session, "catalog": self.catalog, "options": self.options, **args}
+        answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
+        return answer
+
+    def ok(self, op: str, **args: Any) -> dict[str, Any]:
+        answer = self.ask(op, **args)
+        assert "error" not in answer, answer
+        found: dict[str, Any] = answer["ok"]
+        return found
+
+    def refused(self, op: str, **args: Any) -> tuple[str, str, str]:
+        error = self.ask(op, **args)["error"]
+        return error["sqlstate"], error["condition"], error["message"]
+
+    def begin(self, **args: Any) -> str:
+        id: str = self.ok("begin", catalogs={self.catalog: self.options}, current=self.catalog, **args)[
+            "transaction_id"
+        ]
+        return id
+
+    def resolve(self, table: str, use: str = "pinned", **args: Any) -> dict[str, Any]:
+        return self.ok("resolve", namespace=[], table=table, use=use, **args)
+
+    def stage(self, uri: str, version: int, *actions: dict[str, Any]) -> None:
+        """Do what Delta does under a transaction's URI: write the file, and tell."""
+        house = self.host.owner(uri)
+        view = house.uris.parse(uri)
+        assert view.transaction is not None
+        data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
+        house.catalog.lake.storage.put(staged_path(view.location, view.transaction, version), data)
+        self.ok("staged", uri=uri, version=version)
+
+    def lake(self) -> TransactionalCatalog:
+        return self.host.lakehouse(self.catalog, self.options).catalog
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host("test")
+
+
+@pytest.fixture
+def one(host: Host, tmp_path: Path) -> Client:
+    """A session on a lake with the tables a and b, at table version 0."""
+    client = Client(host, tmp_path / "lake")
+    create(client.lake(), "a", "b")
+    return client
+
+
+@pytest.fixture
+def two(host: Host, one: Client, tmp_path: Path) -> Client:
+    """Another session on the same lake."""
+    return Client(host, tmp_path / "lake", "s2")
+
+
+@pytest.fixture
+def elsewhere(one: Client, tmp_path: Path) -> TransactionalCatalog:
+    """The same lake in another process."""
+    return TransactionalCatalog.open(str(tmp_path / "lake"))
+
+
+def content(*actions: dict[str, Any]) -> str:
+    return render([{"commitInfo": {"operation": "WRITE"}}, *actions]).decode()
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
+    tx = one.begin()
+    uri = one.resolve("a", "append", writes=True, text="INSERT INTO a …")["uri"]
+    assert uri.startswith(f"lockstep://{tx}-0.file/")
+    one.stage(uri, 1, add("x"))
+    assert one.resolve("a")["uri"] == uri, "what it wrote, it reads"
+    assert two.resolve("a") | {"location": ""} == {
+        "missing": False,
+        "uri": uri.replace(f"{tx}-0", "head"),
+        "version": 0,
+        "location": "",
+    }
+    answer = one.ok("commit")
+    assert (answer["database_version"], answer["transaction_id"], answer["tables_changed"]) == (2, tx, 1)
+    assert (answer["files_added"], answer["rows_added"], answer["rows_removed"]) == (1, 1, 0)
+    assert one.ok("ended") == {"open": False, "uris": [uri]}
+    assert one.ok("ended") == {"open": False, "uris": []}
+    assert two.resolve("a")["version"] == 1
+    assert two.lake().timeline.entries(1)[0].transaction.statements == ["INSERT INTO a …"]
+
+
+def test_a_clone_of_the_session_may_write_its_transaction(one: Client, two: Client) -> None:
+    """Streams run in a clone of their session: the URI says whose the write is."""
+    one.begin()
+    two.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    assert one.ok("commit")["database_version"] == 2
+
+
+def test_a_rolled_back_transaction_takes_no_more_writes(one: Client) -> None:
+    tx = one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    assert one.ok("rollback") == {"database_version": 1, "transaction_id": tx}
+    assert one.ok("ended") == {"open": False, "uris": [uri]}
+    state, _, message = one.refused("staged", uri=uri, version=1)
+    assert (state, f"transaction {tx} has ended" in message) == ("25P01", True)
+
+
+def test_a_conflict_ends_the_transaction_and_a_doubt_does_not(one: Client, elsewhere: TransactionalCatalog) -> None:
+    one.begin()
+    one.stage(one.resolve("a", "target", writes=True)["uri"], 1, add("x"))
+    append(elsewhere, "a", "y")
+    state, condition, message = one.refused("commit")
+    assert (state, condition) == ("40001", "LOCKSTEP_CONFLICT")
+    assert "wrote table default.a, which this transaction read" in message
+    assert not one.ok("ended")["open"]
+
+    one.begin()
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 2, add("z"))
+    lake = one.lake()
+    store = FaultyStorage(lake.lake.storage)
+    lake.timeline.storage = store
+    store.interrupt("put_if_absent", lambda: store.fail("get", path=entry_path(3), times=9), path=entry_path(3))
+    store.fail("put_if_absent", path=entry_path(3), when="after")
+    assert one.refused("commit")[:2] == ("40003", "LOCKSTEP_COMMIT_UNKNOWN")
+    assert one.ok("ended")["open"]
+    store.heal()
+    assert one.ok("commit")["database_version"] == 3
+    assert not one.ok("ended")["open"]
+
+
+def test_a_failed_write_fails_the_transaction(one: Client) -> None:
+    one.begin()
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    state, condition, message = one.refused("commit", failure="division by zero")
+    assert (state, condition) == ("25P02", "LOCKSTEP_FAILED_TRANSACTION")
+    assert "division by zero" in message
+    assert not one.ok("ended")["open"]
+    assert one.resolve("a")["version"] == 0
+
+
+def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Client, tmp_path: Path) -> None:
+    for client in (one, two):
+        client.begin()
+        client.stage(client.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    broken = FaultyStorage(one.lake().lake.storage)
+    one.lake().lake.storage = broken
+    broken.fail("get", times=1)
+    host.close()
+    assert list((tmp_path / "lake").rglob("_delta_log/_lockstep/*/*.json")) == []
+    assert one.refused("commit")[0] == "25P01"
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+A = {"namespace": [], "table": "a"}
+X = {"namespace": [], "table": "x"}
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "state", "condition"),
+    [
+        ("commit", {}, "25P01", "LOCKSTEP_NO_TRANSACTION"),
+        ("rollback", {}, "25P01", "LOCKSTEP_NO_TRANSACTION"),
+        ("begin", {"catalogs": {}}, "22023", "LOCKSTEP_INVALID"),
+        ("tables", {"namespace": ["no"]}, "3F000", "LOCKSTEP_UNDEFINED"),
+        ("create", A | {"mode": "create"}, "42P07", "LOCKSTEP_DUPLICATE"),
+        ("create", X | {"mode": "replace"}, "42P01", "LOCKSTEP_UNDEFINED"),
+        ("create", X | {"mode": "create", "provider": "csv"}, "0A000", "LOCKSTEP_UNSUPPORTED"),
+        ("create", X | {"mode": "create", "location": "/t"}, "0A000", "LOCKSTEP_UNSUPPORTED"),
+        ("drop_namespace", {"namespace": ["default"], "cascade": False}, "2BP01", "LOCKSTEP_INVALID"),
+        ("resolve", A | {"use": "pinned", "version": "@99"}, "22023", "LOCKSTEP_INVALID"),
+        ("resolve", A | {"use": "pinned", "version": "nine"}, "22023", "LOCKSTEP_INVALID"),
+        ("staged", {"uri": "lockstep://head.file/no/lake/t", "version": 1}, "22023", "LOCKSTEP_INVALID"),
+        ("no such", {}, "XX000", "LOCKSTEP_LOCKSTEP"),
+    ],
+)
+def test_a_refusal_travels_as_data(one: Client, op: str, args: dict[str, Any], state: str, condition: str) -> None:
+    assert one.refused(op, **args)[:2] == (state, condition)
+
+
+def test_every_error_has_a_condition_of_its_own() -> None:
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LockstepError)
+    ]
+    assert len({condition_of(kind) for kind in kinds}) == len(kinds)
+    assert condition_of(errors.CorruptTimelineError) == "LOCKSTEP_CORRUPT_TIMELINE"
+
+
+def test_a_catalog_without_a_lake_says_which_root(host: Host, tmp_path: Path) -> None:
+    client = Client(host, tmp_path / "none")
+    client.options["create"] = "false"
+    state, condition, message = client.refused("exists", namespace=[], table="a")
+    assert (state, condition) == ("22023", "LOCKSTEP_INVALID")
+    assert f"no folder {tmp_path / 'none'}" in message
+    client.options = {}
+    assert "set spark.sql.catalog.lake.root" in client.refused("exists", namespace=[], table="a")[2]
+
+
+def test_a_missing_table_is_an_answer_and_no_error(one: Client) -> None:
+    assert one.resolve("nothing") == {"missing": True}
+    one.begin()
+    assert one.resolve("nothing") == {"missing": True}
+    assert one.ok("drop", namespace=[], table="nothing") == {"dropped": False}
+
+
+# --- two catalogs -----------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_in_one_catalog(host: Host, one: Client, tmp_path: Path) -> None:
+    second = Client(host, tmp_path / "second", catalog="pond")
+    create(second.lake(), "a")
+    catalogs = {"lake": one.options, "pond": second.options}
+    assert one.refused("begin", catalogs=catalogs)[2].startswith("which catalog? This session has lake, pond")
+    one.ok("begin", catalogs=catalogs, current="pond")
+    state, _, message = one.refused("resolve", namespace=[], table="a", use="pinned")
+    assert state == "0A000"
+    assert "the open transaction is in catalog pond" in message
+    second.stage(second.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    assert one.ok("commit")["database_version"] == 2
+    assert one.lake().database().version == 1
+
+
+def test_a_uri_belongs_to_the_lake_with_the_longest_root(host: Host, one: Client, tmp_path: Path) -> None:
+    inner = Client(host, tmp_path / "lake" / "inner", catalog="inner")
+    create(inner.lake(), "a")
+    assert host.owner(inner.resolve("a")["uri"]).name == "inner"
+    assert host.owner(one.resolve("a")["uri"]).name == "lake"
+
+
+# --- one statement, one database version ------------------------------------------------------------------------------
+
+
+def test_all_tables_of_a_statement_are_of_one_database_version(one: Client, elsewhere: TransactionalCatalog) -> None:
+    assert one.resolve("a", statement="q1")["version"] == 0
+    tx = elsewhere.begin()
+    create(elsewhere, "c")
+    append(elsewhere, "a", "x")
+    append(elsewhere, "b", "y")
+    elsewhere.rollback(tx)
+    assert one.resolve("b", statement="q1")["version"] == 0, "as it was when the statement read its first table"
+    assert one.resolve("c", statement="q1") == {"missing": True}
+    assert [one.resolve(name, statement="q2")["version"] for name in "abc"] == [1, 1, 0]
+    assert one.resolve("a")["version"] == 1
+    assert "version" not in one.resolve("a", "live")
+
+
+def test_all_tables_that_a_statement_mentions_are_looked_at_before_it_is_pinned(
+    one: Client, elsewhere: TransactionalCatalog
+) -> None:
+    foreign(elsewhere, "b", 1, add("f"))
+    assert one.resolve("a", statement="q1", mentioned=[["a"], ["default", "b"]])["version"] == 0
+    assert one.resolve("b", statement="q1")["version"] == 1
+
+
+def test_statements_of_two_sessions_do_not_share_a_pin(
+    one: Client, two: Client, elsewhere: TransactionalCatalog
+) -> None:
+    assert one.resolve("a", statement="q1")["version"] == 0
+    append(elsewhere, "a", "x")
+    assert two.resolve("a", statement="q1")["version"] == 1
+
+
+def test_inside_a_transaction_every_statement_reads_its_snapshot(one: Client, elsewhere: TransactionalCatalog) -> None:
+    tx = one.begin()
+    shared = one.resolve("a", statement="q1")
+    assert (shared["version"], "head" in shared["uri"]) == (0, True), "through the warm URI while that is at the pin"
+    append(elsewhere, "a", "x")
+    one.lake().database()
+    own = one.resolve("a", statement="q2")
+    assert own["uri"].startswith(f"lockstep://{tx}-0."), "and through its own once the table has moved on"
+    assert one.resolve("a", version="@1")["version"] == 0
+    assert one.refused("resolve", namespace=[], table="a", use="pinned", version="@2")[0] == "22023"
+
+
+# --- statements on their own ------------------------------------------------------------------------------------------
+
+
+def test_an_autocommitted_create_and_write(one: Client) -> None:
+    uri = one.ok("create", namespace=[], table="c", mode="create", text="CREATE TABLE c")["uri"]
+    assert one.ok("exists", namespace=[], table="c") == {"exists": False}
+    assert one.ok("write", uri=uri, version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}
+    assert one.ok("exists", namespace=[], table="c") == {"exists": True}
+    assert one.ok("write", uri=uri, version=1, actions=content(add("x"))) == {"outcome": "committed"}
+    assert one.ok("write", uri=uri, version=1, actions=content(add("y"))) == {"outcome": "taken"}
+
+
+def test_a_refused_create_is_forgotten(one: Client, elsewhere: TransactionalCatalog) -> None:
+    """Its files are removed with the refusal, so no second try may make them a table."""
+    uri = one.ok("create", namespace=[], table="c", mode="create")["uri"]
+    create(elsewhere, "c")
+    write = {"uri": uri, "version": 0, "actions": content(*NEW_TABLE)}
+    assert one.refused("write", **write)[0] == "42P07"
+    elsewhere.run(lambda tx: tx.drop_table(named("c")))
+    assert one.refused("write", **write)[0] == "42P01"
+
+
+def test_a_write_past_the_open_transaction_is_refused(one: Client) -> None:
+    uri = one.resolve("a", "live")["uri"]
+    one.begin()
+    state, condition, message = one.refused("write", uri=uri, version=1, actions=content(add("x")))
+    assert (state, condition) == ("25001", "LOCKSTEP_ACTIVE_TRANSACTION")
+    assert "before BEGIN" in message
+
+
+def test_a_table_set_aside_is_refused_inside_a_transaction_too(one: Client, elsewhere: TransactionalCatalog) -> None:
+    """At its pin the log has a foreign commit where the timeline has ours: reading it would show the wrong rows."""
+    store = FaultyStorage(elsewhere.lake.storage)
+    elsewhere.lake.storage = store
+    log = f"{elsewhere.database().tables[named('a')].location}/_delta_log/{1:020d}.json"
+    store.interrupt("put_if_absent", lambda: foreign(elsewhere, "a", 1, {"remove": {"path": "x"}}), path=log)
+    tx = elsewhere.begin(isolation="SNAPSHOT")
+    elsewhere.lake.storage.put(
+        staged_path(tx.table(named("a")).location, tx.id, 1), content({"remove": {"path": "x"}}).encode()
+    )
+    tx.stage(tx.table(named("a")).location, 1)
+    elsewhere.commit(tx)
+    one.begin()
+    assert one.resolve("b")["version"] == 0
+    for use in ("pinned", "target"):
+        assert one.refused("resolve", namespace=[], table="a", use=use)[:2] == ("40002", "LOCKSTEP_FOREIGN_COMMIT")
+    assert one.ok("drop", namespace=[], table="a") == {"dropped": True}
+    assert one.ok("commit")["tables_changed"] == 1
+
+
+def test_what_a_rollback_could_not_undo_is_refused_outside(one: Client) -> None:
+    one.begin()
+    assert one.refused("outside", what="VACUUM")[0] == "25001"
+    state, _, message = one.refused("outside", what="InsertInto spark_catalog.x")
+    assert (state, "spark.sql.catalog.lake.outside-writes=allow" in message) == ("25001", True)
