@@ -229,7 +229,7 @@ class TransactionalCatalog:
             id=self.lake.new_id(),
             began_at=self.lake.clock(),
             base_version=0,
-            isolation=self.isolation,
+            isolation="SNAPSHOT",  # Delta judges the written table; what else was read is not looked at again
             author=self.author,
             application=self.application,
             statements=[" ".join(text.split())[:1000]] if text else [],

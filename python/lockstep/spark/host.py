@@ -258,6 +258,11 @@ class Host:
             raise ActiveTransactionError(
                 "VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction"
             )
+        if what == "STREAM":
+            raise ActiveTransactionError(
+                "a stream cannot be read or started inside a transaction: its checkpoint would go on whatever becomes "
+                "of the transaction; use it outside"
+            )
         house = session.catalog
         if house is not None and not house.allows_outside_writes:
             raise ActiveTransactionError(
@@ -288,5 +293,7 @@ def _described(error: LockstepError) -> dict[str, str]:
 
 def condition_of(kind: type[LockstepError]) -> str:
     """Return Spark's name of an error class: `ConflictError` is LOCKSTEP_CONFLICT."""
+    if kind is LockstepError:
+        return "LOCKSTEP_INTERNAL"
     words = "".join(f"_{c}" if c.isupper() else c.upper() for c in kind.__name__.removesuffix("Error"))
     return f"LOCKSTEP{words}"

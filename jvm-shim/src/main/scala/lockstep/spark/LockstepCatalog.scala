@@ -161,11 +161,16 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
         "create",
         names(ident) ++ Seq(
           "mode" -> mode,
-          "provider" -> asked.get(TableCatalog.PROP_PROVIDER),
+          "provider" -> asked.get(TableCatalog.PROP_PROVIDER).filterNot(isUnsaid),
           "location" -> asked.get(TableCatalog.PROP_LOCATION),
-          "text" -> Statement.latestText): _*
+          "text" -> Statement.latestText
+        ): _*
       ).get("uri").asText)
   }
+
+  /** A DataFrame's `saveAsTable` that names no format says Spark's default one; only in SQL is it what the user wrote. */
+  private def isUnsaid(provider: String): Boolean =
+    provider == session.sessionState.conf.defaultDataSourceName && !Statement.latestText.exists(Tokens.saysUsing)
 
   private def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
     val out = new util.HashMap[String, String](properties)

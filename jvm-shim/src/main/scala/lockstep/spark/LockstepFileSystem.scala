@@ -79,6 +79,7 @@ class LockstepFileSystem extends FileSystem {
   override def listStatus(path: Path): Array[FileStatus] =
     if (!view.isLog(path)) listReal(path)
     else {
+      Ended.check(view)
       val (real, staged) = (listOrNone(view.real(path)), listOrNone(view.staging(path)))
       if (real.isEmpty && staged.isEmpty) throw new FileNotFoundException(s"No such folder: $path")
       val visible = real.getOrElse(Array.empty).filterNot(s => view.isStaged(new Path(path, s.getPath.getName)))

@@ -9,8 +9,10 @@ import org.apache.spark.sql.catalyst.analysis.{
   RelationTimeTravel,
   UnresolvedRelation,
   UnresolvedTable,
-  UnresolvedTableOrView
+  UnresolvedTableOrView,
+  UnresolvedTableValuedFunction
 }
+import org.apache.spark.sql.catalyst.expressions.StringLiteral
 import org.apache.spark.sql.catalyst.plans.logical.{InsertIntoStatement, LogicalPlan, MergeIntoTable, V2WriteCommand}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.Identifier
@@ -49,16 +51,15 @@ final private[spark] class Statement(val id: String) {
     if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
     names ++=
       plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
-    Statement.targets(plan).foreach { case (name, use) => uses += Statement.qualified(session, name) -> use }
+    Statement.targets(session, plan).foreach { case (name, use) => uses += Statement.qualified(session, name) -> use }
   }
 }
 
 private[spark] object Statement {
   private val ids = new AtomicLong()
 
-  /** The text of the newest statement of this thread: what is being executed, when nothing is being analyzed. */
-  def latestText: Option[String] =
-    recent.get.collectFirst { case (_, statement) if statement.text.isDefined => statement.text.get }
+  /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
+  def latestText: Option[String] = recent.get.headOption.flatMap(_._2.text)
 
   /** Analyses nest (a command's analysis runs queries), and an abandoned one is never told that it ended. */
   private val Depth = 16
@@ -83,7 +84,7 @@ private[spark] object Statement {
     statement.add(session, plan)
   }
 
-  private def targets(plan: LogicalPlan): Seq[(Seq[String], Use)] = {
+  private def targets(session: SparkSession, plan: LogicalPlan): Seq[(Seq[String], Use)] = {
     val inserts = plan.collect {
       case insert: InsertIntoStatement => named(insert.table, Target(reads = insert.overwrite))
       case write: V2WriteCommand => named(write.table, Target(reads = !isAppend(write)))
@@ -99,7 +100,13 @@ private[spark] object Statement {
         u.multipartIdentifier -> Target(reads = true)
       case u: UnresolvedRelation if u.isStreaming || (u eq plan) => u.multipartIdentifier -> Live
     }
-    inserts ++ others
+    inserts ++ others ++ plan.collect(changesOf(session))
+  }
+
+  /** Delta's `table_changes('table', …)` resolves its table by itself, and cannot read a pinned one. */
+  private def changesOf(session: SparkSession): PartialFunction[LogicalPlan, (Seq[String], Use)] = {
+    case UnresolvedTableValuedFunction(Seq("table_changes"), StringLiteral(name) +: _, _) =>
+      session.sessionState.sqlParser.parseMultipartIdentifier(name) -> Live
   }
 
   private def isAppend(write: V2WriteCommand) =

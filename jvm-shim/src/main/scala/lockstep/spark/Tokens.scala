@@ -51,6 +51,9 @@ private[spark] object Tokens {
 
   private def isString(text: String) = text.startsWith("'") || text.startsWith("\"")
 
+  /** Whether a statement has a USING clause (or a join's: then it has to say its table's format itself). */
+  def saysUsing(sql: String): Boolean = of(sql).exists(_.getType == SqlBaseLexer.USING)
+
   /** Whether the expression that starts at `position` follows the words `SYSTEM_TIME AS OF`. */
   def followsSystemTime(sql: String, position: Int): Boolean = {
     val before = of(sql).takeWhile(_.getStartIndex < position).reverse.dropWhile(_.getText == "(").take(3)

@@ -9,6 +9,7 @@ import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
 
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 /**
  * BEGIN, COMMIT, ROLLBACK: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
@@ -61,15 +62,24 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   /** Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. */
   private def forget(session: SparkSession): Unit = {
     val state = Bridge.call("ended", session)
-    texts(state, "uris").foreach(uri => DeltaLog.invalidateCache(session, new Path(uri)))
+    texts(state, "uris").foreach { uri =>
+      DeltaLog.invalidateCache(session, new Path(uri))
+      Ended.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)
+    }
     if (!state.get("open").asBoolean) Transactions.closed(session)
   }
 
-  /** Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. */
-  private def checkpoint(session: SparkSession, uri: String): Unit = {
-    val log = DeltaLog.forTable(session, new Path(uri))
-    log.checkpoint(log.update(), None)
-  }
+  /**
+   * Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. The
+   * transaction is committed whatever becomes of it.
+   */
+  private def checkpoint(session: SparkSession, uri: String): Unit =
+    try {
+      val log = DeltaLog.forTable(session, new Path(uri))
+      log.checkpoint(log.update(), None)
+    } catch {
+      case NonFatal(e) => logWarning(s"No checkpoint of $uri was written; reading the table costs more until one is", e)
+    }
 
   private def texts(node: JsonNode, field: String): Seq[String] =
     Option(node.get(field)).toSeq.flatMap(_.elements().asScala.map(_.asText))

@@ -2,6 +2,7 @@ package lockstep.spark
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
+  PersistedView,
   ResolvedIdentifier,
   ResolvedNamespace,
   ResolvedPersistentView,
@@ -10,6 +11,7 @@ import org.apache.spark.sql.catalyst.analysis.{
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Table}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.execution.command.{CreateFunctionCommand, CreateViewCommand, DropFunctionCommand}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 
 /**
@@ -21,7 +23,9 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
   override def apply(plan: LogicalPlan): Unit =
     if (Transactions.isOpen(session)) outside(plan).foreach(what => Bridge.call("outside", session, "what" -> what))
 
-  private def outside(plan: LogicalPlan): Option[String] = plan.collectFirst(Function.unlift(what))
+  /** A stream's batches would join the transaction, while its checkpoint goes on whatever becomes of it. */
+  private def outside(plan: LogicalPlan): Option[String] =
+    if (plan.isStreaming) Some("STREAM") else plan.collectFirst(Function.unlift(what))
 
   private def what(plan: LogicalPlan): Option[String] = plan match {
     case vacuum if vacuum.nodeName.startsWith("VacuumTable") => Some("VACUUM")
@@ -65,16 +69,20 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
   }
 
   private val WritesByPath =
-    (".*(InsertInto|SaveInto|CreateTable|CreateDataSource|DropTable|AlterTable|Truncate|CreateDatabase|DropDatabase|" +
+    (".*(InsertInto|SaveInto|CreateTable|CreateDataSource|DropTable|AlterTable|Truncate|CreateDatabase|DropDatabase|CreateView|CreateFunction|DropFunction|CreateSQLFunction|" +
       "CreateDeltaTable|Optimize|Restore|Clone|WriteIntoDelta|UpdateCommand|DeleteCommand|MergeIntoCommand|Convert).*").r
 }
 
 private[spark] object TransactionGuard {
 
   /** Whether a command leaves all data as it is, whatever becomes of it. */
-  def changesNothing(command: Command): Boolean =
-    command.isInstanceOf[TransactionCommand] || OfTheSession.contains(command.nodeName) ||
-      Reading.exists(command.nodeName.startsWith)
+  def changesNothing(command: Command): Boolean = command match {
+    case _: TransactionCommand => true
+    case view: CreateViewCommand => view.viewType != PersistedView
+    case function: CreateFunctionCommand => function.isTemp
+    case function: DropFunctionCommand => function.isTemp
+    case other => OfTheSession.contains(other.nodeName) || Reading.exists(other.nodeName.startsWith)
+  }
 
   private val Reading =
     Seq("Show", "Describe", "Explain", "List", "Cache", "Uncache", "Refresh", "Reset", "Analyze", "Declare")
@@ -87,10 +95,7 @@ private[spark] object TransactionGuard {
     "SetVariable",
     "CreateVariable",
     "DropVariable",
-    "CreateViewCommand",
     "DropTempViewCommand",
-    "CreateFunctionCommand",
-    "DropFunctionCommand",
     "AddJarsCommand",
     "AddFilesCommand"
   )

@@ -1,0 +1,25 @@
+package lockstep.spark
+
+import java.util.{Collections, LinkedHashMap, Map => JavaMap}
+
+/**
+ * The transactions that ended in this driver, the newest of them: a DataFrame made inside one and used afterwards would
+ * silently show what was there at BEGIN, for its staged commits are gone from under its URI. It gets an error instead.
+ */
+private[spark] object Ended {
+  private val Remembered = 10000
+
+  private val ids = Collections.synchronizedMap(new LinkedHashMap[String, java.lang.Boolean] {
+    override def removeEldestEntry(eldest: JavaMap.Entry[String, java.lang.Boolean]): Boolean = size > Remembered
+  })
+
+  def add(transaction: Option[String]): Unit = transaction.foreach { id =>
+    val _ = ids.put(id, true)
+  }
+
+  def check(view: Overlay.View): Unit =
+    view.transaction.filter(ids.containsKey).foreach { id =>
+      throw new java.io.IOException(
+        s"Transaction $id has ended, and a DataFrame or DeltaTable that was made inside it is used. Make it again.")
+    }
+}
