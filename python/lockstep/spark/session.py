@@ -356,15 +356,19 @@ def lockstep_errors() -> Iterator[None]:
         raise ours from error
 
 
+_OF_THE_SHIM = {"LOCKSTEP_SYNTAX": InvalidError}
+"""What the shim refuses by itself, without asking Python; its other conditions are plain LockstepErrors."""
+
+
 def from_spark(error: PySparkException) -> LockstepError | None:
     """Return Lockstep's own error that Spark raised on its behalf, None if it is another's."""
     condition = error.getCondition() or ""
-    kinds = {condition_of(kind): kind for kind in _kinds(LockstepError)}
-    if condition not in kinds:
+    if not condition.startswith("LOCKSTEP_"):
         return None
+    kinds = {condition_of(kind): kind for kind in _kinds(LockstepError)} | _OF_THE_SHIM
     message = str(getattr(error, "_desc", error)).removeprefix(f"[{condition}] ")
     state = error.getSqlState()
-    return kinds[condition](message.removesuffix(f" SQLSTATE: {state}"), sqlstate=state)
+    return kinds.get(condition, LockstepError)(message.removesuffix(f" SQLSTATE: {state}"), sqlstate=state)
 
 
 def _kinds(kind: type[LockstepError]) -> Iterator[type[LockstepError]]:
