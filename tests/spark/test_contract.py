@@ -26,7 +26,7 @@ def test_contract(path: Path, connect: Callable[[], Any], root: Path) -> None:
         try:
             wrong = runner.run(record)
         except (*FAILURES, ContractError) as error:
-            wrong = f"{type(error).__name__}: {error}"
+            wrong = f"{type(error).__name__}: {_short(error)}"
         if wrong:
             pytest.fail(f"{path}:{record.line} [{record.connection}]\n{record.sql}\n\n{wrong}", pytrace=False)
 
@@ -62,5 +62,10 @@ class Runner:
             missing = [text for text in record.expected if substitute(text, self._variables) not in str(error)]
             if state == record.sqlstate and not missing:
                 return ""
-            return f"expected SQLSTATE {record.sqlstate} {missing or ''}, found {state}:\n{error}"
+            return f"expected SQLSTATE {record.sqlstate} {missing or ''}, found {state}:\n{_short(error)}"
         return f"expected SQLSTATE {record.sqlstate}, found no error but {rows}"
+
+
+def _short(error: Exception) -> str:
+    """Return an error's text without the JVM's stack, but for what caused it."""
+    return "\n".join(line for line in str(error).splitlines() if not line.startswith("\tat "))

@@ -1,0 +1,35 @@
+"""The core of the contract where executors are processes of their own, as on a real cluster.
+
+`local[2]` hides what only the driver knows: there, executors are its threads. The URI of a table must carry all that
+an executor needs to read a transaction's log.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.contract import find
+
+
+@pytest.mark.slow  # a JVM has one SparkContext, so this is a second Spark: a driver and two executors to start
+@pytest.mark.cluster
+def test_the_core_of_the_contract_holds_with_separate_executors(repository: Path) -> None:
+    sql = repository / "sql"
+    names = [str(path.relative_to(sql)) for path in find(sql, tag="core")]
+    tests = [f"tests/spark/test_contract.py::test_contract[{name}]" for name in names]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=repository,
+        env={**os.environ, "LOCKSTEP_TEST_MASTER": "local-cluster[2,1,1024]"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert f"{len(names)} passed" in done.stdout

@@ -1,0 +1,198 @@
+"""`lockstep.transaction` and `lockstep.run` in a real session."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+import lockstep
+from lockstep.errors import ConflictError, FailedTransactionError, InvalidError, ReadOnlyError, TransactionStateError
+from lockstep.spark.session import lockstep_errors
+from tests.support.sessions import is_open
+
+T = "lake.default.t"
+
+
+@pytest.fixture
+def t(spark: Any) -> str:
+    """Return the name of a table that counts: one row, n = 0."""
+    spark.sql(f"CREATE TABLE {T} AS SELECT 0 AS n")
+    return T
+
+
+def n(session: Any) -> int:
+    ((value,),) = session.sql(f"SELECT max(n) FROM {T}").collect()
+    return int(value)
+
+
+def test_a_block_commits_at_its_end(t: str, spark: Any, other: Any) -> None:
+    tx = lockstep.transaction(spark)
+    assert (tx.status, tx.id, tx.version) == ("NEW", None, None)
+    with tx as entered:
+        assert entered is tx
+        assert tx.status == "OPEN"
+        assert tx.snapshot == 1
+        assert str(tx.id) in repr(tx)
+        spark.sql(f"UPDATE {t} SET n = 1")
+        assert n(other) == 0
+    assert (tx.status, tx.version) == ("COMMITTED", 2)
+    assert repr(tx) == f"<lockstep.transaction {tx.id} COMMITTED as database version 2>"
+    assert tx.result["tables_changed"] == 1
+    assert n(other) == 1
+
+
+def test_a_comment_with_quotes_arrives_as_it_is(t: str, spark: Any) -> None:
+    with lockstep.transaction(spark, comment="it's \\ 'quoted'\nin two lines"):
+        spark.sql(f"UPDATE {t} SET n = 1")
+    catalog = lockstep.TransactionalCatalog.open(spark.conf.get("spark.sql.catalog.lake.root"))
+    (*_, last) = catalog.timeline.entries(0)
+    assert last.transaction.message == "it's \\ 'quoted'\nin two lines"
+
+
+def test_an_exception_rolls_back_and_is_what_the_caller_gets(t: str, spark: Any) -> None:
+    tx = lockstep.transaction(spark)
+
+    def work() -> None:
+        with tx:
+            spark.sql(f"UPDATE {t} SET n = 1")
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        work()
+    assert (tx.status, tx.version) == ("ROLLED BACK", None)
+    assert n(spark) == 0
+    assert not is_open(spark)
+
+
+def test_an_exception_is_not_masked_when_rolling_back_fails_too(spark: Any) -> None:
+    def work() -> None:
+        with lockstep.transaction(spark):
+            spark.sql("ROLLBACK")  # behind the object's back
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        work()
+    assert "25P01" in caught.value.__notes__[0]
+
+
+def test_a_transaction_is_used_once(spark: Any) -> None:
+    tx = lockstep.transaction(spark)
+    with tx:
+        pass
+    with pytest.raises(TransactionStateError, match="used already"), tx:
+        pass
+    assert not is_open(spark)
+
+
+def test_a_block_may_end_itself(t: str, spark: Any) -> None:
+    with lockstep.transaction(spark) as tx:
+        spark.sql(f"UPDATE {t} SET n = 1")
+        tx.commit()
+        assert tx.status == "COMMITTED"
+    with lockstep.transaction(spark) as tx:
+        spark.sql(f"UPDATE {t} SET n = 2")
+        tx.rollback()
+    assert tx.status == "ROLLED BACK"
+    assert n(spark) == 1
+
+
+def test_transactions_do_not_nest(spark: Any) -> None:
+    with lockstep.transaction(spark) as outer:
+        inner = lockstep.transaction(spark)
+        with pytest.raises(TransactionStateError) as caught, inner:
+            pass
+        assert caught.value.sqlstate == "25001"
+        assert inner.status == "NEW"
+    assert outer.status == "COMMITTED"
+
+
+def test_options_are_those_of_begin(t: str, spark: Any) -> None:
+    with pytest.raises(ReadOnlyError), lockstep_errors(), lockstep.transaction(spark, read_only=True):
+        spark.sql(f"UPDATE {t} SET n = 1")
+    with pytest.raises(InvalidError, match="CHAOS"):
+        lockstep.transaction(spark, isolation="CHAOS")  # type: ignore[arg-type]
+
+
+def test_a_conflict_is_raised_and_rolled_back(t: str, spark: Any, other: Any) -> None:
+    tx = lockstep.transaction(spark, isolation="SNAPSHOT")
+
+    def work() -> None:
+        with tx:
+            spark.sql(f"UPDATE {t} SET n = n + 1")
+            other.sql(f"UPDATE {t} SET n = n + 10")
+
+    with pytest.raises(ConflictError) as caught:
+        work()
+    assert caught.value.retryable
+    assert caught.value.sqlstate == "40001"
+    assert tx.status == "ROLLED BACK"
+    assert not is_open(spark)
+    assert n(spark) == 10
+
+
+def test_a_block_that_swallows_a_failed_write_is_not_committed(t: str, spark: Any) -> None:
+    def work() -> None:
+        with lockstep.transaction(spark):
+            spark.sql(f"INSERT INTO {t} VALUES (1)")
+            with suppress(Py4JJavaError):  # how PySpark shows a failed job
+                spark.sql(f"INSERT INTO {t} SELECT CAST(raise_error('no luck') AS INT)")
+
+    with pytest.raises(FailedTransactionError):
+        work()
+    assert n(spark) == 0
+
+
+def test_run_tries_again_after_a_conflict(t: str, spark: Any, other: Any) -> None:
+    pauses: list[float] = []
+    tried = []
+
+    def work(tx: Any) -> int:
+        tried.append(tx)
+        spark.sql(f"UPDATE {t} SET n = n + 1")
+        if len(tried) < 3:
+            other.sql(f"UPDATE {t} SET n = n + 10")
+        return len(tried)
+
+    assert lockstep.run(spark, work, attempts=4, sleep=pauses.append) == 3
+    assert n(spark) == 21
+    assert len({tx.id for tx in tried}) == 3
+    assert len(pauses) == 2
+
+
+def test_run_gives_up_after_its_attempts(t: str, spark: Any, other: Any) -> None:
+    pauses: list[float] = []
+
+    def work(_: Any) -> None:
+        spark.sql(f"UPDATE {t} SET n = n + 1")
+        other.sql(f"UPDATE {t} SET n = n + 10")
+
+    with pytest.raises(ConflictError):
+        lockstep.run(spark, work, attempts=2, sleep=pauses.append)
+    assert n(spark) == 20
+    assert len(pauses) == 1
+    assert not is_open(spark)
+
+
+def test_run_does_not_try_again_what_cannot_be_cured(t: str, spark: Any) -> None:
+    tried = []
+
+    def work(tx: Any) -> None:
+        tried.append(tx)
+        spark.sql("CREATE TABLE lake.default.p (id INT) USING parquet")
+
+    with pytest.raises(InvalidError):
+        lockstep.run(spark, work, sleep=lambda _: pytest.fail("paused"))
+    assert len(tried) == 1
+
+    def broken(tx: Any) -> None:
+        tried.append(tx)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        lockstep.run(spark, broken, sleep=lambda _: pytest.fail("paused"))
+    assert len(tried) == 2
+    with pytest.raises(InvalidError, match="attempts=0"):
+        lockstep.run(spark, work, attempts=0)
