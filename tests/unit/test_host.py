@@ -198,7 +198,7 @@ X = {"namespace": [], "table": "x"}
         ("resolve", A | {"use": "pinned", "version": "@99"}, "22023", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "nine"}, "22023", "LOCKSTEP_INVALID"),
         ("staged", {"uri": "lockstep://head.file/no/lake/t", "version": 1}, "22023", "LOCKSTEP_INVALID"),
-        ("no such", {}, "XX000", "LOCKSTEP_LOCKSTEP"),
+        ("no such", {}, "XX000", condition_of(errors.LockstepError)),
     ],
 )
 def test_a_refusal_travels_as_data(one: Client, op: str, args: dict[str, Any], state: str, condition: str) -> None:

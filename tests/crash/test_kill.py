@@ -1,0 +1,122 @@
+"""Processes that are really killed, with SIGKILL, at the worst moments; and what the next one finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.storage import open_storage
+from tests.support.driver import Driver
+from tests.support.lakes import create, files, named, open_catalog, replay
+
+SET_UP = (
+    "CREATE TABLE a (id BIGINT)",
+    "CREATE TABLE b (id BIGINT, v STRING)",
+    "INSERT INTO a VALUES (1)",
+    "INSERT INTO b VALUES (1, 'old')",
+)
+TRANSACTION = (
+    "BEGIN COMMENT 'to be killed'",
+    "INSERT INTO a VALUES (2)",
+    "UPDATE b SET v = 'new'",
+    "CREATE TABLE c AS SELECT id FROM a",
+)
+BEFORE: dict[str, list[dict[str, Any]]] = {"a": [{"id": 1}], "b": [{"id": 1, "v": "old"}]}
+AFTER: dict[str, list[dict[str, Any]]] = {
+    "a": [{"id": 1}, {"id": 2}],
+    "b": [{"id": 1, "v": "new"}],
+    "c": [{"id": 1}, {"id": 2}],
+}
+
+
+def without_spark(root: Path) -> dict[str, list[dict[str, Any]]]:
+    """Open the lake as the next process does, and then read its tables as any Delta reader does."""
+    tables = TransactionalCatalog.open(str(root)).database().tables.values()
+    rows = {t.name.table: DeltaTable(root / t.location).to_pyarrow_table().to_pylist() for t in tables}
+    return {name: sorted(found, key=lambda row: row["id"]) for name, found in rows.items()}
+
+
+# Slow: each starts a Spark driver, which takes most of its ten seconds or so; the first case, another for a reader.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("point", "expected", "published"),
+    [("between-publishes", AFTER, 1), ("after-ratify", AFTER, 0), ("before-ratify", BEFORE, 0)],
+)
+def test_a_driver_killed_in_its_commit(
+    tmp_path: Path, repository: Path, point: str, expected: dict[str, list[dict[str, Any]]], published: int
+) -> None:
+    """Before the one write that ratifies: the version before. After it: the version after, complete in all tables."""
+    root = tmp_path / "lake"
+    with Driver(root, repository) as driver:
+        driver.sql(*SET_UP)
+        before = len(list(root.rglob("_delta_log/*.json")))
+        driver.sql(*TRANSACTION)
+        driver.tell(stop=point)
+        assert driver.answer() == {"armed": point}
+        driver.tell(sql="COMMIT")
+        assert driver.answer() == {"stopped": point}
+        driver.kill()
+    assert len(list(root.rglob("_delta_log/*.json"))) == before + published
+    if point == "between-publishes":
+        with Driver(root, repository) as next_session:
+            for name, rows in expected.items():
+                assert next_session.sql(f"SELECT * FROM {name} ORDER BY id") == rows
+    assert without_spark(root) == expected
+
+
+COMMITTER = """
+import sys
+from itertools import count
+from lockstep.storage import open_storage
+from tests.support.lakes import add, open_catalog, stage
+
+root, process = sys.argv[1:]
+catalog = open_catalog(open_storage(root))
+for n in count():
+    tx = catalog.begin(isolation="SNAPSHOT")
+    for name in "ab":
+        stage(catalog, tx, name, add(f"{process}-{n}"))
+    catalog.commit(tx)
+    print(f"{process}-{n}", flush=True)
+"""
+
+
+# Slow: twelve processes, one after the other's death, each starting Python and reading the timeline that has grown.
+@pytest.mark.slow
+def test_of_processes_killed_wherever_they_are_no_commit_is_half(tmp_path: Path, repository: Path) -> None:
+    """Two at a time commit to both tables as fast as they can, and die after an answer, in the middle of the next."""
+    root = tmp_path / "lake"
+    create(open_catalog(open_storage(str(root), create=True)), "a", "b")
+    answered: set[str] = set()
+    for round_ in range(6):
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-c", COMMITTER, str(root), f"{round_}{each}"],
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=repository,
+            )
+            for each in "xy"
+        ]
+        for process in running:
+            assert process.stdout is not None
+            answered |= {process.stdout.readline().strip() for _ in range(2 + round_)}
+        for process in running:
+            process.kill()
+        for process in running:
+            answered |= set(process.communicate()[0].split("\n")[:-1])
+    catalog = open_catalog(open_storage(str(root)))
+    assert files(catalog, "a") == files(catalog, "b")
+    assert "" not in answered
+    assert answered <= files(catalog, "a"), "who was told that it is committed can rely on it"
+    assert len(files(catalog, "a") - answered) <= 12, "each process had one commit under way"
+    for version in range(1, catalog.timeline.head.version + 1):
+        tables = catalog.as_of(version).tables
+        seen = [replay(catalog.lake.storage, tables[named(n)].location, tables[named(n)].version) for n in "ab"]
+        assert seen[0] == seen[1], f"database version {version}"
