@@ -18,6 +18,7 @@ from tests.support.contract import find
 
 @pytest.mark.slow  # a JVM has one SparkContext, so this is a second Spark: a driver and two executors to start
 @pytest.mark.cluster
+@pytest.mark.timeout(1200)  # about a minute on two idle cores, ten on two busy ones
 def test_the_core_of_the_contract_holds_with_separate_executors(repository: Path) -> None:
     sql = repository / "sql"
     names = [str(path.relative_to(sql)) for path in find(sql, tag="core")]
