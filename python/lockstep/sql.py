@@ -103,7 +103,7 @@ def _tokenizer() -> Tokenizer:
         """Spark's tokens, of all statements: sqlglot leaves those it cannot parse (SHOW, CALL, …) in one piece."""
 
         COMMANDS: ClassVar[set[TokenType]] = set()
-        HEREDOC_STRINGS: ClassVar[list[str]] = ["$"]  # Spark has $$ … $$ since 4.1
+        HEREDOC_STRINGS: ClassVar[list[str]] = ["$"]  # $$ … $$ and $tag$ … $tag$, as in the lexer of Spark 4.2
         HEREDOC_TAG_IS_IDENTIFIER = True
         HEREDOC_STRING_ALTERNATIVE = TokenType.PARAMETER
 

@@ -114,9 +114,8 @@ class Demo:
         began = time.perf_counter()
         builder = SparkSession.builder.master("local[2]").appName("lockstep demo")
         settings = {
-            # Small statements never earn back what optimising compilers cost, Java's and Spark's: 160 s of CPU, not 190.
+            # Java's first compiler alone: the demo ends before most of what the second one makes is used.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.sql.codegen.wholeStage": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
             "spark.databricks.delta.snapshotPartitions": "2",
