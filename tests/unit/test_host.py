@@ -165,14 +165,18 @@ def test_a_failed_write_fails_the_transaction(one: Client) -> None:
 
 
 def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Client, tmp_path: Path) -> None:
+    first, _ = one.begin(), two.begin()
     for client in (one, two):
-        client.begin()
         client.stage(client.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    doubtful, _ = host.transaction_of(first)
+    assert doubtful.transaction is not None
+    doubtful.transaction.in_doubt = 2
     broken = FaultyStorage(one.lake().lake.storage)
-    one.lake().lake.storage = broken
-    broken.fail("get", times=1)
+    one.lake().timeline.storage = broken
+    broken.fail("get", times=100)
     host.close()
-    assert list((tmp_path / "lake").rglob("_delta_log/_lockstep/*/*.json")) == []
+    left = [path.parent.name for path in (tmp_path / "lake").rglob("_delta_log/_lockstep/*/*.json")]
+    assert left == [first], "what cannot be rolled back now keeps nobody else from it"
     assert one.refused("commit")[0] == "25P01"
 
 

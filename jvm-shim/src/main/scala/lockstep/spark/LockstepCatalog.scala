@@ -1,5 +1,6 @@
 package lockstep.spark
 
+import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
@@ -110,14 +111,15 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
           Some(catalogName)))
       else None
     val bare = DeltaTableV2(session, path, timeTravelOpt = travel)
-    if (!bare.tableExists)
-      throw new LockstepException(
-        "LOCKSTEP_TABLE_FILES_MISSING",
-        s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
-          "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
-        "58030"
-      )
-    val snapshot = bare.initialSnapshot
+    val found =
+      try Option.when(bare.tableExists)(bare.initialSnapshot)
+      catch { case _: FileNotFoundException => None } // what Delta says of a log that it knew before
+    val snapshot = found.getOrElse(throw new LockstepException(
+      "LOCKSTEP_TABLE_FILES_MISSING",
+      s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
+        "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
+      "58030"
+    ))
     val described = CatalogTable(
       TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
       CatalogTableType.EXTERNAL,

@@ -1,0 +1,218 @@
+"""Beside us: plain Delta writers, and people who edit, delete or lose what the lake is made of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import PySparkException
+
+import lockstep
+from lockstep.errors import ConflictError, CorruptTimelineError, InvalidError, LockstepError, UnavailableError
+from lockstep.model import Name
+from lockstep.spark.session import from_spark
+from lockstep.timeline import FOLDER, entry_path
+from tests.support.sessions import CATALOG
+
+T = f"{CATALOG}.default.t"
+
+
+@pytest.fixture
+def folder(spark: Any, root: Path) -> Path:
+    """Return the folder of table t, which has the rows 1 and 2 in two files, as any other writer may know it."""
+    spark.sql(f"CREATE TABLE {T} (id BIGINT)")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    return root / catalog(root).database().tables[Name(namespace=("default",), table="t")].location
+
+
+def catalog(root: Path) -> lockstep.TransactionalCatalog:
+    return lockstep.TransactionalCatalog.open(str(root))
+
+
+def kinds(root: Path) -> list[str]:
+    """The kinds of all entries after those that made the table."""
+    return [entry.kind for entry in catalog(root).timeline.entries(3)]
+
+
+def ids(session: Any, table: str = T) -> list[int]:
+    return sorted(row.id for row in session.sql(f"SELECT id FROM {table}").collect())
+
+
+def plain_append(folder: Path, *ids: int) -> None:
+    """Commit each as delta-rs does."""
+    for id in ids:
+        write_deltalake(folder, pa.table({"id": pa.array([id], pa.int64())}), mode="append")
+
+
+def refusal(session: Any, sql: str) -> PySparkException:
+    with pytest.raises(PySparkException) as caught:
+        session.sql(sql).collect()
+    return caught.value
+
+
+# --- plain Delta writers ----------------------------------------------------------------------------------------------
+
+
+def test_what_delta_rs_does_is_there_at_the_next_touch(spark: Any, folder: Path, root: Path) -> None:
+    plain_append(folder, 3)
+    assert ids(spark) == [1, 2, 3]
+    DeltaTable(folder).delete("id = 1")
+    plain_append(folder, 4)
+    assert ids(spark) == [2, 3, 4]
+    assert kinds(root) == ["external", "external"], "one for each time it was noticed"
+    spark.sql(f"INSERT INTO {T} VALUES (5)")
+    assert ids(spark) == [2, 3, 4, 5]
+    assert ids(spark, f"{T} FOR SYSTEM_VERSION AS OF 4") == [1, 2, 3], "and it is part of the database's history"
+
+
+def test_what_spark_writes_by_path_is_there_at_the_next_touch(spark: Any, other: Any, folder: Path, root: Path) -> None:
+    other.createDataFrame([(3,)], "id BIGINT").write.format("delta").mode("append").save(str(folder))
+    other.sql(f"UPDATE spark_catalog.delta.`{folder}` SET id = 10 WHERE id = 1")
+    assert ids(spark) == [2, 3, 10]
+    assert kinds(root) == ["external"]
+    spark.sql(f"UPDATE {T} SET id = 11 WHERE id = 10")
+    assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [2, 3, 11]
+
+
+def test_in_a_race_of_both_every_row_lands(spark: Any, folder: Path) -> None:
+    """Each takes versions that the other was about to write."""
+    with ThreadPoolExecutor(1) as pool:
+        foreign = pool.submit(plain_append, folder, *range(10, 20))
+        ours = 20
+        while not foreign.done() or ours == 20:
+            spark.sql(f"INSERT INTO {T} VALUES ({ours})")
+            ours += 1
+        foreign.result()
+    assert ids(spark) == [1, 2, *range(10, ours)]
+
+
+def test_a_transaction_does_not_see_it_and_lands_behind_it(spark: Any, folder: Path, root: Path) -> None:
+    spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    plain_append(folder, 3)
+    assert ids(spark) == [1, 2]
+    spark.sql(f"INSERT INTO {T} VALUES (4)")
+    assert ids(spark) == [1, 2, 4]
+    spark.sql("COMMIT")
+    assert ids(spark) == [1, 2, 3, 4]
+    assert kinds(root) == ["external", "transaction"]
+
+
+def test_a_transaction_that_conflicts_with_it_is_refused(spark: Any, folder: Path) -> None:
+    """The plain writer was first, so its change stands, and ours is told to run again."""
+    spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    spark.sql(f"UPDATE {T} SET id = 10 WHERE id = 1")
+    DeltaTable(folder).delete("id = 1")
+    error = refusal(spark, "COMMIT")
+    assert error.getSqlState() == "40001"
+    assert isinstance(from_spark(error), ConflictError)
+    assert "of table default.t, as this transaction does" in str(error)
+    assert ids(spark) == [2]
+
+
+def test_nothing_foreign_is_lost_to_a_dropped_table(spark: Any, folder: Path) -> None:
+    spark.sql("BEGIN")
+    spark.sql(f"DROP TABLE {T}")
+    plain_append(folder, 3)
+    spark.sql("COMMIT")
+    assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3], "its files stay where they are"
+
+
+# --- a lake that is damaged, or not there -----------------------------------------------------------------------------
+
+
+def same_from_python(error: PySparkException, kind: type[LockstepError], call: Callable[[], object]) -> None:
+    """Check that Python, without Spark, says the same as SQL does."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert error.getSqlState() == caught.value.sqlstate
+    assert caught.value.message in str(error)
+    assert type(from_spark(error)) is kind
+
+
+def test_a_corrupt_entry_is_named_with_what_was_expected(spark: Any, folder: Path, root: Path) -> None:
+    path = root / entry_path(4)
+    path.write_text('{"format": 1, "version": 4, "kind": "surprise"}')
+    for sql in (f"SELECT * FROM {T}", "BEGIN", f"INSERT INTO {T} VALUES (3)", "SHOW TABLES"):
+        error = refusal(spark, sql)
+        assert error.getSqlState() == "XX001"
+        assert f"{entry_path(4)}: expected a timeline entry" in str(error)
+        same_from_python(error, CorruptTimelineError, lambda: catalog(root))
+    path.unlink()
+    assert ids(spark) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda root: None, InvalidError, "no folder"),
+        (lambda root: root.mkdir(), InvalidError, "no Lockstep timeline at file://"),
+        (lambda root: root.write_text(""), InvalidError, "is a file: the root of a lake is a folder"),
+    ],
+)
+def test_a_root_that_is_no_lake(
+    spark_session: Any, root: Path, make: Callable[[Path], object], kind: type[LockstepError], message: str
+) -> None:
+    make(root)
+    session = spark_session.newSession()
+    session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
+    session.conf.set(f"spark.sql.catalog.{CATALOG}.create", "false")
+    error = refusal(session, f"SELECT * FROM {T}")
+    assert message in str(error)
+    same_from_python(error, kind, lambda: catalog(root))
+
+
+def test_a_root_that_cannot_be_made(spark_session: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    root = tmp_path / "file" / "lake"
+    session = spark_session.newSession()
+    session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
+    error = refusal(session, f"SELECT * FROM {T}")
+    assert error.getSqlState() == "58030"
+    same_from_python(error, UnavailableError, lambda: lockstep.TransactionalCatalog.open(str(root), create=True))
+
+
+def test_a_timeline_that_cannot_be_written(spark: Any, folder: Path, root: Path) -> None:
+    """Nothing is committed, there is no doubt about it, and the transaction may be committed once it can be."""
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (3)")
+    timeline = (root / FOLDER).rename(root / "elsewhere")
+    (root / FOLDER).write_text("in the way")
+    error = refusal(spark, "COMMIT")
+    assert error.getSqlState() == "58030"
+    assert f"cannot write {entry_path(4)} in file://{root}" in str(error)
+    (root / FOLDER).unlink()
+    timeline.rename(root / FOLDER)
+    assert spark.sql("COMMIT").collect()[0].database_version == 4
+    assert ids(spark) == [1, 2, 3]
+
+
+def test_a_table_whose_folder_somebody_deleted(
+    spark: Any, connect: Callable[[], Any], folder: Path, root: Path
+) -> None:
+    spark.sql(f"CREATE TABLE {CATALOG}.default.u AS SELECT 1L AS id")
+    shutil.rmtree(folder)
+    select, insert, update = f"SELECT * FROM {T}", f"INSERT INTO {T} VALUES (3)", f"UPDATE {T} SET id = 3"
+    new = connect()
+    for sql in (select, insert, update):  # Delta may still have the table in its cache here, and find out only later
+        error = refusal(spark, sql)
+        assert error.getSqlState() in ("58030", "42P01", None)
+        assert "its files are gone from" in str(error) or "doesn't exist" in str(error)
+    for sql in (select, insert, update):
+        error = refusal(new, sql)
+        assert error.getSqlState() == "58030"
+        assert "lake.default.t is in the catalog, but its files are gone from" in str(error)
+        assert str(folder) in str(error)
+    with pytest.raises(PySparkException, match="its files are gone from"):
+        new.table(T).collect()
+    for session in (spark, new):
+        assert ids(session, f"{CATALOG}.default.u") == [1]
+    assert not (folder / "_delta_log").exists() or not any((folder / "_delta_log").iterdir()), "nothing was half made"
+    spark.sql(f"DROP TABLE {T}")
+    assert [row.tableName for row in spark.sql("SHOW TABLES").collect()] == ["u"]
