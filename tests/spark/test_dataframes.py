@@ -173,6 +173,13 @@ def test_parameters_reach_a_statement_inside_and_outside(t: str, spark: Any) -> 
     assert rows(spark) == [(1, "a"), (2, "b")]
 
 
+def test_a_database_version_can_be_a_parameter(t: str, spark: Any) -> None:
+    spark.sql(f"DELETE FROM {t} WHERE id = 1")
+    text = f"SELECT id FROM {t} FOR SYSTEM_VERSION AS OF :version ORDER BY id"
+    assert [row.id for row in spark.sql(text, args={"version": 1}).collect()] == [1, 2]
+    assert [row.id for row in spark.sql(text, args={"version": 2}).collect()] == [2]
+
+
 @pytest.mark.parametrize(
     "statement",
     [

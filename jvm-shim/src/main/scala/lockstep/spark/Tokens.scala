@@ -3,6 +3,7 @@ package lockstep.spark
 import org.antlr.v4.runtime.{CharStream, CharStreams, CommonTokenStream, Token}
 import org.antlr.v4.runtime.misc.Interval
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
+import org.apache.spark.sql.lockstep.LockstepException
 
 import scala.jdk.CollectionConverters._
 
@@ -33,21 +34,32 @@ private[spark] object Tokens {
    * Rewrites `SYSTEM_VERSION AS OF 7` to `VERSION AS OF '@7'`, which Spark hands to the catalog as it stands, while
    * `VERSION AS OF 7` keeps Delta's meaning. The length stays the same, so every position in an error message is right.
    */
-  def rewriteSystemVersion(sql: String): String =
+  def rewriteSystemVersion(sql: String, parameter: String => Option[String] = _ => None): String =
     if (systemVersion.findFirstIn(sql).isEmpty) sql
     else
-      of(sql).sliding(4).foldLeft(sql) {
-        case (text, Seq(keyword, as, of, version))
+      (of(sql) :+ null).sliding(5).foldLeft(sql) {
+        case (text, Seq(keyword, as, of, version, next))
             if keyword.getType == SqlBaseLexer.SYSTEM_VERSION && as.getType == SqlBaseLexer.AS &&
               of.getType == SqlBaseLexer.OF =>
-          val (start, end) = (keyword.getStartIndex, version.getStopIndex + 1)
+          val marked = version.getText == ":" && next != null
+          val (start, end) = (keyword.getStartIndex, (if (marked) next else version).getStopIndex + 1)
           val between = text.substring(keyword.getStopIndex + 1, version.getStartIndex)
-          val value = text.substring(version.getStartIndex, end)
-          val quoted = if (isString(value)) s"${value.head}@${value.substring(1)}" else s"'@$value'"
-          val padding = " " * (end - start - "VERSION".length - between.length - quoted.length)
-          text.patch(start, s"VERSION$padding$between$quoted", end - start)
+          val written = text.substring(version.getStartIndex, end)
+          val value = if (marked) parameter(next.getText).getOrElse(written) else written
+          val padding = " " * (end - start - "VERSION".length - between.length - quoted(value).length)
+          text.patch(start, s"VERSION$padding$between${quoted(value)}", end - start)
         case (text, _) => text
       }
+
+  /** A version with the mark of a database version; what is neither a number nor a string cannot be one. */
+  private def quoted(version: String): String =
+    if (isString(version)) s"${version.head}@${version.substring(1)}"
+    else if (version.forall(_.isDigit)) s"'@$version'"
+    else
+      throw new LockstepException(
+        "LOCKSTEP_SYNTAX",
+        s"SYSTEM_VERSION AS OF takes a number, a string or a named parameter with such a value, not `$version`.",
+        "42601")
 
   private def isString(text: String) = text.startsWith("'") || text.startsWith("\"")
 

@@ -2,7 +2,7 @@ package lockstep.spark
 
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.expressions.Expression
-import org.apache.spark.sql.catalyst.parser.{ParameterContext, ParseException, ParserInterface}
+import org.apache.spark.sql.catalyst.parser.{NamedParameterContext, ParameterContext, ParseException, ParserInterface}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.types.{DataType, StructType}
 
@@ -16,15 +16,23 @@ private[spark] class TransactionParser(delegate: ParserInterface) extends Parser
 
   /** Forwarded because Spark's default forgets the parameters. */
   override def parsePlanWithParameters(sql: String, parameters: ParameterContext): LogicalPlan =
-    parse(sql)(delegate.parsePlanWithParameters(_, parameters))
+    parse(sql, named(parameters))(delegate.parsePlanWithParameters(_, parameters))
+
+  /** A parameter's value as SQL text: the version of a time travel must be in the text before it is parsed. */
+  private def named(parameters: ParameterContext)(name: String): Option[String] = parameters match {
+    case NamedParameterContext(values) => values.get(name).map(_.sql)
+    case _ => None
+  }
 
   override def parseQuery(sql: String): LogicalPlan = rewriting(sql)(delegate.parseQuery)
 
-  private def parse(sql: String)(parser: String => LogicalPlan): LogicalPlan =
-    Tokens.statement(sql).fold(rewriting(sql)(parser))(TransactionCommand(_))
+  private def parse(sql: String, parameter: String => Option[String] = _ => None)(
+      parser: String => LogicalPlan): LogicalPlan =
+    Tokens.statement(sql).fold(rewriting(sql, parameter)(parser))(TransactionCommand(_))
 
-  private def rewriting(sql: String)(parser: String => LogicalPlan): LogicalPlan =
-    try parser(Tokens.rewriteSystemVersion(sql))
+  private def rewriting(sql: String, parameter: String => Option[String] = _ => None)(
+      parser: String => LogicalPlan): LogicalPlan =
+    try parser(Tokens.rewriteSystemVersion(sql, parameter))
     catch { case e: ParseException if e.command.isDefined => throw e.withCommand(sql) }
 
   override def parseExpression(sql: String): Expression = delegate.parseExpression(sql)
