@@ -216,7 +216,9 @@ def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
         if commits:
             actions = [action for commit in commits for action in commit]
             assert_real(actions)
-            drafts.append(_Draft(table, commits, footprint(actions), total(commits)))
+            rows = total(staged)  # a statement knows its rows, which the files of all together do not tell
+            counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
+            drafts.append(_Draft(table, commits, footprint(actions), counts))
     return drafts
 
 

@@ -57,7 +57,7 @@ class Commit(Value, frozen=True):
 
 
 class Counts(Value, frozen=True):
-    """How many files and rows a change adds and removes; rows are -1 where the files carry no statistics."""
+    """How many files and rows a change adds and removes; rows are -1 where neither metrics nor statistics tell."""
 
     files_added: int = 0
     files_removed: int = 0

@@ -250,3 +250,30 @@ def test_assert_real_lets_a_statement_say_anything() -> None:
 @given(st.text(st.characters(codec="utf-8")))
 def test_any_text_survives_render_and_parse(text: str) -> None:
     assert parse(render([{"commitInfo": {"userMetadata": text}}])) == [{"commitInfo": {"userMetadata": text}}]
+
+
+@pytest.mark.parametrize(
+    ("operation", "metrics", "rows"),
+    [
+        pytest.param("DELETE", {"numDeletedRows": "3"}, (0, 3), id="a deleted row is removed"),
+        pytest.param("UPDATE", {"numUpdatedRows": "2"}, (2, 2), id="an updated row is removed and added"),
+        pytest.param(
+            "MERGE",
+            {"numTargetRowsInserted": "5", "numTargetRowsUpdated": "2", "numTargetRowsDeleted": "1"},
+            (7, 3),
+            id="a merge does all three",
+        ),
+        pytest.param("UPDATE", {}, (10, -1), id="without metrics the files tell, as far as they can"),
+        pytest.param("WRITE", {"numOutputRows": "99"}, (10, -1), id="a write's files tell themselves"),
+    ],
+)
+def test_a_statement_knows_its_rows(operation: str, metrics: dict[str, str], rows: tuple[int, int]) -> None:
+    """The file that an UPDATE of two rows rewrites has many more: its metrics say what it did."""
+    commit: list[Action] = [
+        {"commitInfo": {"operation": operation, "operationMetrics": metrics}},
+        {"remove": {"path": "a", "dataChange": True, "size": 1}},
+        {"add": {"path": "b", "dataChange": True, "size": 1, "stats": '{"numRecords":10}'}},
+    ]
+    found = counts(commit)
+    assert (found.rows_added, found.rows_removed) == rows
+    assert (found.files_added, found.files_removed) == (1, 1)

@@ -127,10 +127,12 @@ def _deleted_rows(file: dict[str, Any]) -> int:
 def counts(commit: Sequence[Action]) -> Counts:
     """Count the files and rows that one commit adds and removes.
 
-    Rows are those of `dataChange` files, deleted ones not counted, and -1 where a file has no `numRecords`: OPTIMIZE
+    Rows are what the statement's own metrics say (an updated row is one removed and one added). Where there are none,
+    they are those of `dataChange` files, deleted ones not counted, and -1 where a file has no `numRecords`: OPTIMIZE
     moves files but adds no rows. A path removed and added again with another deletion vector is neither a file added
     nor one removed: the difference of the vectors' cardinalities is the rows removed (or, restored, added).
     """
+    rows = _metric_rows(next(iter(bodies(commit, "commitInfo")), {}))
     adds = {file["path"]: file for file in bodies(commit, "add")}
     removes = {file["path"]: file for file in bodies(commit, "remove")}
     recommits = only_recommits(commit)
@@ -140,9 +142,27 @@ def counts(commit: Sequence[Action]) -> Counts:
     return Counts(
         files_added=len(added),
         files_removed=len(removed),
-        rows_added=_rows(added, sum(-n for n in deleted if n < 0)),
-        rows_removed=_rows(removed, sum(n for n in deleted if n > 0)),
+        rows_added=_rows(added, sum(-n for n in deleted if n < 0)) if rows is None else rows[0],
+        rows_removed=_rows(removed, sum(n for n in deleted if n > 0)) if rows is None else rows[1],
     )
+
+
+_ROW_METRICS = {
+    "DELETE": ((), ("numDeletedRows",)),
+    "UPDATE": (("numUpdatedRows",), ("numUpdatedRows",)),
+    "MERGE": (("numTargetRowsInserted", "numTargetRowsUpdated"), ("numTargetRowsDeleted", "numTargetRowsUpdated")),
+}
+"""By operation, the metrics (Delta's DeltaOperations) that sum up to the rows added, and to the rows removed."""
+
+
+def _metric_rows(info: dict[str, Any]) -> tuple[int, int] | None:
+    """Return the rows that a statement says it added and removed, None where it does not say."""
+    names = _ROW_METRICS.get(info.get("operation", ""))
+    metrics = info.get("operationMetrics") or {}
+    if names is None or any(name not in metrics for side in names for name in side):
+        return None
+    added, removed = (sum(int(metrics[name]) for name in side) for side in names)
+    return added, removed
 
 
 def _rows(files: list[dict[str, Any]], more: int) -> int:
