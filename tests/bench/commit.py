@@ -20,7 +20,7 @@ from lockstep.transactions import Transaction
 TABLES = (1, 10, 100)
 STAGES = {
     "collect": "_collect",
-    "catch up and judge": "_catch_up",
+    "catch up and judge": "_caught_up",
     "rebase and stage": "_place",
 }
 

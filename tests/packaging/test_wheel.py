@@ -36,7 +36,11 @@ print(f"version {tx.version}, sum {both}")
 
 def run(*command: str | Path, **environment: str) -> str:
     """Run a command to its end; its output is in the failure if it fails."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON")}
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("PYTHONPATH", "SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    }
     done = subprocess.run(
         [str(part) for part in command],
         env={**clean, **environment},
