@@ -1,10 +1,53 @@
-"""What all tests share. Spark's own fixtures are in `tests/spark`, so that unit tests never start it."""
+"""What all tests share: where the repository is, and how Spark starts, if a test asks for it.
+
+`LOCKSTEP_TEST_MASTER` starts Spark elsewhere than in one process: `test_cluster.py` does so.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
+
+import lockstep
+from tests.support.sessions import CATALOG
+
+MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
+
+_folder = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say how pytest-spark starts Spark; the first test that needs it does.
+
+    Here and not in `tests/spark`: pytest-spark takes the settings that are there when pytest prints its header, before
+    pytest reads the `conftest.py` of a folder below the one it was pointed at.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-tests-"))
+    config.stash[_folder] = folder
+    settings = {
+        **lockstep.conf(root=str(folder / "unused"), catalog=CATALOG),
+        "spark.master": MASTER,
+        "spark.app.name": "lockstep tests",
+        "spark.sql.catalogImplementation": "in-memory",  # pytest-spark's default is Hive, which takes seconds to start
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+    }
+    SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.stash[_folder], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
