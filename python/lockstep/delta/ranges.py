@@ -1,0 +1,127 @@
+"""Sets of values of one kind, as ranges between cuts.
+
+A *cut* lies between two values: `(v, False)` just before v, `(v, True)` just after it. A range is what lies between its
+lower and its upper cut, so open and closed ends, points and complements need no cases of their own:
+
+    = 5     (5, False) … (5, True)
+    > 5     (5, True)  … None
+    <> 5    None … (5, False)   and   (5, True) … None
+
+None is the end of the line, in its direction. Values are taken as dense: nothing lies between 9 and 10, but the range
+between them is not called empty. That is the safe side for whoever asks whether two sets may have a value in common.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Kind(Enum):
+    """What can be compared with what; the comment says what a value is in Python, ordered as Spark orders it."""
+
+    NUMBER = "integers and decimals"  # int or Decimal
+    FLOAT = "float"  # (whether it is NaN, the number as a Python float), since Spark puts NaN above all else
+    DOUBLE = "double"  # the same
+    STRING = "string, UTF8_BINARY"  # str: code points are ordered as their UTF-8 bytes are
+    DATE = "date"  # int, days
+    TIMESTAMP = "timestamp"  # int, microseconds since 1970 UTC
+    TIMESTAMP_NTZ = "timestamp_ntz"  # int, microseconds since 1970 on the wall clock
+    BOOLEAN = "boolean"  # bool
+    BINARY = "binary"  # bytes
+
+
+Cut: TypeAlias = tuple[Any, bool]
+
+
+class Range(NamedTuple):
+    """The values between two cuts; the lower one comes before the upper one."""
+
+    lower: Cut | None
+    upper: Cut | None
+
+
+Ranges: TypeAlias = tuple[Range, ...]
+"""A set of values: ranges in rising order that have nothing in common."""
+
+EVERYTHING: Ranges = (Range(None, None),)
+NOTHING: Ranges = ()
+
+
+def points(values: Iterable[Any]) -> Ranges:
+    """Return the set of these values of one kind, given in any order."""
+    found: list[Range] = []
+    for value in sorted(values):
+        if not found or found[-1].lower != (value, False):
+            found.append(Range((value, False), (value, True)))
+    return tuple(found)
+
+
+def below(value: Any, *, inclusive: bool) -> Ranges:
+    """Return all values less than this one, or equal to it."""
+    return (Range(None, (value, inclusive)),)
+
+
+def above(value: Any, *, inclusive: bool) -> Ranges:
+    """Return all values greater than this one, or equal to it."""
+    return (Range((value, not inclusive), None),)
+
+
+def starting_with(prefix: str) -> Ranges:
+    """Return all strings that start with a prefix."""
+    after = _after_all_with(prefix)
+    return (Range((prefix, False), None if after is None else (after, False)),)
+
+
+def _after_all_with(prefix: str) -> str | None:
+    """Return the least string above all that start with a prefix, None if there is none."""
+    kept = prefix.rstrip(chr(sys.maxunicode))
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    if 0xD800 <= following <= 0xDFFF:  # no character has a surrogate's number
+        following = 0xE000
+    return kept[:-1] + chr(following)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """Return all values that are not in a set."""
+    found = []
+    lower: Cut | None = None
+    for index, each in enumerate(ranges):
+        if each.lower is not None and (index == 0 or each.lower != lower):
+            found.append(Range(lower, each.lower))
+        lower = each.upper
+        if lower is None:
+            return tuple(found)
+    found.append(Range(lower, None))
+    return tuple(found)
+
+
+def overlap(one: Ranges, other: Ranges) -> bool:
+    """Return whether two sets of one kind may have a value in common."""
+    return any(_before(a.lower, b.upper) and _before(b.lower, a.upper) for a in one for b in other)
+
+
+def intersect(one: Ranges, other: Ranges) -> Ranges:
+    """Return the values that are in both of two sets of one kind."""
+    found = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        a, b = one[i], other[j]
+        lower = a.lower if b.lower is None or (a.lower is not None and a.lower > b.lower) else b.lower
+        a_ends_first = b.upper is None or (a.upper is not None and a.upper < b.upper)
+        upper = a.upper if a_ends_first else b.upper
+        if _before(lower, upper):
+            found.append(Range(lower, upper))
+        if a_ends_first:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def _before(lower: Cut | None, upper: Cut | None) -> bool:
+    return lower is None or upper is None or lower < upper
