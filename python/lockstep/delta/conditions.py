@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
-from lockstep.delta.ranges import EVERYTHING, NOTHING, Kind, Ranges, intersect, overlap
+from lockstep.delta.ranges import EVERYTHING, Kind, Ranges, intersect, overlap
 from lockstep.delta.statistics import Path, Possible
 
 TRUE, FALSE, NULL = 1, 2, 4
@@ -92,9 +92,7 @@ def negated(condition: Condition) -> Condition:
 
 
 def _both(one: int, other: int) -> int:
-    """Return the outcomes of AND, of two sets of outcomes; none if either has none, for then there is no row."""
-    if not one or not other:
-        return 0
+    """Return the outcomes of AND, of two sets of outcomes."""
     null = (one & NULL and other & (TRUE | NULL)) or (other & NULL and one & (TRUE | NULL))
     return one & other & TRUE | (one | other) & FALSE | (NULL if null else 0)
 
@@ -104,7 +102,7 @@ _OR = tuple(tuple(_NOT[_both(_NOT[one], _NOT[other])] for other in range(8)) for
 
 
 def outcomes(condition: Condition, known: Knowledge) -> int:
-    """Return which of TRUE, FALSE and NULL a condition may give on some row; 0 if what is known leaves no row."""
+    """Return which of TRUE, FALSE and NULL a condition may give on some row."""
     match condition:
         case Comparison(column, kind, true_in, false_in, on_null):
             may_be = known(column, kind)
@@ -152,7 +150,7 @@ def _branches(condition: Condition) -> tuple[tuple[Condition, ...], ...]:
 def _satisfiable(parts: tuple[Condition, ...]) -> bool:
     """Return whether one row may satisfy all parts."""
     rows = _Rows(part for part in parts if isinstance(part, Comparison))
-    return not rows.are_none and all(outcomes(part, rows.known) & TRUE for part in parts)
+    return all(outcomes(part, rows.known) & TRUE for part in parts)
 
 
 class _Rows:
@@ -161,7 +159,6 @@ class _Rows:
     def __init__(self, comparisons: Iterable[Comparison]) -> None:
         self._null: dict[Path, bool] = {}
         self._values: dict[tuple[Path, Kind | None], Ranges] = {}
-        self._only_null: set[Path] = set()
         for comparison in comparisons:
             self._take(comparison)
 
@@ -169,14 +166,6 @@ class _Rows:
         key = made.column, made.kind
         self._null[made.column] = self._null.get(made.column, True) and bool(made.on_null & TRUE)
         self._values[key] = intersect(self._values.get(key, EVERYTHING), made.true_in)
-        if not self._values[key]:
-            self._only_null.add(made.column)
-
-    @property
-    def are_none(self) -> bool:
-        """Whether some column can be neither null nor any value."""
-        return any(not self._null[column] for column in self._only_null)
 
     def known(self, column: Path, kind: Kind | None) -> Possible:
-        values = NOTHING if column in self._only_null else self._values.get((column, kind), EVERYTHING)
-        return Possible(null=self._null.get(column, True), values=values)
+        return Possible(null=self._null.get(column, True), values=self._values.get((column, kind), EVERYTHING))

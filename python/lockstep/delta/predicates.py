@@ -221,7 +221,7 @@ def _between(tree: exp.Expr) -> Condition:
 def _in(tree: exp.Expr) -> Condition:
     column = _column(tree.this)
     members = tree.args.get("expressions")
-    if column is None or not members or any(tree.args[arg] for arg in tree.args.keys() - {"this", "expressions"}):
+    if column is None or not members:  # a query has no members
         return UNKNOWN
     literals = [_literal(member) for member in members]
     values = [literal.value for literal in literals if literal and literal.kind]
@@ -335,7 +335,7 @@ def _cast(tree: exp.Expr, *, minus: bool) -> _Literal | None:
         return _double(text)
     if type_name == "FLOAT":
         return _float(text)
-    return _moment(tree, type_name, text) if inner.kind is Kind.STRING else None
+    return _moment(tree, type_name, text)
 
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}

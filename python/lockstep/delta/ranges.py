@@ -76,14 +76,11 @@ def starting_with(prefix: str) -> Ranges:
 
 
 def _after_all_with(prefix: str) -> str | None:
-    """Return the least string above all that start with a prefix, None if there is none."""
+    """Return a string above all that start with a prefix and below or equal to all others above, None without one."""
     kept = prefix.rstrip(chr(sys.maxunicode))
     if not kept:
         return None
-    following = ord(kept[-1]) + 1
-    if 0xD800 <= following <= 0xDFFF:  # no character has a surrogate's number
-        following = 0xE000
-    return kept[:-1] + chr(following)
+    return kept[:-1] + chr(ord(kept[-1]) + 1)
 
 
 def complement(ranges: Ranges) -> Ranges:
