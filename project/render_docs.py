@@ -1,7 +1,7 @@
 """Write the parts of the documentation that follow from the code: `python project/render_docs.py`.
 
     docs/timeline.schema.json   JSON Schema of a timeline entry, from `lockstep.model.Entry`
-    docs/isolation.md           the table of conflict rules, between its two comments, from `lockstep.conflicts.RULES`
+    docs/isolation.md           the table of conflict rules, between its two comments, from the two `RULES`
 
 `tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
 """
@@ -17,11 +17,10 @@ from typing import Any
 
 import msgspec
 
-from lockstep.conflicts import RULES
+from lockstep import conflicts, serializable
 from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Entry
 
 REPOSITORY = Path(__file__).parents[1]
-LEVELS = {"SNAPSHOT": "both levels", "SERIALIZABLE": "SERIALIZABLE"}
 
 
 def schema() -> str:
@@ -54,7 +53,8 @@ def _definition(body: Mapping[str, Any]) -> dict[str, Any]:
 def rules() -> str:
     """Return the conflict rules as a Markdown table, in the order in which they are tried."""
     lines = ["| rule | conflict, if | checked at |", "|---|---|---|"]
-    lines += [f"| `{rule.name}` | {rule.says} | {LEVELS[rule.isolation]} |" for rule in RULES]
+    lines += [f"| `{rule.name}` | {rule.says} | both levels |" for rule in conflicts.RULES]
+    lines += [f"| `{name}` | {says} | SERIALIZABLE |" for name, says in serializable.RULES]
     return "\n".join(lines)
 
 

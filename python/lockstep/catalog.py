@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import getpass
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from lockstep.commit import (
@@ -39,6 +39,7 @@ from lockstep.errors import (
 )
 from lockstep.lake import Lake
 from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
+from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from lockstep.timeline import Clock, Timeline, utc_now
 from lockstep.transactions import Creation, Transaction, new_location
@@ -218,23 +219,36 @@ class TransactionalCatalog:
         return creation
 
     def write(
-        self, location: str, version: int, content: str, *, creation: Creation | None = None, text: str = ""
+        self,
+        location: str,
+        version: int,
+        content: str,
+        *,
+        creation: Creation | None = None,
+        scans: Sequence[Scan] = (),
+        isolation: Isolation | None = None,
+        text: str = "",
     ) -> Committed | Taken:
         """Commit what Delta wants to write as `version` of the table at `location`, see `commit_statement`.
 
+        Args:
+            isolation: the statement's level, instead of the catalog's.
+
         Raises:
-            CommitUnknownError, ConflictError: the store does not say; too many lost races.
+            ConflictError: what it read from other tables has changed, and not in a way that some order of the
+                transactions would explain; or too many lost races.
+            CommitUnknownError: the store does not say.
         """
         info = TransactionInfo(
             id=self.lake.new_id(),
             began_at=self.lake.clock(),
             base_version=0,
-            isolation="SNAPSHOT",  # Delta judges the written table; what else was read is not looked at again
+            isolation=isolation or self.isolation,
             author=self.author,
             application=self.application,
             statements=[" ".join(text.split())[:1000]] if text else [],
         )
-        outcome = commit_statement(self.lake, info, location, version, parse(content), creation=creation)
+        outcome = commit_statement(self.lake, info, location, version, parse(content), creation=creation, scans=scans)
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
 
 

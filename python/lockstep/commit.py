@@ -15,8 +15,8 @@ import hashlib
 import logging
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -40,9 +40,13 @@ from lockstep.model import (
     Entry,
     Table,
     TableDdl,
+    TableRead,
     TableWrite,
     TransactionInfo,
 )
+from lockstep.rows import EVERY_ROW, rows_of
+from lockstep.serializable import Antidependency, judge
+from lockstep.statement import Scan, judge_statement, table_reads
 from lockstep.timeline import Lost, Ratified, Unknown
 from lockstep.transactions import Creation, State, Transaction
 
@@ -90,6 +94,38 @@ class _Draft:
     counts: Counts
 
 
+@dataclass
+class _Race:
+    """What the winners since a transaction's snapshot mean for it, up to database version `judged`.
+
+    Attributes:
+        winners: by table id, what they did to the tables that it writes, in order.
+    """
+
+    mine: Changes
+    judged: int
+    winners: dict[str, list[Footprint]] = field(default_factory=dict)
+    _first: Antidependency | None = None
+
+    def lose_to(self, winner: Changes) -> Conflict | None:
+        """Take the next winner into account, and tell whether ours cannot land behind it."""
+        if (conflict := check(self.mine, winner)) is not None:
+            return conflict
+        if self.mine.isolation == "SERIALIZABLE":
+            found = judge(self.mine, [winner], self._first)
+            if isinstance(found, Conflict):
+                return found
+            self._first = found
+        for id_ in self.mine.writes.keys() & winner.writes.keys():
+            self.winners.setdefault(id_, []).append(winner.writes[id_])
+        return None
+
+    @property
+    def precedes(self) -> int | None:
+        """The first winner that it comes before in every serial order, as its entry says it."""
+        return None if self._first is None else self._first.winner.database_version
+
+
 def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time.sleep) -> Outcome:
     """Commit a transaction. Its state tells what became of it: unchanged for `InDoubt`, ended otherwise.
 
@@ -112,21 +148,16 @@ def _commit(lake: Lake, tx: Transaction, sleep: Callable[[float], None]) -> Outc
     if not drafts and not tx.table_ddl() and not tx.namespace_ddl():
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
-    mine = _changes(tx, drafts)
-    judged = tx.base.version
-    winners: dict[str, list[Footprint]] = {draft.table.id: [] for draft in drafts}
+    race = _Race(_changes(tx, drafts), tx.base.version)
     for attempt in range(ATTEMPTS):
         head = _caught_up(lake, drafts)
-        for entry in lake.timeline.entries(judged, head.version):
-            theirs = lake.changes(entry)
-            if (conflict := check(mine, theirs, tx.isolation)) is not None:
+        for entry in lake.timeline.entries(race.judged, head.version):
+            if (conflict := race.lose_to(lake.changes(entry))) is not None:
                 rollback(lake, tx)
                 return conflict
-            for id_ in winners.keys() & theirs.writes.keys():
-                winners[id_].append(theirs.writes[id_])
-        judged = head.version
-        writes = [_place(lake, tx, draft, head, winners[draft.table.id]) for draft in drafts]
-        match _append(lake, tx, _entry(tx, drafts, writes), judged):
+        race.judged = head.version
+        writes = [_place(lake, tx, draft, head, race.winners.get(draft.table.id, [])) for draft in drafts]
+        match _append(lake, tx, _entry(tx, drafts, writes, race.precedes), race.judged):
             case Ratified(entry):
                 _completed(tx, Committed(entry.version, entry))  # first of all: from here on nothing may undo it
                 if lake.try_publish(entry):
@@ -223,13 +254,20 @@ def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
 
 
 def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
+    reads = {read.id: rows_of(read.predicates) for read in tx.reads()}
+    for draft in drafts:
+        if draft.footprint.rows_removed and draft.table.id not in reads:  # it must have looked for what it removed
+            tx.read(draft.table)
+            reads[draft.table.id] = EVERY_ROW
     return Changes(
         transaction=tx.id,
         namespaces=tuple(tx.namespace_ddl()),
         tables=tuple(tx.table_ddl()),
         writes={draft.table.id: draft.footprint for draft in drafts},
-        reads=frozenset(read.id for read in tx.reads()),
+        reads=reads,
         names={table.id: table.name for table in tx.tables.values()},
+        isolation=tx.isolation,
+        base=tx.base.version,
     )
 
 
@@ -268,7 +306,9 @@ def store(lake: Lake, location: str, transaction: str, version: int, actions: li
     return Commit(staged=staged)
 
 
-def _entry(tx: Transaction, drafts: list[_Draft], writes: list[TableWrite]) -> Callable[..., Entry]:
+def _entry(
+    tx: Transaction, drafts: list[_Draft], writes: list[TableWrite], precedes: int | None
+) -> Callable[..., Entry]:
     operations = [
         f"{info.get('operation', '?')} {draft.table.name}"
         for draft in drafts
@@ -287,6 +327,7 @@ def _entry(tx: Transaction, drafts: list[_Draft], writes: list[TableWrite]) -> C
             tables=tx.table_ddl(),
             writes=writes,
             reads=tx.reads(),
+            precedes=precedes,
         )
 
     return draft
@@ -319,11 +360,13 @@ def commit_statement(
     actions: list[Action],
     *,
     creation: Creation | None = None,
+    scans: Sequence[Scan] = (),
     sleep: Callable[[float], None] = time.sleep,
-) -> Committed | Taken | Contended | InDoubt:
+) -> Committed | Conflict | Taken | Contended | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
 
     Losing the timeline to transactions on other tables is retried here; losing the table version is Delta's to judge.
+    What the statement read from other tables is judged here too, see `lockstep.statement`.
 
     Args:
         info: the statement's transaction; its id must be new.
@@ -331,6 +374,7 @@ def commit_statement(
         version: the table version to be.
         actions: the commit.
         creation: given for the first version of a new table.
+        scans: what the statement read.
 
     Raises:
         UndefinedError: the table, or a new table's namespace, was dropped meanwhile.
@@ -340,12 +384,12 @@ def commit_statement(
     litter = staging_folder(location, info.id) if creation is None else location
     try:
         outcome = _commit_statement(
-            lake, info, location=location, version=version, actions=actions, creation=creation, sleep=sleep
+            lake, info, location=location, version=version, actions=actions, creation=creation, scans=scans, sleep=sleep
         )
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         lake.delete([litter], [])
         raise
-    if isinstance(outcome, Taken | Contended):
+    if isinstance(outcome, Conflict | Taken | Contended):
         lake.delete([litter], [])
     return outcome
 
@@ -358,10 +402,12 @@ def _commit_statement(
     version: int,
     actions: list[Action],
     creation: Creation | None,
+    scans: Sequence[Scan],
     sleep: Callable[[float], None],
-) -> Committed | Taken | Contended | InDoubt:
+) -> Committed | Conflict | Taken | Contended | InDoubt:
     actions = real_paths(actions)
     assert_real(actions)
+    read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
     for attempt in range(ATTEMPTS):
         head = lake.caught_up(lambda database: [t for t in (database.table_at(location),) if t is not None])
         table = new_table(head, creation) if creation is not None else head.table_at(location)
@@ -371,6 +417,10 @@ def _commit_statement(
             return Taken()
         if table.version != version - 1:
             raise InvalidError(f"table {table.name} is at version {table.version}: version {version} cannot follow")
+        mine = Changes(info.id, writes={table.id: footprint(actions)}, isolation=info.isolation)
+        found = judge_statement(lake, head, mine, scans, read_version)
+        if isinstance(found, Conflict):
+            return found
         write = TableWrite(
             id=table.id,
             name=table.name,
@@ -380,7 +430,8 @@ def _commit_statement(
             commits=[store(lake, location, info.id, version, actions)],
             counts=total([actions]),
         )
-        match lake.timeline.append(_statement_entry(info, creation, write), after=head.version):
+        draft = _statement_entry(info, creation, write, table_reads(scans, head), found)
+        match lake.timeline.append(draft, after=head.version):
             case Ratified(entry):
                 if lake.try_publish(entry, checksums=False) and any(commit.staged for commit in write.commits):
                     lake.delete([staging_folder(location, info.id)], [])
@@ -405,18 +456,28 @@ def new_table(head: Database, creation: Creation) -> Table:
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 
-def _statement_entry(info: TransactionInfo, creation: Creation | None, write: TableWrite) -> Callable[..., Entry]:
+def _statement_entry(
+    info: TransactionInfo,
+    creation: Creation | None,
+    write: TableWrite,
+    reads: list[TableRead],
+    first: Antidependency | None,
+) -> Callable[..., Entry]:
+    precedes = None if first is None else first.winner.database_version
+
     def draft(version: int, committed_at: datetime) -> Entry:
         return Entry(
             format=FORMAT,
             version=version,
             committed_at=committed_at,
             kind="transaction",
-            transaction=structs.replace(info, base_version=version - 1),
+            transaction=structs.replace(info, base_version=(precedes or version) - 1),
             tables=[TableDdl(action="create", id=creation.id, name=creation.name, location=creation.location)]
             if creation is not None
             else [],
             writes=[write],
+            reads=reads,
+            precedes=precedes,
         )
 
     return draft

@@ -1,8 +1,8 @@
-"""Which two transactions cannot both commit: the rules, in one table.
+"""Which two transactions cannot both commit because of what both changed: the rules, in one table.
 
 `mine` wants to commit; `winner` is one that committed since the snapshot of `mine`. If no rule finds a conflict, with
-each of the winners, ours can land behind them and the result is what running it there would have given: fully at
-SERIALIZABLE, up to what it read at SNAPSHOT. The first committer wins.
+each of the winners, ours can land behind them: what it changed, none of them changed too. The first committer wins.
+What was read besides is judged at SERIALIZABLE, by `lockstep.serializable`.
 
 Rules are about names and ids, not about versions: a file, a table or a namespace that both changed. They are judged on
 collapsed commits with real paths, so a file is called the same by both.
@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from lockstep.delta.actions import Footprint
 from lockstep.model import Isolation, Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +27,28 @@ class Changes:
         transaction: its id.
         namespaces, tables: its DDL, net of what it undid itself.
         writes: by table id, what its commits touched.
-        reads: ids of the tables whose rows it read, also through UPDATE, DELETE and MERGE; a blind append reads none.
+        reads: by table id, which rows it read, also through UPDATE, DELETE and MERGE; a blind append reads none.
         names: by table id, what its tables are called, for messages.
+        isolation: its level.
+        base: the database version that it read, where known.
         database_version: the timeline entry of a winner; None while not committed.
+        precedes: of a winner, the first version that it did not see though it read what that changed.
     """
 
     transaction: str
     namespaces: tuple[NamespaceDdl, ...] = ()
     tables: tuple[TableDdl, ...] = ()
     writes: Mapping[str, Footprint] = field(default_factory=dict)
-    reads: frozenset[str] = frozenset()
+    reads: Mapping[str, Rows] = field(default_factory=dict)
     names: Mapping[str, Name] = field(default_factory=dict)
+    isolation: Isolation = "SERIALIZABLE"
+    base: int | None = None
     database_version: int | None = None
+    precedes: int | None = None
+
+    def changes_something(self) -> bool:
+        """Whether it has any effect."""
+        return bool(self.writes or self.tables or self.namespaces)
 
     def moved(self) -> dict[str, TableDdl]:
         """The tables that it dropped or renamed, by id."""
@@ -70,6 +81,14 @@ class Conflict:
     version: int | None
     message: str
 
+    @classmethod
+    def of(cls, rule: str, winner: Changes, hit: Hit) -> Conflict:
+        """Return the conflict that a rule found with a winner."""
+        at = "" if winner.database_version is None else f" (database version {winner.database_version})"
+        by = f"transaction {winner.transaction}{at}"
+        message = f"{by} {hit.what}. Nothing of this transaction was committed; run it again."
+        return cls(rule, hit.table, hit.namespace, winner.database_version, message)
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -85,27 +104,21 @@ Find: TypeAlias = Callable[[Changes, Changes], Hit | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: its name, what it says, the weakest isolation level it holds at, and the function that applies it."""
+    """One rule: its name, what it says, and the function that applies it. All hold at both isolation levels."""
 
     name: str
     says: str
-    isolation: Isolation
     find: Find
 
 
-def check(mine: Changes, winner: Changes, isolation: Isolation) -> Conflict | None:
+def check(mine: Changes, winner: Changes) -> Conflict | None:
     """Return the first conflict by the order of `RULES`, None if `mine` can land behind `winner`.
 
     The two must be different transactions: one found in the timeline under our own id is ours, committed.
     """
     for rule in RULES:
-        if rule.isolation == "SERIALIZABLE" and isolation != "SERIALIZABLE":
-            continue
         if (hit := rule.find(mine, winner)) is not None:
-            at = "" if winner.database_version is None else f" (database version {winner.database_version})"
-            by = f"transaction {winner.transaction}{at}"
-            message = f"{by} {hit.what}. Nothing of this transaction was committed; run it again."
-            return Conflict(rule.name, hit.table, hit.namespace, winner.database_version, message)
+            return Conflict.of(rule.name, winner, hit)
     return None
 
 
@@ -116,9 +129,9 @@ def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
     ours = mine.moved()
     for id, ddl in winner.moved().items():
         if id in mine.writes:
-            return Hit(f"{_did(ddl)}, which this transaction wrote", table=ddl.name)
+            return Hit(f"{did(ddl)}, which this transaction wrote", table=ddl.name)
         if id in ours:
-            return Hit(f"{_did(ddl)}, which this transaction {_PAST[ours[id].action]}", table=ddl.name)
+            return Hit(f"{did(ddl)}, which this transaction {_PAST[ours[id].action]}", table=ddl.name)
     return None
 
 
@@ -149,7 +162,8 @@ def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
 _PAST = {"create": "created", "rename": "renamed", "drop": "dropped", "alter": "altered"}
 
 
-def _did(ddl: TableDdl) -> str:
+def did(ddl: TableDdl) -> str:
+    """Say what a change of the list of tables did, as a clause without a subject."""
     target = f" to {ddl.new_name}" if ddl.action == "rename" else ""
     return f"{_PAST[ddl.action]} table {ddl.name}{target}"
 
@@ -200,7 +214,7 @@ def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
 
     def found(mine: Changes, winner: Changes) -> Hit | None:
         for id, ours in mine.writes.items():
-            name = _name(id, mine, winner)
+            name = named(id, mine, winner)
             if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
                 return Hit(what, table=name)
         return None
@@ -208,7 +222,8 @@ def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
     return found
 
 
-def _name(id: str, mine: Changes, winner: Changes) -> Name | None:
+def named(id: str, mine: Changes, winner: Changes) -> Name | None:
+    """Return what a table is called by the one or the other."""
     return mine.names.get(id) or winner.names.get(id)
 
 
@@ -243,42 +258,18 @@ def _domain(ours: Footprint, theirs: Footprint, table: str) -> str | None:
     return f"set the metadata domain {min(both)} of table {table}, as this transaction does"
 
 
-# --- what was read ----------------------------------------------------------------------------------------------------
-
-
-def _read_changed(mine: Changes, winner: Changes) -> Hit | None:
-    # Files rearranged (OPTIMIZE, `dataChange` false) or a new protocol do not count: every query returns the same rows
-    # before and after, so the order "winner, then us" is one in which we would have read what we did.
-    for id in sorted(mine.reads & winner.writes.keys()):
-        if winner.writes[id].data_change or winner.writes[id].metadata:
-            name = _name(id, mine, winner)
-            return Hit(f"wrote table {name or id}, which this transaction read", table=name)
-    return None
-
-
-def _read_gone(mine: Changes, winner: Changes) -> Hit | None:
-    for id, ddl in winner.moved().items():
-        if id in mine.reads:
-            return Hit(f"{_did(ddl)}, which this transaction read", table=ddl.name)
-    return None
-
-
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", "SNAPSHOT", _table_gone
-    ),
-    Rule("table-written", "the winner wrote a table that we dropped or renamed", "SNAPSHOT", _table_written),
-    Rule("name-taken", "both gave a table the same name, created or renamed", "SNAPSHOT", _name_taken),
-    Rule("location-taken", "both created a table in the same folder", "SNAPSHOT", _location_taken),
-    Rule("namespace-gone", "the winner dropped a namespace in which we made something", "SNAPSHOT", _namespace_gone),
-    Rule("namespace-filled", "the winner made something in a namespace that we dropped", "SNAPSHOT", _namespace_filled),
-    Rule("namespace-changed", "both created, altered or dropped the same namespace", "SNAPSHOT", _namespace_changed),
-    Rule("metadata", "both wrote a table, and one changed its schema or properties", "SNAPSHOT", _in_both(_metadata)),
-    Rule("protocol", "both wrote a table, and one changed its protocol", "SNAPSHOT", _in_both(_protocol)),
-    Rule("file", "both removed, or wrote again, the same data file", "SNAPSHOT", _in_both(_file)),
-    Rule("application", "both recorded progress of the same streaming application", "SNAPSHOT", _in_both(_app)),
-    Rule("domain", "both set the same metadata domain of a table", "SNAPSHOT", _in_both(_domain)),
-    Rule("read-changed", "the winner changed rows or schema of a table that we read", "SERIALIZABLE", _read_changed),
-    Rule("read-gone", "the winner dropped or renamed a table that we read", "SERIALIZABLE", _read_gone),
+    Rule("table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", _table_gone),
+    Rule("table-written", "the winner wrote a table that we dropped or renamed", _table_written),
+    Rule("name-taken", "both gave a table the same name, created or renamed", _name_taken),
+    Rule("location-taken", "both created a table in the same folder", _location_taken),
+    Rule("namespace-gone", "the winner dropped a namespace in which we made something", _namespace_gone),
+    Rule("namespace-filled", "the winner made something in a namespace that we dropped", _namespace_filled),
+    Rule("namespace-changed", "both created, altered or dropped the same namespace", _namespace_changed),
+    Rule("metadata", "both wrote a table, and one changed its schema or properties", _in_both(_metadata)),
+    Rule("protocol", "both wrote a table, and one changed its protocol", _in_both(_protocol)),
+    Rule("file", "both removed, or wrote again, the same data file", _in_both(_file)),
+    Rule("application", "both recorded progress of the same streaming application", _in_both(_app)),
+    Rule("domain", "both set the same metadata domain of a table", _in_both(_domain)),
 )
 """All rules, in the order in which they are tried: the one that explains most comes first."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TypeAlias
@@ -28,6 +28,7 @@ from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.rows import EVERY_ROW, Rows, rows_of
 from lockstep.storage import Storage
 from lockstep.timeline import Clock, Draft, Lost, Ratified, Timeline, Unknown
 
@@ -150,7 +151,7 @@ class Lake:
         ours = self._footprint(entry, write)
         mine = Changes(entry.transaction.id, writes={write.id: ours}, names={write.id: write.name})
         theirs = Changes("of a plain Delta writer", writes={write.id: displaced.foreign}, names=mine.names)
-        if (conflict := check(mine, theirs, "SNAPSHOT")) is not None:
+        if (conflict := check(mine, theirs)) is not None:
             raise ForeignCommitError(
                 f"table {write.name}: version {displaced.first} was written by a plain Delta writer while database "
                 f"version {entry.version} (transaction {entry.transaction.id}), ratified for the same table version, "
@@ -302,9 +303,13 @@ class Lake:
             namespaces=tuple(entry.namespaces),
             tables=tuple(entry.tables),
             writes=footprints,
-            reads=frozenset(read.id for read in entry.reads),
+            reads=_reads(entry, footprints),
             names=names,
+            # A plain Delta writer's own check is a serializable one, of the table that it writes.
+            isolation="SERIALIZABLE" if entry.kind == "external" else entry.transaction.isolation,
+            base=entry.transaction.base_version,
             database_version=entry.version,
+            precedes=entry.precedes,
         )
         with self._lock:
             self._cache[entry.version] = found
@@ -354,3 +359,10 @@ class Lake:
                     remove(path)
                 except LockstepError as error:
                     _log.warning("a rolled back transaction's %s was not removed: %s", path, error)
+
+
+def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
+    """Return what an entry's transaction read; of a plain Delta writer it is only known when it read nothing."""
+    if entry.kind == "external":
+        return {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
+    return {read.id: rows_of(read.predicates) for read in entry.reads}

@@ -99,11 +99,16 @@ class NamespaceDdl(Value, frozen=True):
 
 
 class TableRead(Value, frozen=True):
-    """A table that the transaction read, and the version it saw."""
+    """A table that the transaction read, and the version it saw.
+
+    `predicates`: conditions in Spark's SQL on the table's physical columns. Every row that mattered satisfies one of
+    them, so none at all means that only the table's name and schema did; null is any row.
+    """
 
     id: str
     name: Name
     version: int
+    predicates: list[str] | None = None
 
 
 class TransactionInfo(Value, frozen=True):
@@ -136,6 +141,9 @@ class Entry(Value, frozen=True):
     `kind` is `create` (version 0, an empty database), `transaction`, or `external`: commits that a plain Delta writer
     made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published).
     Order of meaning: `namespaces`, then `tables`, then `writes`, then `moved`.
+
+    `precedes` is the first database version whose changes a SERIALIZABLE transaction did not see though it read what
+    they changed: it comes before that version in every serial order, though it committed after it.
     """
 
     format: int
@@ -147,6 +155,7 @@ class Entry(Value, frozen=True):
     tables: list[TableDdl] = []
     writes: list[TableWrite] = []
     reads: list[TableRead] = []
+    precedes: int | None = None
     moved: list[Moved] = []
 
 

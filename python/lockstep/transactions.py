@@ -38,6 +38,7 @@ from lockstep.model import (
     TableRead,
     TransactionInfo,
 )
+from lockstep.rows import EVERY_ROW, Rows, either, listed
 
 MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000
@@ -101,7 +102,8 @@ class Transaction:
     _tables: dict[Name, Table] = field(init=False)
     _namespaces: dict[Namespace, dict[str, str]] = field(init=False)
     _namespace_ddl: list[NamespaceDdl] = field(init=False, default_factory=list)
-    _reads: set[str] = field(init=False, default_factory=set)
+    _touched: set[str] = field(init=False, default_factory=set)
+    _reads: dict[str, Rows] = field(init=False, default_factory=dict)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,9 +145,13 @@ class Transaction:
         """Whether reads of the table must see staged commits."""
         return table.id in self.staged
 
-    def read(self, table: Table) -> None:
-        """Note that rows of the table were read."""
-        self._reads.add(table.id)
+    def touch(self, table: Table) -> None:
+        """Note that the table is used by a query; until `read` says which of its rows, that may be any."""
+        self._touched.add(table.id)
+
+    def read(self, table: Table, predicate: str | None = None) -> None:
+        """Note that rows of the table were read: those that satisfy the predicate, or any."""
+        self._reads[table.id] = either(self._reads.get(table.id, frozenset()), predicate)
 
     def said(self, text: str) -> None:
         """Keep a statement's text for the entry, bounded; an analysis that runs twice says it once."""
@@ -332,9 +338,10 @@ class Transaction:
         return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
 
     def reads(self) -> list[TableRead]:
-        """The tables of its snapshot that it read."""
-        read = (t for t in self.base.tables.values() if t.id in self._reads)
-        return [TableRead(id=t.id, name=t.name, version=t.version) for t in sorted(read, key=lambda t: t.name)]
+        """The tables of its snapshot that it read, and which rows."""
+        rows = {**dict.fromkeys(self._touched, EVERY_ROW), **self._reads}
+        read = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
+        return [TableRead(id=t.id, name=t.name, version=t.version, predicates=listed(rows[t.id])) for t in read]
 
     def info(self, operations: Sequence[str] = ()) -> TransactionInfo:
         """Who, when and why, for the entry; `operations` stand in where no statement's text is known."""

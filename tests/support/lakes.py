@@ -101,11 +101,11 @@ def append(catalog: TransactionalCatalog, name: str, path: str, isolation: Isola
     return catalog.commit(tx).version
 
 
-def foreign(catalog: TransactionalCatalog, name: str, version: int, *actions: Action) -> str:
+def foreign(catalog: TransactionalCatalog, name: str, version: int, *actions: Action, **info: Any) -> str:
     """Commit as a plain Delta writer does, who knows nothing of the timeline; return the file's path."""
     table = catalog.timeline.head.tables[named(name)]
     path = commit_path(table.location, version)
-    data = render([{"commitInfo": {"operation": "WRITE", "engineInfo": "plain"}}, *actions])
+    data = render([{"commitInfo": {"operation": "WRITE", "engineInfo": "plain", **info}}, *actions])
     file = Path(catalog.lake.storage.url.removeprefix("file://"), path)
     with file.open("xb") as out:
         out.write(data)

@@ -22,6 +22,7 @@ from lockstep.delta.actions import (
     render,
     total,
 )
+from lockstep.delta.predicates import FileValues
 from lockstep.errors import InvalidError
 from lockstep.model import Counts
 
@@ -110,6 +111,10 @@ def test_only_recommits(commit: list[Action], recommits: bool) -> None:
 # --- footprint and counts ---
 
 
+ANY = FileValues({}, None)
+STATS_5 = '{"numRecords": 5, "minValues": {"a": 1}}'
+
+
 def mark(value: int, removed: bool = False) -> Action:
     configuration = json.dumps({"rowIdHighWaterMark": value})
     return {"domainMetadata": {"domain": "delta.rowTracking", "configuration": configuration, "removed": removed}}
@@ -129,11 +134,48 @@ def mark(value: int, removed: bool = False) -> Action:
         pytest.param([mark(9, removed=True)], Footprint(), id="row tracking dropped"),
         pytest.param(
             [remove("p"), add("a", change=False), {"cdc": {"path": "c"}}],
-            Footprint(removed=frozenset("p"), added=frozenset("a"), data_change=True),
+            Footprint(removed=frozenset("p"), added=frozenset("a"), data_change=True, rows_removed=(ANY,)),
             id="files, not change files",
         ),
+        pytest.param(
+            [
+                {"commitInfo": {"isBlindAppend": True}},
+                {"add": {"path": "a", "partitionValues": {"p": "x"}, "stats": "{}"}},
+            ],
+            Footprint(added=frozenset("a"), data_change=True, rows_added=(FileValues({"p": "x"}, "{}"),), blind=True),
+            id="rows come with what is known of them",
+        ),
+        pytest.param(
+            [remove("p"), add("p", 5, dv=2)],
+            Footprint(
+                removed=frozenset("p"), added=frozenset("p"), data_change=True, rows_removed=(FileValues({}, STATS_5),)
+            ),
+            id="a deletion vector: rows go, and the file's statistics still bound them",
+        ),
+        pytest.param(
+            [remove("p", dv=2), add("p", 5)],
+            Footprint(
+                removed=frozenset("p"), added=frozenset("p"), data_change=True, rows_added=(FileValues({}, STATS_5),)
+            ),
+            id="a deletion vector taken back: rows come",
+        ),
+        pytest.param(
+            [add("p", 5), remove("p"), add("p", 5, dv=2)],
+            Footprint(
+                removed=frozenset("p"),
+                added=frozenset("p"),
+                data_change=True,
+                rows_added=(FileValues({}, STATS_5),) * 2,
+                rows_removed=(FileValues({}, STATS_5),) * 2,
+            ),
+            id="several commits of one file: both",
+        ),
         pytest.param([add("a", change=False)], Footprint(added=frozenset("a")), id="files without data change"),
-        pytest.param([{"remove": {"path": "p"}}], Footprint(removed=frozenset("p"), data_change=True), id="old remove"),
+        pytest.param(
+            [{"remove": {"path": "p"}}],
+            Footprint(removed=frozenset("p"), data_change=True, rows_removed=(ANY,)),
+            id="old remove",
+        ),
     ],
 )
 def test_footprint(actions: list[Action], expected: Footprint) -> None:

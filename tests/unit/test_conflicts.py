@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lockstep.conflicts import RULES, Changes, check
 from lockstep.delta.actions import Footprint
-from lockstep.model import Isolation, Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl
 
 A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
 NAMES = {"A": A, "B": B}
@@ -20,12 +20,12 @@ def files(removed: str = "", added: str = "", change: bool = True) -> Footprint:
     return Footprint(removed=frozenset(removed.split()), added=frozenset(added.split()), data_change=change)
 
 
-def writes(footprint: Footprint, table: str = "A", reads: str = "") -> Changes:
-    return Changes("w", writes={table: footprint}, reads=frozenset(reads), names=NAMES, database_version=7)
+def writes(footprint: Footprint, table: str = "A") -> Changes:
+    return Changes("w", writes={table: footprint}, names=NAMES, database_version=7)
 
 
-def reads(*tables: str) -> Changes:
-    return Changes("r", reads=frozenset(tables), writes={"B": files(added="b")}, names=NAMES, database_version=7)
+def reads(table: str) -> Changes:
+    return Changes("r", reads={table: None}, writes={"B": files(added="b")}, names=NAMES, database_version=7)
 
 
 def ddl(*changes: TableDdl | NamespaceDdl) -> Changes:
@@ -112,38 +112,12 @@ DROPPED, RENAMED = ddl(drop("A", A)), ddl(rename("A", A, C))
         ),
     ],
 )
-@pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
-def test_conflicts_at_both_levels(mine: Changes, winner: Changes, rule: str, isolation: Isolation) -> None:
-    conflict = check(mine, winner, isolation)
+def test_conflicts(mine: Changes, winner: Changes, rule: str) -> None:
+    conflict = check(mine, winner)
     assert conflict is not None
     assert (conflict.rule, conflict.version) == (rule, 7)
     assert conflict.message.startswith(f"transaction {winner.transaction} (database version 7) ")
     assert "run it again" in conflict.message
-
-
-@pytest.mark.parametrize(
-    ("mine", "winner", "rule"),
-    [
-        pytest.param(reads("A"), writes(INSERT), "read-changed", id="rows added to what we read"),
-        pytest.param(reads("A"), writes(files("p")), "read-changed", id="rows removed from what we read"),
-        pytest.param(reads("A"), writes(ALTER), "read-changed", id="what we read was altered"),
-        pytest.param(writes(INSERT, reads="A"), writes(files(added="y")), "read-changed", id="both read and append"),
-        pytest.param(reads("A"), DROPPED, "read-gone", id="what we read was dropped"),
-        pytest.param(reads("A"), RENAMED, "read-gone", id="what we read was renamed"),
-    ],
-)
-def test_conflicts_only_where_reads_count(mine: Changes, winner: Changes, rule: str) -> None:
-    assert check(mine, winner, "SNAPSHOT") is None
-    conflict = check(mine, winner, "SERIALIZABLE")
-    assert conflict is not None
-    assert (conflict.rule, conflict.table) == (rule, A)
-
-
-def test_write_skew_across_tables_is_possible_at_snapshot_only() -> None:
-    first, second = writes(INSERT, "A", reads="B"), writes(INSERT, "B", reads="A")
-    assert check(first, second, "SNAPSHOT") is None
-    assert check(first, second, "SERIALIZABLE") is not None
-    assert check(second, first, "SERIALIZABLE") is not None
 
 
 @pytest.mark.parametrize(
@@ -157,7 +131,7 @@ def test_write_skew_across_tables_is_possible_at_snapshot_only() -> None:
         pytest.param(writes(Footprint(row_id_mark=3)), writes(Footprint(row_id_mark=4)), id="row ids are rebased"),
         pytest.param(reads("A"), writes(OPTIMIZE), id="what we read was optimized: the same rows"),
         pytest.param(reads("A"), writes(Footprint(protocol=True)), id="what we read was upgraded: the same rows"),
-        pytest.param(writes(INSERT), reads("A"), id="the winner read what we write: it read before us"),
+        pytest.param(writes(INSERT), reads("A"), id="what the winner read is no matter here"),
         pytest.param(ddl(create(C, "1")), ddl(create(B, "2")), id="different names"),
         pytest.param(ddl(create(C)), ddl(drop("A", A)), id="created and dropped, unrelated"),
         pytest.param(ddl(create(IN_T)), ddl(space("alter", "t")), id="created in what was altered"),
@@ -165,8 +139,8 @@ def test_write_skew_across_tables_is_possible_at_snapshot_only() -> None:
         pytest.param(ddl(space("create", "t")), ddl(space("create", "u")), id="different namespaces"),
     ],
 )
-def test_no_conflict_at_any_level(mine: Changes, winner: Changes) -> None:
-    assert check(mine, winner, "SERIALIZABLE") is None
+def test_no_conflict(mine: Changes, winner: Changes) -> None:
+    assert check(mine, winner) is None
 
 
 @pytest.mark.parametrize(
@@ -196,15 +170,13 @@ def test_no_conflict_at_any_level(mine: Changes, winner: Changes) -> None:
     ],
 )
 def test_messages(mine: Changes, winner: Changes, says: str) -> None:
-    conflict = check(mine, winner, "SNAPSHOT")
+    conflict = check(mine, winner)
     assert conflict is not None
     assert says in conflict.message
 
 
-def test_the_rules_are_told_apart_and_the_stricter_come_last() -> None:
+def test_the_rules_are_told_apart() -> None:
     assert len({rule.name for rule in RULES}) == len({rule.says for rule in RULES}) == len(RULES)
-    levels = [rule.isolation for rule in RULES]
-    assert levels == sorted(levels, key=("SNAPSHOT", "SERIALIZABLE").index)
 
 
 # --- properties ---
@@ -234,24 +206,18 @@ changes = st.builds(
         tuple
     ),
     st.dictionaries(ids, footprints, max_size=2),
-    st.frozensets(ids, max_size=2),
+    st.dictionaries(ids, st.none(), max_size=2),
 )
 
 
 @given(changes, changes)
-def test_at_snapshot_it_does_not_matter_who_came_first(one: Changes, other: Changes) -> None:
-    """All rules there are about what both wrote, so either order conflicts or neither does."""
-    assert (check(one, other, "SNAPSHOT") is None) == (check(other, one, "SNAPSHOT") is None)
-
-
-@given(changes, changes)
-def test_serializable_refuses_all_that_snapshot_refuses(mine: Changes, winner: Changes) -> None:
-    conflict = check(mine, winner, "SNAPSHOT")
-    if conflict is not None:
-        assert check(mine, winner, "SERIALIZABLE") == conflict
+def test_it_does_not_matter_who_came_first(one: Changes, other: Changes) -> None:
+    """All rules are about what both wrote, so either order conflicts or neither does."""
+    assert (check(one, other) is None) == (check(other, one) is None)
 
 
 @given(changes)
 def test_nothing_conflicts_with_a_transaction_that_changed_nothing(mine: Changes) -> None:
-    assert check(mine, Changes("w", reads=frozenset("ABC")), "SERIALIZABLE") is None
-    assert check(Changes("w", reads=frozenset("ABC")), mine, "SNAPSHOT") is None
+    reader = Changes("w", reads=dict.fromkeys("ABC"))
+    assert check(mine, reader) is None
+    assert check(reader, mine) is None

@@ -15,7 +15,7 @@ from lockstep.delta.log import staged_path
 from lockstep.spark.host import Host, condition_of
 from lockstep.timeline import entry_path
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import NEW_TABLE, add, append, create, foreign, named
+from tests.support.lakes import NEW_TABLE, add, append, create, foreign, metadata, named
 
 
 class Client:
@@ -104,6 +104,7 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
         "missing": False,
         "uri": uri.replace(f"{tx}-0", "head"),
         "version": 0,
+        "table": two.lake().database().tables[named("a")].id,
         "location": "",
     }
     answer = one.ok("commit")
@@ -133,11 +134,11 @@ def test_a_rolled_back_transaction_takes_no_more_writes(one: Client) -> None:
 
 def test_a_conflict_ends_the_transaction_and_a_doubt_does_not(one: Client, elsewhere: TransactionalCatalog) -> None:
     one.begin()
-    one.stage(one.resolve("a", "target", writes=True)["uri"], 1, add("x"))
+    one.stage(one.resolve("a", "target", writes=True)["uri"], 1, metadata(k="v"))
     append(elsewhere, "a", "y")
     state, condition, message = one.refused("commit")
     assert (state, condition) == ("40001", "LOCKSTEP_CONFLICT")
-    assert "wrote table default.a, which this transaction read" in message
+    assert "wrote table default.a, whose schema or properties this transaction changed" in message
     assert not one.ok("ended")["open"]
 
     one.begin()

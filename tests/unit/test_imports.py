@@ -18,11 +18,12 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "python"
 
 LAYERS = (
-    {"_version", "errors", "model", "sql"},
+    {"_version", "errors", "model", "rows", "sql"},
     {"storage"},
     {"database", "timeline"},
-    {"conflicts", "delta"},
+    {"conflicts", "delta", "serializable"},
     {"lake", "transactions", "verify"},
+    {"statement"},
     {"commit"},
     {"catalog"},
     {"__main__", "cli", "spark", ""},

@@ -7,12 +7,14 @@ Actions are never changed in place here: whoever changes one makes a new diction
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
 
+from lockstep.delta.predicates import FileValues
 from lockstep.errors import InvalidError
 from lockstep.model import Counts
 
@@ -197,6 +199,9 @@ class Footprint:
         row_id_mark: the highest row id given out, None where it was not raised.
         timestamp_ms: the last in-commit timestamp, in ms since 1970, None without.
         data_change: whether any file was added or removed with `dataChange` true.
+        rows_added, rows_removed: what the log says of the files in which rows came and went, those of rewritten files
+            on both sides.
+        blind: whether these are appends that read nothing of the table, by their own word (`isBlindAppend`).
     """
 
     removed: frozenset[str] = frozenset()
@@ -208,6 +213,9 @@ class Footprint:
     row_id_mark: int | None = None
     timestamp_ms: int | None = None
     data_change: bool = False
+    rows_added: tuple[FileValues, ...] = ()
+    rows_removed: tuple[FileValues, ...] = ()
+    blind: bool = False
 
     @property
     def touched(self) -> frozenset[str]:
@@ -226,9 +234,11 @@ def footprint(actions: Iterable[Action]) -> Footprint:
         kind, body = split(action)
         by_kind.setdefault(kind, []).append(body)
     adds, removes = by_kind.get("add", []), by_kind.get("remove", [])
+    infos = by_kind.get("commitInfo", [])
+    rows_added, rows_removed = _changed_rows(adds, removes)
     domains = by_kind.get("domainMetadata", [])
     marks = [row_id_mark(d) for d in domains if d["domain"] == ROW_TRACKING and not d.get("removed")]
-    stamps = [i["inCommitTimestamp"] for i in by_kind.get("commitInfo", []) if i.get("inCommitTimestamp") is not None]
+    stamps = [info["inCommitTimestamp"] for info in infos if info.get("inCommitTimestamp") is not None]
     return Footprint(
         removed=frozenset(file["path"] for file in removes),
         added=frozenset(file["path"] for file in adds),
@@ -239,7 +249,35 @@ def footprint(actions: Iterable[Action]) -> Footprint:
         row_id_mark=max(marks, default=None),
         timestamp_ms=max(stamps, default=None),
         data_change=any(changes_rows(file) for file in (*adds, *removes)),
+        rows_added=rows_added,
+        rows_removed=rows_removed,
+        blind=bool(infos) and all(info.get("isBlindAppend") is True for info in infos),
     )
+
+
+def _changed_rows(
+    adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]
+) -> tuple[tuple[FileValues, ...], tuple[FileValues, ...]]:
+    """Return what the log says of the files in which rows came, and of those in which rows went.
+
+    Another deletion vector on the same file takes rows away, or gives rows back; the add's statistics bound both.
+    """
+    before = {file["path"]: _deleted_rows(file) for file in removes}
+    times = Counter(file["path"] for file in adds)
+    came, went = [], [file for file in removes if changes_rows(file) and file["path"] not in times]
+    for file in filter(changes_rows, adds):
+        # A file of several commits in a row, or with as many rows as before, may be anything.
+        more = _deleted_rows(file) - before[file["path"]] if file["path"] in before else None
+        unclear = more == 0 or (more is not None and times[file["path"]] > 1)
+        if more is None or more < 0 or unclear:
+            came.append(file)
+        if more is not None and (more > 0 or unclear):
+            went.append(file)
+    return tuple(map(_values, came)), tuple(map(_values, went))
+
+
+def _values(file: dict[str, Any]) -> FileValues:
+    return FileValues(partition=file.get("partitionValues") or {}, stats=file.get("stats"))
 
 
 class _RowTracking(msgspec.Struct):

@@ -28,7 +28,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.model import Database
-from lockstep.spark.tables import TableRequests
+from lockstep.spark.tables import TableRequests, isolation_of, scans_of
 from lockstep.spark.uris import Uris
 from lockstep.transactions import Creation, Transaction
 
@@ -163,7 +163,7 @@ class Host:
             create=options.get("create", "false").lower() == "true",
             options=store,
             application=self._application,
-            isolation=_isolation(options.get("isolation", "SERIALIZABLE")),
+            isolation=isolation_of(options.get("isolation")) or "SERIALIZABLE",
         )
         outside = options.get("outside-writes", "refuse")
         if outside not in ("refuse", "allow"):
@@ -207,7 +207,7 @@ class Host:
             )
         house = self.lakehouse(name, catalogs[name])
         session.transaction = house.catalog.begin(
-            isolation=asked.get("isolation"),
+            isolation=isolation_of(asked.get("isolation")),
             read_only=bool(asked.get("read_only")),
             comment=asked.get("comment", ""),
         )
@@ -218,6 +218,10 @@ class Host:
         tx, house = self._open_transaction(session, "COMMIT")
         if asked.get("failure") and not tx.read_only:  # nothing of that one can be committed by half
             tx.failure = tx.failure or asked["failure"]
+        tables = {table.id: table for table in tx.base.tables.values()}
+        for scan in scans_of(asked):
+            if scan.table in tables:  # not one of its own
+                tx.read(tables[scan.table], scan.where)
         started = house.catalog.lake.clock()
         done = house.catalog.commit(tx)
         writes = done.entry.writes if done.entry is not None else []
@@ -271,12 +275,6 @@ class Host:
                 "happen at once, whatever becomes of the transaction"
             )
         return {}
-
-
-def _isolation(level: str) -> Any:
-    if level.upper() not in ("SNAPSHOT", "SERIALIZABLE"):
-        raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
-    return level.upper()
 
 
 CHECKPOINT_INTERVAL = 10

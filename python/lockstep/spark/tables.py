@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from lockstep.catalog import find_table
 from lockstep.commit import Taken
 from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError, UnsupportedError
-from lockstep.model import NEW, Database, Name, Table
+from lockstep.model import NEW, Database, Isolation, Name, Table
+from lockstep.statement import Scan
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ class TableRequests:
     def _alone(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
         """Outside a transaction: queries are pinned to one database version, all else goes to the newest."""
         if asked["use"] != "pinned":
-            return self._head(house, find_table(house.catalog.database([name]), name))
+            table = find_table(house.catalog.database([name]), name)
+            return self._head(house, table) | {"table": table.id}
         mentioned = [Name(namespace=tuple(ns) or ("default",), table=t) for *ns, t in asked.get("mentioned") or []]
         database = session.statement(asked.get("statement"), lambda: house.catalog.database([name, *mentioned]))
         table = find_table(database, name)
         if asked.get("timestamp_micros") is not None:
             return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]}
-        return self._head(house, table) | {"version": table.version}
+        return self._head(house, table) | {"version": table.version, "table": table.id}
 
     def _in_transaction(
         self, session: Session, house: Lakehouse, tx: Transaction, table: Table, asked: Request
@@ -89,14 +91,16 @@ class TableRequests:
         if asked.get("writes"):
             tx.check_writable()
             tx.said(session.text)
-        if use != "append":
+        travels = {"timestamp_micros": asked["timestamp_micros"]} if asked.get("timestamp_micros") is not None else {}
+        if use == "target":
             tx.read(table)
+        elif use != "append" and not travels:
+            tx.touch(table)
         current = house.catalog.timeline.head.table_by_id(table.id)
-        shared = use == "pinned" and not tx.has_written(table) and asked.get("timestamp_micros") is None
+        shared = use == "pinned" and not tx.has_written(table) and not travels
         if shared and current is not None and current.version == table.version:
-            return self._head(house, table) | {"version": table.version}
-        answer = self._own(session, house, tx, table)
-        return answer | ({"timestamp_micros": asked["timestamp_micros"]} if asked.get("timestamp_micros") else {})
+            return self._head(house, table) | {"version": table.version, "table": table.id}
+        return self._own(session, house, tx, table) | (travels or {"table": table.id})
 
     def _time_travel(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
@@ -184,7 +188,13 @@ class TableRequests:
         # Taken out before: a refused creation's files are removed, so it must not be written again.
         creation = session.creations.pop(location, None) if asked["version"] == 0 else None
         outcome = house.catalog.write(
-            location, asked["version"], asked["actions"], creation=creation, text=session.text
+            location,
+            asked["version"],
+            asked["actions"],
+            creation=creation,
+            scans=scans_of(asked),
+            isolation=isolation_of(asked.get("isolation")),
+            text=session.text,
         )
         if isinstance(outcome, Taken):
             return {"outcome": "taken"}
@@ -271,6 +281,28 @@ class TableRequests:
 def _name(asked: Request) -> Name:
     """Return the table that a request names; Spark's empty namespace is `default`."""
     return Name(namespace=tuple(asked["namespace"]) or ("default",), table=asked["table"])
+
+
+def scans_of(asked: Request) -> list[Scan]:
+    """Return what a statement, or a whole transaction, read: the scans that the shim saw."""
+    return [Scan(scan["table"], scan["version"], scan["where"]) for scan in asked.get("reads") or []]
+
+
+def isolation_of(level: str | None) -> Isolation | None:
+    """Return the isolation level that a setting names.
+
+    Raises:
+        InvalidError: there is none of that name.
+    """
+    match level and level.upper():
+        case None | "":
+            return None
+        case "SNAPSHOT":
+            return "SNAPSHOT"
+        case "SERIALIZABLE":
+            return "SERIALIZABLE"
+        case _:
+            raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
 
 
 def _number(text: str) -> int:

@@ -2,6 +2,12 @@ package lockstep.spark
 
 import org.apache.spark.sql.SparkSessionExtensions
 
+private[spark] object Extensions {
+
+  /** The isolation level of a session's transactions that do not say one, instead of the catalog's. */
+  val Isolation = "lockstep.isolation"
+}
+
 /** `spark.sql.extensions=…,lockstep.spark.Extensions`: after Delta's, so that Lockstep's parser is asked first. */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
@@ -11,5 +17,6 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     }
     extensions.injectHintResolutionRule(StatementRule(_))
     extensions.injectCheckRule(TransactionGuard(_))
+    extensions.injectOptimizerRule(ReadRecorder(_))
   }
 }

@@ -67,8 +67,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
     val appends = privileges.asScala.forall(_ == TableWritePrivilege.INSERT)
-    val use = Statement.current.map(_.use(catalogName, ident)).collect { case target: Target => target }
-    load(ident, "use" -> useName(use.getOrElse(Target(reads = !appends))), "writes" -> true)
+    val use = Statement.current.map(_.use(catalogName, ident)).filter(_.isTarget)
+    load(ident, "use" -> useName(use.getOrElse(if (appends) Append else Target)), "writes" -> true)
   }
 
   override def loadTable(ident: Identifier, version: String): Table =
@@ -82,7 +82,9 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
   private def useName(use: Use): String = use match {
     case Pinned => "pinned"
     case Live => "live"
-    case Target(reads) => if (reads) "target" else "append"
+    case Append => "append"
+    case Changed => "changed"
+    case Target => "target"
   }
 
   private def load(ident: Identifier, args: (String, Any)*): Table = {
@@ -127,7 +129,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
       snapshot.schema,
       provider = Some("delta"),
       partitionColumnNames = snapshot.metadata.partitionColumns,
-      properties = snapshot.metadata.configuration
+      properties = snapshot.metadata.configuration,
+      ignoredProperties = Option(answer.get("table")).map(Reads.Key -> _.asText).toMap
     )
     bare.copy(catalogTable = Some(described), tableIdentifier = Some(fullName(ident).mkString(".")))
   }

@@ -38,7 +38,14 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val table = path.getParent.getParent.toString
     if (Overlay.parse(path.toUri.getAuthority).transaction.isEmpty) {
       val content = actions.asScala.map(_ + "\n").mkString
-      val answer = Bridge.call("write", session, "uri" -> table, "version" -> version, "actions" -> content)
+      val answer = Bridge.call(
+        "write",
+        session,
+        "uri" -> table,
+        "version" -> version,
+        "actions" -> content,
+        "reads" -> Reads.ofExecution(session),
+        "isolation" -> session.conf.getOption(Extensions.Isolation))
       if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString)
     } else {
       writeWithRename(path, actions, false, hadoopConf)

@@ -19,10 +19,21 @@ import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.lockstep.Internals
 
 /** How a statement uses a table, as far as its unresolved plan tells. */
-sealed private[spark] trait Use
+sealed private[spark] trait Use {
+  def isTarget: Boolean = this match {
+    case Append | Changed | Target => true
+    case Live | Pinned => false
+  }
+}
 
-/** The statement changes the table, or is a command about it: it must see the newest state that it may change. */
-private[spark] case class Target(reads: Boolean) extends Use
+/** The statement adds rows to the table, and reads none of it. */
+private[spark] case object Append extends Use
+
+/** The statement changes rows that it finds by a condition. */
+private[spark] case object Changed extends Use
+
+/** The statement changes the table in another way, or is a command about it: it must see the newest state of it. */
+private[spark] case object Target extends Use
 
 /** A relation alone, as in `spark.table(…)`: like Delta, it is read afresh each time it is used. */
 private[spark] case object Live extends Use
@@ -86,18 +97,18 @@ private[spark] object Statement {
 
   private def targets(session: SparkSession, plan: LogicalPlan): Seq[(Seq[String], Use)] = {
     val inserts = plan.collect {
-      case insert: InsertIntoStatement => named(insert.table, Target(reads = insert.overwrite))
-      case write: V2WriteCommand => named(write.table, Target(reads = !isAppend(write)))
+      case insert: InsertIntoStatement => named(insert.table, if (insert.overwrite) Target else Append)
+      case write: V2WriteCommand => named(write.table, if (isAppend(write)) Append else Target)
       case merge: MergeIntoTable => merge.targetTable.collect { case u: UnresolvedRelation =>
-          u.multipartIdentifier -> Target(reads = true)
+          u.multipartIdentifier -> Changed
         }
     }.flatten
     val others = plan.collect {
-      case RelationTimeTravel(u: UnresolvedTable, _, _) => u.multipartIdentifier -> Target(reads = true)
-      case u: UnresolvedTable => u.multipartIdentifier -> Target(reads = true)
-      case u: UnresolvedTableOrView => u.multipartIdentifier -> Target(reads = true)
+      case RelationTimeTravel(u: UnresolvedTable, _, _) => u.multipartIdentifier -> Target
+      case u: UnresolvedTable => u.multipartIdentifier -> Target
+      case u: UnresolvedTableOrView => u.multipartIdentifier -> Target
       case u: UnresolvedRelation if u.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES) =>
-        u.multipartIdentifier -> Target(reads = true)
+        u.multipartIdentifier -> Changed
       case u: UnresolvedRelation if u.isStreaming || (u eq plan) => u.multipartIdentifier -> Live
     }
     inserts ++ others ++ plan.collect(changesOf(session))

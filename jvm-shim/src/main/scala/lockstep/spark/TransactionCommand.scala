@@ -37,18 +37,26 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   override def run(session: SparkSession): Seq[Row] = {
     val answer = statement.verb match {
       case "begin" => begin(session)
-      case "commit" => ending(session)(Bridge.call("commit", session, "failure" -> Transactions.failure(session)))
+      case "commit" => ending(session)(commit(session))
       case "rollback" => ending(session)(Bridge.call("rollback", session))
     }
     Seq(Row.fromSeq(columns.map { case (name, kind) => value(answer.get(name), kind) }))
   }
 
   private def begin(session: SparkSession): JsonNode = {
+    val level = session.conf.getOption(Extensions.Isolation).map("isolation" -> _)
     val catalogs = LockstepCatalog.in(session)
-    val answer = Bridge.call("begin", session, (statement.options.toSeq ++ catalogs): _*)
+    val answer = Bridge.call("begin", session, (level.toMap[String, Any] ++ statement.options ++ catalogs).toSeq: _*)
     Transactions.opened(session)
     answer
   }
+
+  private def commit(session: SparkSession): JsonNode =
+    Bridge.call(
+      "commit",
+      session,
+      "failure" -> Transactions.failure(session),
+      "reads" -> Transactions.reads(session).map(_.said))
 
   /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
   private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {

@@ -14,7 +14,7 @@ import org.apache.spark.sql.util.QueryExecutionListener
  * has none, and to notice a write that failed. Python holds the transaction itself.
  */
 private[spark] object Transactions {
-  private val open = new ConcurrentHashMap[String, FailureListener]()
+  private val open = new ConcurrentHashMap[String, Open]()
 
   /** How long COMMIT waits for Spark to report the statements before it. */
   private val DrainMillis = 60000L
@@ -24,18 +24,21 @@ private[spark] object Transactions {
   def opened(session: SparkSession): Unit = {
     val listener = new FailureListener
     session.listenerManager.register(listener)
-    val _ = open.put(Internals.id(session), listener)
+    val _ = open.put(Internals.id(session), Open(listener, new Reads.Log))
   }
 
   def closed(session: SparkSession): Unit =
-    Option(open.remove(Internals.id(session))).foreach(session.listenerManager.unregister(_))
+    Option(open.remove(Internals.id(session))).foreach(tx => session.listenerManager.unregister(tx.failures))
+
+  /** What the open transaction reads, to be added to. */
+  def reads(session: SparkSession): Option[Reads.Log] = Option(open.get(Internals.id(session))).map(_.reads)
 
   /**
    * What the first failed write of the open transaction said. Spark reports statements on a bus of its own, so the bus
    * is drained first; a report that does not come in time is an error, never a guess.
    */
   def failure(session: SparkSession): Option[String] =
-    Option(open.get(Internals.id(session))).flatMap { listener =>
+    Option(open.get(Internals.id(session))).flatMap { tx =>
       try Internals.drainListeners(session, DrainMillis)
       catch {
         case e: java.util.concurrent.TimeoutException =>
@@ -46,9 +49,12 @@ private[spark] object Transactions {
             "58030"
           )
       }
-      Option(listener.first.get)
+      Option(tx.failures.first.get)
     }
 }
+
+/** What is remembered of an open transaction. */
+private[spark] case class Open(failures: FailureListener, reads: Reads.Log)
 
 /** Remembers the first write that failed while it ran. Parse and analysis errors never get here. */
 private[spark] class FailureListener extends QueryExecutionListener {

@@ -1,0 +1,164 @@
+"""What a statement on its own read from other tables: which changes it did not see, and when that is a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import Action, render
+from lockstep.errors import ConflictError
+from lockstep.model import Entry, Isolation
+from lockstep.statement import Scan
+from lockstep.storage import open_storage
+from tests.support.lakes import add, append, create, foreign, metadata, named, open_catalog, remove, stage
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> TransactionalCatalog:
+    """A lake with the tables a and b, each at table version 0 of database version 1 (a) or 2 (b)."""
+    found = open_catalog(open_storage(str(tmp_path), create=True))
+    create(found, "a")
+    create(found, "b")
+    return found
+
+
+def scan(catalog: TransactionalCatalog, name: str, where: str | None = None, version: int | None = 0) -> Scan:
+    return Scan(catalog.timeline.head.tables[named(name)].id, version, where)
+
+
+def write(
+    catalog: TransactionalCatalog,
+    name: str,
+    *actions: Action,
+    scans: tuple[Scan, ...] = (),
+    isolation: Isolation | None = None,
+    read: int | None = None,
+) -> Entry:
+    """Do what the log store asks for: the next version of a table, by a statement that read these."""
+    table = catalog.database([named(name)]).tables[named(name)]
+    info: dict[str, Any] = {"operation": "WRITE", "readVersion": table.version if read is None else read}
+    content = render([{"commitInfo": info}, *actions]).decode()
+    done = catalog.write(table.location, table.version + 1, content, scans=scans, isolation=isolation)
+    entry = getattr(done, "entry", None)
+    assert isinstance(entry, Entry)
+    return entry
+
+
+def transaction(catalog: TransactionalCatalog, reads: str, writes: str) -> int:
+    tx = catalog.begin()
+    tx.read(tx.table(named(reads)))
+    stage(catalog, tx, writes, add(f"of-{tx.id}"))
+    return catalog.commit(tx).version
+
+
+def test_what_it_read_is_in_its_entry(catalog: TransactionalCatalog) -> None:
+    scans = (scan(catalog, "b", "(id = 1)"), scan(catalog, "b", "(id = 2)"), scan(catalog, "a"))
+    entry = write(catalog, "a", add("x"), scans=scans)
+    reads = [(str(read.name), read.version, read.predicates) for read in entry.reads]
+    assert reads == [("default.a", 0, None), ("default.b", 0, ["(id = 1)", "(id = 2)"])]
+    assert (entry.transaction.isolation, entry.precedes) == ("SERIALIZABLE", None)
+
+
+def test_a_change_that_it_did_not_see_is_noted(catalog: TransactionalCatalog) -> None:
+    """It came first, so to say; no harm is done, for nobody between read what it writes."""
+    append(catalog, "b", "y")
+    entry = write(catalog, "a", add("x"), scans=(scan(catalog, "b"),))
+    assert (entry.precedes, entry.transaction.base_version) == (3, 2)
+
+
+def test_write_skew_between_a_statement_and_a_transaction(catalog: TransactionalCatalog) -> None:
+    transaction(catalog, reads="a", writes="b")
+    with pytest.raises(ConflictError, match=r"changed table default\.b, which this transaction read, and read what"):
+        write(catalog, "a", add("x"), scans=(scan(catalog, "b"),))
+    assert catalog.database([named("a")]).tables[named("a")].version == 0
+    assert write(catalog, "a", add("x"), scans=(scan(catalog, "b", version=1),)).version == 4, "read again, it commits"
+
+
+def test_write_skew_between_two_statements(catalog: TransactionalCatalog) -> None:
+    of_a, of_b = scan(catalog, "a"), scan(catalog, "b")
+    write(catalog, "b", add("y"), scans=(of_a,))
+    with pytest.raises(ConflictError):
+        write(catalog, "a", add("x"), scans=(of_b,))
+
+
+def test_a_transaction_is_judged_against_what_a_statement_read(catalog: TransactionalCatalog) -> None:
+    tx = catalog.begin()
+    tx.read(tx.table(named("b")))
+    stage(catalog, tx, "a", add("x"))
+    write(catalog, "b", add("y"), scans=(scan(catalog, "a"),))
+    with pytest.raises(ConflictError):
+        catalog.commit(tx)
+
+
+def test_at_snapshot_write_skew_is_possible(catalog: TransactionalCatalog) -> None:
+    transaction(catalog, reads="a", writes="b")
+    assert write(catalog, "a", add("x"), scans=(scan(catalog, "b"),), isolation="SNAPSHOT").precedes is None
+
+
+@pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
+@pytest.mark.parametrize("reads_its_own", [False, True])
+def test_its_own_table_is_not_read_newer_than_the_others(
+    catalog: TransactionalCatalog, isolation: Isolation, reads_its_own: bool
+) -> None:
+    """One transaction changed both; the statement saw b before that, and a, where Delta reads the newest, after it."""
+    tx = catalog.begin()
+    for name in "ab":
+        stage(catalog, tx, name, add(f"both-{name}"))
+    catalog.commit(tx)
+    scans = (scan(catalog, "b"), *([scan(catalog, "a", version=1)] if reads_its_own else []))
+    if not reads_its_own:
+        assert write(catalog, "a", add("x"), scans=scans, isolation=isolation).version == 4
+        return
+    with pytest.raises(ConflictError, match="which this statement had read before, while its own table is read after"):
+        write(catalog, "a", remove("both-a"), scans=scans, isolation=isolation)
+    assert write(catalog, "a", remove("both-a"), scans=scans[1:], isolation=isolation).version == 4
+
+
+CHANGES: list[tuple[str, Callable[[TransactionalCatalog], object], int | None]] = [
+    ("nothing", lambda _: None, None),
+    ("another table", lambda catalog: append(catalog, "a", "z"), None),
+    ("an append", lambda catalog: append(catalog, "b", "y"), 3),
+    ("a plain writer's append", lambda catalog: plain(catalog, add("y")), 3),
+    ("rearranged files", lambda catalog: plain(catalog, add("y", dataChange=False)), None),
+    ("a column", lambda catalog: plain(catalog, metadata(k="v")), 3),
+    ("dropped", lambda catalog: catalog.run(lambda tx: tx.drop_table(named("b"))), 3),
+    ("renamed", lambda catalog: catalog.run(lambda tx: tx.rename_table(named("b"), named("c"))), None),
+]
+
+
+def plain(catalog: TransactionalCatalog, *actions: Action) -> None:
+    foreign(catalog, "b", 1, *actions, isBlindAppend=True)
+    catalog.database([named("b")])
+
+
+@pytest.mark.parametrize(("change", "precedes"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
+def test_what_counts_as_a_change(
+    catalog: TransactionalCatalog, change: Callable[[TransactionalCatalog], object], precedes: int | None
+) -> None:
+    """A renamed table is the same table: its rows, which the statement read by id, did not change."""
+    of_b = scan(catalog, "b")
+    change(catalog)
+    assert write(catalog, "a", add("x"), scans=(of_b,)).precedes == precedes
+
+
+@pytest.mark.parametrize("version", [1, None])
+def test_what_was_seen_or_is_of_no_known_version_is_no_missed_change(
+    catalog: TransactionalCatalog, version: int | None
+) -> None:
+    append(catalog, "b", "y")
+    assert write(catalog, "a", add("x"), scans=(scan(catalog, "b", version=version),)).precedes is None
+
+
+def test_conditions_count(catalog: TransactionalCatalog) -> None:
+    stats = '{"numRecords":1,"minValues":{"id":6},"maxValues":{"id":9},"nullCount":{"id":0}}'
+    tx = catalog.begin()
+    tx.read(tx.table(named("a")))
+    stage(catalog, tx, "b", add("y", stats=stats))
+    catalog.commit(tx)
+    assert write(catalog, "a", add("x"), scans=(scan(catalog, "b", "(id = 5)"),)).precedes is None
+    with pytest.raises(ConflictError):
+        write(catalog, "a", add("z"), scans=(scan(catalog, "b", "(id = 7)"),))
