@@ -3,6 +3,8 @@
     actions     what a commit says: parse, render, its footprint for the conflict check, its counts, its real paths
     collapse    the staged commits of one transaction become one commit
     rebase      a commit checked against others is given the version, row ids and timestamps it lands with
+    predicates  whether a data file may hold a row that satisfies a condition, whether a row may satisfy two; made of
+                conditions (three-valued logic), statistics (what a log says of a file) and ranges (sets of values)
 
-Nothing in these three does I/O or reads a clock. "Protocol" in their docstrings is Delta's PROTOCOL.md.
+Nothing in these does I/O or reads a clock. "Protocol" in their docstrings is Delta's PROTOCOL.md.
 """
