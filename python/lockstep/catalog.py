@@ -39,6 +39,7 @@ from lockstep.errors import (
 )
 from lockstep.lake import Lake
 from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
+from lockstep.retry import RACE, Backoff
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from lockstep.timeline import Clock, Timeline, utc_now
@@ -53,11 +54,20 @@ def new_id() -> str:
 class TransactionalCatalog:
     """One lake. Safe to share between threads; each `Transaction` belongs to one of them at a time."""
 
-    def __init__(self, lake: Lake, *, author: str = "", application: str = "", isolation: Isolation = "SERIALIZABLE"):
+    def __init__(
+        self,
+        lake: Lake,
+        *,
+        author: str = "",
+        application: str = "",
+        isolation: Isolation = "SERIALIZABLE",
+        backoff: Backoff = RACE,
+    ):
         self.lake = lake
         self.author = author
         self.application = application
         self.isolation = isolation
+        self.backoff = backoff
 
     @classmethod
     def open(
@@ -69,6 +79,7 @@ class TransactionalCatalog:
         author: str | None = None,
         application: str = "",
         isolation: Isolation = "SERIALIZABLE",
+        backoff: Backoff = RACE,
         clock: Clock = utc_now,
         ids: Callable[[], str] = new_id,
     ) -> TransactionalCatalog:
@@ -81,6 +92,7 @@ class TransactionalCatalog:
             author: who is named in the timeline; the operating system's user by default.
             application: what is named in the timeline.
             isolation: the level of transactions that do not ask for one.
+            backoff: how often, and how soon, a commit that lost a race for the timeline is tried again.
 
         Raises:
             InvalidError: there is no lake, and `create` is false; or the root cannot be one.
@@ -89,7 +101,13 @@ class TransactionalCatalog:
         storage = open_storage(root, create=create, options=options)
         timeline = Timeline.create(storage, clock=clock) if create else Timeline.open(storage, clock=clock)
         lake = Lake(storage, timeline, clock=clock, new_id=ids)
-        return cls(lake, author=_user() if author is None else author, application=application, isolation=isolation)
+        return cls(
+            lake,
+            author=_user() if author is None else author,
+            application=application,
+            isolation=isolation,
+            backoff=backoff,
+        )
 
     @property
     def timeline(self) -> Timeline:
@@ -172,7 +190,7 @@ class TransactionalCatalog:
         except FailedTransactionError:
             self.rollback(tx)
             raise
-        return _raised(commit(self.lake, tx), tx.id)
+        return _raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
 
     def rollback(self, tx: Transaction) -> None:
         """Undo a transaction; one that has ended stays as it is.
@@ -248,7 +266,16 @@ class TransactionalCatalog:
             application=self.application,
             statements=[" ".join(text.split())[:1000]] if text else [],
         )
-        outcome = commit_statement(self.lake, info, location, version, parse(content), creation=creation, scans=scans)
+        outcome = commit_statement(
+            self.lake,
+            info,
+            location,
+            version,
+            parse(content),
+            creation=creation,
+            scans=scans,
+            backoff=self.backoff,
+        )
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,16 +42,12 @@ from lockstep.model import (
     TableWrite,
     TransactionInfo,
 )
+from lockstep.retry import RACE, Backoff
 from lockstep.rows import EVERY_ROW, rows_of
 from lockstep.serializable import Antidependency, judge
 from lockstep.statement import Scan, judge_statement, table_reads
 from lockstep.timeline import Lost, Ratified, Unknown
 from lockstep.transactions import Creation, State, Transaction
-
-ATTEMPTS = 100
-"""How many races a commit may lose before it gives up; it may be retried as a whole then."""
-
-MAX_PAUSE_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -126,22 +120,25 @@ class _Race:
         return None if self._first is None else self._first.winner.database_version
 
 
-def commit(lake: Lake, tx: Transaction, *, sleep: Callable[[float], None] = time.sleep) -> Outcome:
+def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
     """Commit a transaction. Its state tells what became of it: unchanged for `InDoubt`, ended otherwise.
+
+    Args:
+        backoff: how often, and how soon, it is tried again after a lost race.
 
     Raises:
         UnavailableError, CorruptTimelineError, ForeignCommitError: before anything was ratified; nothing was committed,
             and the transaction is still open.
     """
     try:
-        return _commit(lake, tx, sleep)
+        return _commit(lake, tx, backoff)
     except UnavailableError as error:
         if tx.in_doubt is None:
             raise
         return InDoubt(tx.in_doubt, error)  # this attempt wrote nothing, but one before it may have
 
 
-def _commit(lake: Lake, tx: Transaction, sleep: Callable[[float], None]) -> Outcome:
+def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     if tx.in_doubt is not None and (landed := _landed(lake, tx)) is not None:
         return landed
     drafts = _collect(lake, tx)
@@ -149,7 +146,8 @@ def _commit(lake: Lake, tx: Transaction, sleep: Callable[[float], None]) -> Outc
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
     race = _Race(_changes(tx, drafts), tx.base.version)
-    for attempt in range(ATTEMPTS):
+    lost = 0
+    for attempt in backoff.tries(lake.contention):
         head = _caught_up(lake, drafts)
         for entry in lake.timeline.entries(race.judged, head.version):
             if (conflict := race.lose_to(lake.changes(entry))) is not None:
@@ -166,9 +164,9 @@ def _commit(lake: Lake, tx: Transaction, sleep: Callable[[float], None]) -> Outc
             case Unknown(entry, cause):
                 return InDoubt(entry.version, cause)
             case Lost():
-                sleep(random.uniform(0, min(MAX_PAUSE_S, 0.001 * 2**attempt)))
+                lost = attempt
     rollback(lake, tx)
-    return Contended(ATTEMPTS)
+    return Contended(lost)
 
 
 def _append(lake: Lake, tx: Transaction, draft: Callable[..., Entry], judged: int) -> Ratified | Lost | Unknown:
@@ -361,7 +359,7 @@ def commit_statement(
     *,
     creation: Creation | None = None,
     scans: Sequence[Scan] = (),
-    sleep: Callable[[float], None] = time.sleep,
+    backoff: Backoff = RACE,
 ) -> Committed | Conflict | Taken | Contended | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
 
@@ -375,6 +373,7 @@ def commit_statement(
         actions: the commit.
         creation: given for the first version of a new table.
         scans: what the statement read.
+        backoff: how often, and how soon, it is tried again after a lost race.
 
     Raises:
         UndefinedError: the table, or a new table's namespace, was dropped meanwhile.
@@ -384,7 +383,14 @@ def commit_statement(
     litter = staging_folder(location, info.id) if creation is None else location
     try:
         outcome = _commit_statement(
-            lake, info, location=location, version=version, actions=actions, creation=creation, scans=scans, sleep=sleep
+            lake,
+            info,
+            location=location,
+            version=version,
+            actions=actions,
+            creation=creation,
+            scans=scans,
+            backoff=backoff,
         )
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         lake.delete([litter], [])
@@ -403,12 +409,13 @@ def _commit_statement(
     actions: list[Action],
     creation: Creation | None,
     scans: Sequence[Scan],
-    sleep: Callable[[float], None],
+    backoff: Backoff,
 ) -> Committed | Conflict | Taken | Contended | InDoubt:
     actions = real_paths(actions)
     assert_real(actions)
     read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
-    for attempt in range(ATTEMPTS):
+    lost = 0
+    for attempt in backoff.tries(lake.contention):
         head = lake.caught_up(lambda database: [t for t in (database.table_at(location),) if t is not None])
         table = new_table(head, creation) if creation is not None else head.table_at(location)
         if table is None:
@@ -439,8 +446,8 @@ def _commit_statement(
             case Unknown(entry, cause):
                 return InDoubt(entry.version, cause)
             case Lost():
-                sleep(random.uniform(0, min(MAX_PAUSE_S, 0.001 * 2**attempt)))
-    return Contended(ATTEMPTS)
+                lost = attempt
+    return Contended(lost)
 
 
 def new_table(head: Database, creation: Creation) -> Table:

@@ -28,6 +28,7 @@ from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.retry import Contention
 from lockstep.rows import EVERY_ROW, Rows, rows_of
 from lockstep.storage import Storage
 from lockstep.timeline import Clock, Draft, Lost, Ratified, Timeline, Unknown
@@ -56,6 +57,7 @@ class Lake:
         self.timeline = timeline
         self.clock = clock
         self.new_id = new_id
+        self.contention = Contention()
         self._aside: dict[str, tuple[int, LockstepError]] = {}
         self._cache: OrderedDict[int, Changes] = OrderedDict()
         self._lock = threading.Lock()

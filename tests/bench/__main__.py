@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from tests.bench.commit import commit_cost
+from tests.bench.fairness import section
 
 ROWS = 20_000
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -148,7 +149,7 @@ def session(root: str, warehouse: str) -> SparkSession:
     return spark
 
 
-def report(comparisons: list[Comparison], commits: str, repeats: int) -> str:
+def report(comparisons: list[Comparison], commits: str, repeats: int, fairness: str) -> str:
     rows = "\n".join(c.row() for c in comparisons)
     return f"""# Benchmarks
 
@@ -162,7 +163,9 @@ ratios. A bound is what the project promises; "no" in the last column is a promi
 |---|---|---|---|---|---|
 {rows}
 
-{commits}"""
+{commits}
+{fairness}
+"""
 
 
 def main() -> None:
@@ -178,7 +181,7 @@ def main() -> None:
         commits = commit_cost(lambda: TransactionalCatalog.open(f"{folder}/commits", create=True), args.repeats)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    text = report(comparisons, commits, args.repeats)
+    text = report(comparisons, commits, args.repeats, section(DOCUMENT.read_text()))
     print(text)
     if not args.no_write:
         DOCUMENT.write_text(text)

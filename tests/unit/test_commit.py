@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from lockstep.errors import (
     UnavailableError,
 )
 from lockstep.model import INLINE_BYTES, Isolation
+from lockstep.retry import RACE
 from lockstep.storage import open_storage
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
@@ -182,9 +184,9 @@ def test_a_lost_race_against_another_table_costs_metadata_only(
 
 
 def test_losing_every_race_is_a_conflict_that_may_be_retried(
-    catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch, store: FaultyStorage, other: TransactionalCatalog
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
 ) -> None:
-    monkeypatch.setattr(committing, "ATTEMPTS", 2)
+    catalog.backoff = replace(RACE, attempts=2)
     before = tree(store)
     tx = catalog.begin()
     stage(catalog, tx, "a", add("x"))

@@ -18,7 +18,7 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "python"
 
 LAYERS = (
-    {"_version", "errors", "model", "rows", "sql"},
+    {"_version", "errors", "model", "retry", "rows", "sql"},
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta", "serializable"},

@@ -15,11 +15,11 @@ A transaction belongs to a SparkSession: every statement of the session between 
 from __future__ import annotations
 
 import atexit
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError, LockstepError, TransactionStateError, UnsupportedError
 from lockstep.model import Isolation
+from lockstep.retry import AGAIN
 from lockstep.spark.host import Host, condition_of
 from lockstep.spark.jars import session_jars
 
@@ -304,14 +305,11 @@ def transaction(
     return SessionTransaction(spark, " ".join(words))
 
 
-MAX_PAUSE_SECONDS = 10.0
-
-
 def run(
     spark: SparkSession,
     fn: Callable[[SessionTransaction], T],
     *,
-    attempts: int = 5,
+    attempts: int = AGAIN.attempts,
     isolation: Isolation | None = None,
     comment: str = "",
     sleep: Callable[[float], None] = time.sleep,
@@ -329,17 +327,17 @@ def run(
         LockstepError: the last attempt's, or the first that is not retryable.
         InvalidError: fewer than one attempt.
     """
-    if attempts < 1:
-        raise InvalidError(f"attempts={attempts}: expected 1 or more")
-    for attempt in range(1, attempts + 1):
+    refused: LockstepError | None = None
+    for _ in replace(AGAIN, attempts=attempts, sleep=sleep).tries():
         try:
             with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment) as tx:
                 return fn(tx)
         except LockstepError as error:
-            if not error.retryable or attempt == attempts:
+            if not error.retryable:
                 raise
-        sleep(random.uniform(0.05, min(MAX_PAUSE_SECONDS, 0.1 * 2**attempt)))
-    raise AssertionError("unreachable: the last attempt returns or raises")
+            refused = error
+    assert refused is not None, "there was one attempt, which returned or raised"
+    raise refused
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

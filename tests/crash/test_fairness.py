@@ -1,0 +1,23 @@
+"""Writers that race for one table: none fails, none starves, nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lockstep.storage import open_storage
+from tests.support.lakes import files, open_catalog
+from tests.support.writers import TABLE, run_writers
+
+
+def test_of_many_writers_of_one_table_none_fails_and_none_starves(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    reports = run_writers(root, writers=6, appends=6)
+    catalog = open_catalog(open_storage(str(root)))
+    assert files(catalog, TABLE) == {f"w{writer}-{n}" for writer in range(6) for n in range(6)}
+    attempts = [n for report in reports for n in report.attempts]
+    assert max(attempts) > 1, "they did race"
+    # Far above what is seen (8 or so), far below the thousand that are allowed.
+    assert max(attempts) < 60
+    alone = min(seconds for report in reports for seconds in report.seconds)
+    means = [sum(report.seconds) / len(report.seconds) for report in reports]
+    assert max(means) < 10 * min(means) + alone, "the slowest writer waited as the others did"
