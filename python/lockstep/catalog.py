@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from lockstep.announce import Announcer
 from lockstep.commit import (
     Committed,
     Contended,
@@ -39,6 +40,7 @@ from lockstep.errors import (
 )
 from lockstep.lake import Lake
 from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
+from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
 from lockstep.retry import RACE, Backoff
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
@@ -62,12 +64,14 @@ class TransactionalCatalog:
         application: str = "",
         isolation: Isolation = "SERIALIZABLE",
         backoff: Backoff = RACE,
+        resolution: Resolution = FIRST_COMMITTER_WINS,
     ):
         self.lake = lake
         self.author = author
         self.application = application
         self.isolation = isolation
         self.backoff = backoff
+        self._announcer = Announcer(lake, resolution)
 
     @classmethod
     def open(
@@ -80,6 +84,7 @@ class TransactionalCatalog:
         application: str = "",
         isolation: Isolation = "SERIALIZABLE",
         backoff: Backoff = RACE,
+        resolution: Resolution = FIRST_COMMITTER_WINS,
         clock: Clock = utc_now,
         ids: Callable[[], str] = new_id,
     ) -> TransactionalCatalog:
@@ -93,6 +98,7 @@ class TransactionalCatalog:
             application: what is named in the timeline.
             isolation: the level of transactions that do not ask for one.
             backoff: how often, and how soon, a commit that lost a race for the timeline is tried again.
+            resolution: what open transactions do about each other before COMMIT; nothing by default.
 
         Raises:
             InvalidError: there is no lake, and `create` is false; or the root cannot be one.
@@ -107,6 +113,7 @@ class TransactionalCatalog:
             application=application,
             isolation=isolation,
             backoff=backoff,
+            resolution=resolution,
         )
 
     @property
@@ -173,6 +180,23 @@ class TransactionalCatalog:
             application=self.application,
         )
 
+    def stage(self, tx: Transaction, location: str, version: int) -> None:
+        """Note a commit that Delta staged, and settle its conflicts with other open transactions by the policy.
+
+        It may wait for another transaction, up to the policy's `lock_timeout_seconds`; nothing is locked meanwhile.
+
+        Raises:
+            InvalidError, TransactionStateError: see `Transaction.stage`.
+            ConflictError: this transaction has to give way, and can only be rolled back, see `lockstep.announce`.
+        """
+        tx.stage(location, version)  # first, so that a ROLLBACK finds the files of a statement that is refused below
+        table = next(table for table in tx.tables.values() if table.location == location)
+        self._announcer.claim(tx, table, version)
+
+    def _withdraw(self, tx: Transaction) -> None:
+        if not tx.is_open:
+            self._announcer.withdraw(tx)
+
     def commit(self, tx: Transaction) -> Committed:
         """Commit, or raise why not.
 
@@ -190,7 +214,10 @@ class TransactionalCatalog:
         except FailedTransactionError:
             self.rollback(tx)
             raise
-        return _raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
+        try:
+            return _raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
+        finally:
+            self._withdraw(tx)
 
     def rollback(self, tx: Transaction) -> None:
         """Undo a transaction; one that has ended stays as it is.
@@ -201,7 +228,9 @@ class TransactionalCatalog:
         """
         if not tx.is_open:
             return
-        match rollback(self.lake, tx):
+        outcome = rollback(self.lake, tx)
+        self._withdraw(tx)
+        match outcome:
             case Committed(version):
                 raise TransactionStateError(
                     f"too late to roll back: transaction {tx.id} is committed as database version {version}. The "

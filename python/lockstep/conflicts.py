@@ -31,6 +31,7 @@ class Changes:
         names: by table id, what its tables are called, for messages.
         isolation: its level.
         base: the database version that it read, where known.
+        aborts: ids of transactions that it ended.
         database_version: the timeline entry of a winner; None while not committed.
         precedes: of a winner, the first version that it did not see though it read what that changed.
     """
@@ -43,6 +44,7 @@ class Changes:
     names: Mapping[str, Name] = field(default_factory=dict)
     isolation: Isolation = "SERIALIZABLE"
     base: int | None = None
+    aborts: frozenset[str] = frozenset()
     database_version: int | None = None
     precedes: int | None = None
 
@@ -120,6 +122,12 @@ def check(mine: Changes, winner: Changes) -> Conflict | None:
         if (hit := rule.find(mine, winner)) is not None:
             return Conflict.of(rule.name, winner, hit)
     return None
+
+
+def _killed(mine: Changes, winner: Changes) -> Hit | None:
+    if mine.transaction not in winner.aborts:
+        return None
+    return Hit("ended this one: an older transaction needed what it had changed")
 
 
 # --- tables as a whole ------------------------------------------------------------------------------------------------
@@ -259,6 +267,7 @@ def _domain(ours: Footprint, theirs: Footprint, table: str) -> str | None:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("killed", "the winner is an `abort` entry that names our transaction", _killed),
     Rule("table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", _table_gone),
     Rule("table-written", "the winner wrote a table that we dropped or renamed", _table_written),
     Rule("name-taken", "both gave a table the same name, created or renamed", _name_taken),

@@ -147,6 +147,12 @@ class _State:
             raise _corrupt(entry, f"is based on database version {base}: expected one from 0 to {entry.version - 1}")
         if entry.moved and entry.kind != "external":
             raise _corrupt(entry, f"is of kind {entry.kind!r} and moves commits: expected that of 'external' only")
+        if (entry.kind == "abort") != bool(entry.aborts):
+            raise _corrupt(
+                entry, f"is of kind {entry.kind!r} and aborts {entry.aborts}: expected ids with 'abort' only"
+            )
+        if entry.kind == "abort" and (entry.namespaces or entry.tables or entry.writes or entry.reads):
+            raise _corrupt(entry, "aborts transactions and touches tables: expected one of the two")
         ids = [write.id for write in entry.writes]
         if len(set(ids)) != len(ids):
             raise _corrupt(entry, "writes a table twice: expected one write for each table")

@@ -138,8 +138,9 @@ class Moved(Value, frozen=True):
 class Entry(Value, frozen=True):
     """One version of the database.
 
-    `kind` is `create` (version 0, an empty database), `transaction`, or `external`: commits that a plain Delta writer
-    made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published).
+    `kind` is `create` (version 0, an empty database), `transaction`, `external`: commits that a plain Delta writer
+    made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published), or
+    `abort`: the transactions whose ids are in `aborts` can never commit after it; it changes nothing else.
     Order of meaning: `namespaces`, then `tables`, then `writes`, then `moved`.
 
     `precedes` is the first database version whose changes a SERIALIZABLE transaction did not see though it read what
@@ -149,7 +150,7 @@ class Entry(Value, frozen=True):
     format: int
     version: int
     committed_at: datetime
-    kind: Literal["create", "transaction", "external"]
+    kind: Literal["create", "transaction", "external", "abort"]
     transaction: TransactionInfo
     namespaces: list[NamespaceDdl] = []
     tables: list[TableDdl] = []
@@ -157,6 +158,7 @@ class Entry(Value, frozen=True):
     reads: list[TableRead] = []
     precedes: int | None = None
     moved: list[Moved] = []
+    aborts: list[str] = []
 
 
 class Table(Value, frozen=True):

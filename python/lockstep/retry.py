@@ -127,8 +127,8 @@ class Backoff:
 
 
 RACE = Backoff(attempts=1000, timeout_seconds=60, base_seconds=0.001, cap_seconds=0.5, growth=losers_first)
-"""A commit that lost the timeline to transactions that it does not conflict with. The cap is for attempts that were slow
-for once: measured, they made single writers wait for seconds."""
+"""A commit that lost the timeline to transactions that it does not conflict with. The cap is for attempts that were
+slow for once: measured, they made single writers wait for seconds."""
 
 AGAIN = Backoff(attempts=5, timeout_seconds=3600, base_seconds=0.1, cap_seconds=10, growth=doubling)
 """A whole transaction after a conflict, or after the store failed. Few attempts bound the growth."""

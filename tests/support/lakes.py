@@ -12,8 +12,9 @@ from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path, read_published, staged_path
 from lockstep.lake import Lake
 from lockstep.model import Isolation, Name, Table
+from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
 from lockstep.storage import Storage
-from lockstep.timeline import Timeline, utc_now
+from lockstep.timeline import Clock, Timeline, utc_now
 from lockstep.transactions import Transaction
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
@@ -25,11 +26,17 @@ def named(text: str) -> Name:
     return Name(namespace=tuple(namespace) or ("default",), table=table)
 
 
-def open_catalog(storage: Storage, *, isolation: Isolation = "SERIALIZABLE") -> TransactionalCatalog:
+def open_catalog(
+    storage: Storage,
+    *,
+    isolation: Isolation = "SERIALIZABLE",
+    resolution: Resolution = FIRST_COMMITTER_WINS,
+    clock: Clock = utc_now,
+) -> TransactionalCatalog:
     """Open the lake in a store, as a process of its own would: nothing is shared with other catalogs."""
-    timeline = Timeline.create(storage)
-    lake = Lake(storage, timeline, clock=utc_now, new_id=new_id)
-    return TransactionalCatalog(lake, author="ada", isolation=isolation)
+    timeline = Timeline.create(storage, clock=clock)
+    lake = Lake(storage, timeline, clock=clock, new_id=new_id)
+    return TransactionalCatalog(lake, author="ada", isolation=isolation, resolution=resolution)
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------
@@ -83,7 +90,7 @@ def _stage(
     storage.put(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )
-    tx.stage(table.location, version)
+    catalog.stage(tx, table.location, version)
 
 
 def create(catalog: TransactionalCatalog, *names: str, files: Sequence[str] = ()) -> None:

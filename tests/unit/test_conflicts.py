@@ -54,11 +54,13 @@ INSERT, OPTIMIZE, ALTER = files(added="x"), files("p", "c", change=False), Footp
 IN_T = Name(namespace=("t",), table="a")
 IN_TU = Name(namespace=("t", "u"), table="a")
 DROPPED, RENAMED = ddl(drop("A", A)), ddl(rename("A", A, C))
+KILLER = Changes("k", aborts=frozenset({"w", "x"}), database_version=7)
 
 
 @pytest.mark.parametrize(
     ("mine", "winner", "rule"),
     [
+        pytest.param(writes(INSERT), KILLER, "killed", id="killed"),
         pytest.param(writes(INSERT), DROPPED, "table-gone", id="dropped under our write"),
         pytest.param(writes(INSERT), RENAMED, "table-gone", id="renamed under our write"),
         pytest.param(DROPPED, DROPPED, "table-gone", id="dropped by both"),
@@ -132,6 +134,7 @@ def test_conflicts(mine: Changes, winner: Changes, rule: str) -> None:
         pytest.param(reads("A"), writes(OPTIMIZE), id="what we read was optimized: the same rows"),
         pytest.param(reads("A"), writes(Footprint(protocol=True)), id="what we read was upgraded: the same rows"),
         pytest.param(writes(INSERT), reads("A"), id="what the winner read is no matter here"),
+        pytest.param(reads("A"), KILLER, id="others were killed"),
         pytest.param(ddl(create(C, "1")), ddl(create(B, "2")), id="different names"),
         pytest.param(ddl(create(C)), ddl(drop("A", A)), id="created and dropped, unrelated"),
         pytest.param(ddl(create(IN_T)), ddl(space("alter", "t")), id="created in what was altered"),

@@ -85,6 +85,11 @@ def test_version_0_is_an_empty_database_with_a_default_namespace() -> None:
     assert apply(None, E0) == Database(version=0, committed_at=T0, namespaces={DEFAULT: {}}, tables={})
 
 
+def test_an_abort_changes_nothing_but_the_version() -> None:
+    db = apply(ONE_TABLE, entry(2, kind="abort", aborts=["txn-9"]))
+    assert (db.version, db.tables, db.namespaces) == (2, ONE_TABLE.tables, ONE_TABLE.namespaces)
+
+
 def test_a_table_is_created_with_its_first_versions() -> None:
     """Create and write in one entry put the table at the write's last version, since this database version."""
     db = apply(apply(None, E0), entry(1, tables=[create()], writes=[write(-1, 2)]))
@@ -202,6 +207,9 @@ BAD: dict[str, tuple[Entry, str]] = {
     "namespace empty": (entry(2, namespaces=[namespace("create")]), "expected no empty part"),
     "namespace empty part": (entry(2, namespaces=[namespace("create", "a", "")]), "expected no empty part"),
     "moves in a transaction": (entry(2, moved=[Moved(id="id-t", entry=1, to_version=1)]), "'external' only"),
+    "abort without ids": (entry(2, kind="abort"), "expected ids with 'abort' only"),
+    "ids without abort": (entry(2, aborts=["x"]), "expected ids with 'abort' only"),
+    "abort and more": (entry(2, kind="abort", aborts=["x"], writes=[write(0, 1)]), "expected one of the two"),
     "moves itself": (entry(2, kind="external", moved=[Moved(id="id-t", entry=2, to_version=1)]), "an earlier entry"),
 }
 

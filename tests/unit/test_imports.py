@@ -21,10 +21,10 @@ LAYERS = (
     {"_version", "errors", "model", "retry", "rows", "sql"},
     {"storage"},
     {"database", "timeline"},
-    {"conflicts", "delta", "serializable"},
+    {"conflicts", "delta", "resolution", "serializable"},
     {"lake", "transactions", "verify"},
     {"statement"},
-    {"commit"},
+    {"announce", "commit"},
     {"catalog"},
     {"__main__", "cli", "spark", ""},
 )

@@ -28,6 +28,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.model import Database
+from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
 from lockstep.spark.uris import Uris
@@ -166,6 +167,7 @@ class Host:
             application=self._application,
             isolation=isolation_of(options.get("isolation")) or "SERIALIZABLE",
             backoff=race_backoff(options),
+            resolution=Resolution.of(options),
         )
         outside = options.get("outside-writes", "refuse")
         if outside not in ("refuse", "allow"):

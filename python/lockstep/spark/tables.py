@@ -208,7 +208,7 @@ class TableRequests:
             raise InvalidError(f"{asked['uri']} is not a transaction's")
         owner, tx = self._host.transaction_of(view.transaction)
         with owner.lock:
-            tx.stage(view.location, asked["version"])
+            house.catalog.stage(tx, view.location, asked["version"])
         return {}
 
     def _drop(self, session: Session, asked: Request) -> Answer:

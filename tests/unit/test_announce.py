@@ -1,0 +1,475 @@
+"""Conflicts at the statement: two open transactions on one lake, each with a catalog of its own as two processes have.
+
+`a` has the data file p, which both want to replace. The older transaction began first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from lockstep.announce import FOLDER
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import Action
+from lockstep.errors import ConflictError, FailedTransactionError, UnavailableError
+from lockstep.model import Entry
+from lockstep.resolution import Policy, Resolution
+from lockstep.storage import Storage, open_storage
+from lockstep.timeline import entry_path
+from lockstep.transactions import State, Transaction
+from tests.support.faulty import FaultyStorage, Operation, T
+from tests.support.lakes import add, create, files, metadata, open_catalog, remove, replay, stage
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass
+class Side:
+    """One of the two: a catalog, its open transaction, and a thread in which its statements may wait."""
+
+    catalog: TransactionalCatalog
+    tx: Transaction
+    name: str
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def replace_p(self) -> None:
+        stage(self.catalog, self.tx, "a", remove("p"), add(self.name), operation="UPDATE")
+
+    def replaces_p(self) -> Future[None]:
+        """Do so in the thread, and return once the announcement is out (or it is over)."""
+        done = self.thread.submit(self.replace_p)
+        while not done.done() and f"{self.tx.id}.json" not in announced(self.catalog):
+            time.sleep(0.001)
+        return done
+
+    def commit(self) -> int:
+        return self.catalog.commit(self.tx).version
+
+    def rollback(self) -> None:
+        self.catalog.rollback(self.tx)
+
+
+def announced(catalog: TransactionalCatalog) -> list[str]:
+    [table] = catalog.timeline.head.tables.values()
+    return catalog.lake.storage.list(f"{FOLDER}/{table.id}")
+
+
+def entries(side: Side) -> list[Entry]:
+    side.catalog.timeline.refresh()
+    return side.catalog.timeline.entries(1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Storage:
+    found = open_storage(str(tmp_path / "lake"), create=True)
+    create(open_catalog(found), "a", files=["p"])
+    return found
+
+
+Begin = Callable[..., tuple[Side, Side]]
+
+
+@pytest.fixture
+def begin(store: Storage) -> Iterator[Begin]:
+    """Begin the older and the younger."""
+    made: list[Side] = []
+
+    def begun(policy: Policy, *, lock_timeout_seconds: float = 20) -> tuple[Side, Side]:
+        for name in ("older", "younger"):
+            catalog = open_catalog(store, resolution=Resolution(policy, lock_timeout_seconds))
+            made.append(Side(catalog, catalog.begin(isolation="SNAPSHOT"), name))
+        return made[0], made[1]
+
+    yield begun
+    for side in made:
+        side.rollback()
+        side.thread.shutdown()
+
+
+# --- wait-die ---------------------------------------------------------------------------------------------------------
+
+
+def test_wait_die_the_younger_dies_at_its_statement(begin: Begin) -> None:
+    older, younger = begin("wait-die")
+    older.replace_p()
+    with pytest.raises(ConflictError, match=rf"transaction {older.tx.id}, .* is older, so this .* gives way") as caught:
+        younger.replace_p()
+    assert (caught.value.sqlstate, caught.value.retryable) == ("40001", True)
+    assert announced(older.catalog) == [f"{older.tx.id}.json"], "the dead one is in nobody's way"
+    with pytest.raises(FailedTransactionError, match="gives way"):
+        younger.commit()
+    assert younger.tx.state is State.ROLLED_BACK
+    assert older.commit() == 2
+    assert files(older.catalog, "a") == {"older"}
+    [table] = older.catalog.timeline.head.tables.values()
+    root = Path(older.catalog.lake.storage.url.removeprefix("file://"))
+    assert not (root / table.location / "younger").exists(), "and its data file is gone"
+
+
+def test_wait_die_the_older_waits_and_goes_on_when_the_younger_rolls_back(begin: Begin) -> None:
+    older, younger = begin("wait-die")
+    younger.replace_p()
+    waiting = older.replaces_p()
+    assert not waiting.done()
+    younger.rollback()
+    waiting.result(timeout=10)
+    older.commit()
+    assert files(older.catalog, "a") == {"older"}
+    assert announced(older.catalog) == []
+
+
+def test_wait_die_the_older_learns_at_its_statement_that_the_younger_committed(begin: Begin) -> None:
+    older, younger = begin("wait-die")
+    younger.replace_p()
+    waiting = older.replaces_p()
+    assert younger.commit() == 2
+    with pytest.raises(ConflictError, match=r"\(database version 2\) changed file p of table default.a"):
+        waiting.result(timeout=10)
+    assert older.tx.failure is not None
+
+
+def test_wait_die_a_commit_that_changed_nothing_is_no_conflict(begin: Begin) -> None:
+    """What is announced is what statements did; the transaction as a whole may have changed nothing."""
+    older, younger = begin("wait-die")
+    stage(younger.catalog, younger.tx, "a", add("x"))
+    stage(younger.catalog, younger.tx, "a", remove("x"))
+    waiting = older.thread.submit(stage, older.catalog, older.tx, "a", metadata(), operation="ALTER TABLE")
+    assert younger.commit() == 1
+    waiting.result(timeout=10)
+    assert older.commit() == 2
+
+
+# --- wound-wait -------------------------------------------------------------------------------------------------------
+
+
+def test_wound_wait_the_older_goes_on_and_the_younger_cannot_commit(begin: Begin) -> None:
+    older, younger = begin("wound-wait")
+    younger.replace_p()
+    older.replace_p()
+    [abort] = entries(older)
+    assert (abort.kind, abort.aborts) == ("abort", [younger.tx.id])
+    assert older.tx.id in abort.transaction.message
+    with pytest.raises(ConflictError, match="ended this one") as caught:
+        younger.commit()
+    assert caught.value.sqlstate == "40001"
+    assert older.commit() == 3
+    assert files(younger.catalog, "a") == {"older"}
+
+
+def test_wound_wait_the_victim_learns_at_its_next_statement(begin: Begin) -> None:
+    older, younger = begin("wound-wait")
+    younger.replace_p()
+    older.replace_p()
+    with pytest.raises(ConflictError, match="ended this one"):
+        stage(younger.catalog, younger.tx, "a", add("more"))
+    assert announced(older.catalog) == [f"{older.tx.id}.json"]
+
+
+def test_wound_wait_the_victim_may_be_waiting(begin: Begin, store: Storage) -> None:
+    older, younger = begin("wound-wait")
+    older.replace_p()
+    waiting = younger.replaces_p()
+    stage(older.catalog, older.tx, "a", metadata(), operation="ALTER TABLE")
+    with pytest.raises(ConflictError, match="ended this one"):
+        waiting.result(timeout=10)
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback"])
+def test_wound_wait_the_younger_waits(begin: Begin, ending: str) -> None:
+    older, younger = begin("wound-wait")
+    older.replace_p()
+    waiting = younger.replaces_p()
+    assert not waiting.done()
+    getattr(older, ending)()
+    if ending == "commit":
+        with pytest.raises(ConflictError, match="changed file p"):
+            waiting.result(timeout=10)
+    else:
+        waiting.result(timeout=10)
+        younger.commit()
+    assert files(older.catalog, "a") == {"older" if ending == "commit" else "younger"}
+    assert all(entry.kind == "transaction" for entry in entries(older))
+
+
+# --- both, and neither ------------------------------------------------------------------------------------------------
+
+
+def test_by_default_nothing_is_announced_and_the_second_learns_at_commit(begin: Begin) -> None:
+    older, younger = begin("first-committer-wins")
+    older.replace_p()
+    younger.replace_p()
+    assert announced(older.catalog) == []
+    younger.commit()
+    with pytest.raises(ConflictError, match="changed file p"):
+        older.commit()
+
+
+@pytest.mark.parametrize(("policy", "waits"), [("wait-die", "older"), ("wound-wait", "younger")])
+def test_waiting_has_an_end(begin: Begin, policy: Policy, waits: str) -> None:
+    older, younger = begin(policy, lock_timeout_seconds=0.05)
+    first, second = (younger, older) if waits == "older" else (older, younger)
+    first.replace_p()
+    with pytest.raises(ConflictError, match=rf"transaction {first.tx.id}, .* within lock-timeout \(0.05 s\)"):
+        second.replace_p()
+    assert announced(first.catalog) == [f"{first.tx.id}.json"]
+    first.commit()
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_appends_and_statements_on_other_files_do_not_meet(begin: Begin, policy: Policy) -> None:
+    older, younger = begin(policy, lock_timeout_seconds=0)
+    for first, second in ((older, younger), (younger, older)):
+        stage(first.catalog, first.tx, "a", add(f"{first.name}-1"))
+        stage(second.catalog, second.tx, "a", add(f"{second.name}-2"))
+    younger.replace_p()
+    older.commit()
+    younger.commit()
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_what_committed_before_the_statement_is_told_at_the_statement(begin: Begin, policy: Policy) -> None:
+    older, younger = begin(policy)
+    older.replace_p()
+    older.commit()
+    with pytest.raises(ConflictError, match="changed file p"):
+        younger.replace_p()
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_what_one_holds_it_does_not_ask_for_again(begin: Begin, policy: Policy) -> None:
+    """The older waits for the younger in wait-die; what the younger does meanwhile to the same file is its right."""
+    older, younger = begin(policy)
+    first, second = (younger, older) if policy == "wait-die" else (older, younger)
+    first.replace_p()
+    waiting = second.replaces_p()
+    first.replace_p()
+    assert not waiting.done()
+    first.rollback()
+    waiting.result(timeout=10)
+
+
+# --- clocks, and those who die ----------------------------------------------------------------------------------------
+
+
+class Ticking:
+    """A clock that goes by itself and can be set forward."""
+
+    ahead = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_an_expired_announcement_is_ignored_and_removed(store: Storage, policy: Policy) -> None:
+    clock = Ticking()
+    catalogs = [open_catalog(store, resolution=Resolution(policy, 0, 60), clock=clock) for _ in range(2)]
+    sides = [Side(catalog, catalog.begin(), name) for catalog, name in zip(catalogs, ("older", "younger"), strict=True)]
+    first, second = reversed(sides) if policy == "wait-die" else sides
+    first.replace_p()
+    clock.ahead = timedelta(seconds=61)
+    second.replace_p()
+    assert announced(second.catalog) == [f"{second.tx.id}.json"]
+    assert second.commit() == 2
+    with pytest.raises(ConflictError, match="changed file p"):
+        first.commit()  # safety never hung on what was announced
+
+
+def test_each_statement_renews_what_is_due(store: Storage) -> None:
+    clock = Ticking()
+    catalogs = [open_catalog(store, resolution=Resolution("wait-die", 0, 60), clock=clock) for _ in range(2)]
+    older, younger = (Side(catalog, catalog.begin(), "x") for catalog in catalogs)
+    younger.replace_p()
+    clock.ahead = timedelta(seconds=40)
+    stage(younger.catalog, younger.tx, "a", add("more"))
+    clock.ahead = timedelta(seconds=80)
+    with pytest.raises(ConflictError, match="within lock-timeout"):
+        older.replace_p()
+
+
+DYING = """
+import sys, time
+from lockstep.resolution import Resolution
+from lockstep.storage import open_storage
+from tests.support.lakes import add, open_catalog, remove, stage
+
+catalog = open_catalog(open_storage(sys.argv[1]), resolution=Resolution(sys.argv[2], 0, 1))
+tx = catalog.begin()
+stage(catalog, tx, "a", remove("p"), add("dead"))
+print("staged", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_nobody_waits_for_ever_for_a_killed_process(store: Storage, policy: Policy) -> None:
+    """SIGKILL leaves the announcement. wait-die waits until it expires; wound-wait need not even wait."""
+    catalog = open_catalog(store, resolution=Resolution(policy, 10))
+    side = Side(catalog, catalog.begin(), "older")
+    root = store.url.removeprefix("file://")
+    with subprocess.Popen(
+        [sys.executable, "-c", DYING, root, policy], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    ) as dying:
+        assert dying.stdout is not None
+        assert dying.stdout.readline() == "staged\n"
+        dying.kill()
+    started = time.monotonic()
+    side.replace_p()
+    assert time.monotonic() - started < 5
+    assert announced(side.catalog) == [f"{side.tx.id}.json"]
+    side.commit()
+    assert files(catalog, "a") == {"older"}
+
+
+def test_who_died_between_its_commit_and_the_end_is_in_nobodys_way(begin: Begin, store: Storage) -> None:
+    older, younger = begin("wait-die", lock_timeout_seconds=0)
+    [table] = younger.catalog.timeline.head.tables.values()
+    stage(younger.catalog, younger.tx, "a", metadata())
+    path = f"{FOLDER}/{table.id}/{younger.tx.id}.json"
+    left = store.get(path)
+    younger.commit()
+    assert left is not None
+    store.put(path, left)
+    later = older.catalog.begin()
+    stage(older.catalog, later, "a", add("x"))
+    assert announced(older.catalog) == [f"{later.id}.json"]
+
+
+@pytest.mark.parametrize("broken", [b"", b"{}", b'{"format": 2}', b"\xff"], ids=str)
+def test_an_announcement_that_makes_no_sense_is_passed_over(begin: Begin, store: Storage, broken: bytes) -> None:
+    older, _ = begin("wait-die", lock_timeout_seconds=0)
+    [table] = older.catalog.timeline.head.tables.values()
+    store.put(f"{FOLDER}/{table.id}/later.json", broken)
+    older.replace_p()
+    assert older.commit() == 2
+
+
+@pytest.mark.parametrize("operation", ["put", "list"])
+def test_a_store_that_fails_leaves_the_conflict_to_commit(store: Storage, operation: Operation) -> None:
+    faulty = FaultyStorage(store)
+    sides = [
+        Side(catalog, catalog.begin(isolation="SNAPSHOT"), name)
+        for catalog, name in ((open_catalog(s, resolution=Resolution("wait-die")), str(s)) for s in (store, faulty))
+    ]
+    sides[0].replace_p()
+    [table] = sides[0].catalog.timeline.head.tables.values()
+    where = f"{FOLDER}/{table.id}" + (f"/{sides[1].tx.id}.json" if operation == "put" else "")
+    faulty.fail(operation, path=where)
+    stage_only(sides[1], remove("p"))
+    sides[0].commit()
+    with pytest.raises(ConflictError, match="changed file p"):
+        sides[1].commit()
+
+
+def stage_only(side: Side, *actions: Action) -> None:
+    stage(side.catalog, side.tx, "a", *actions, operation="DELETE")
+
+
+# --- commit and kill cannot both win ----------------------------------------------------------------------------------
+
+
+class Stepping(FaultyStorage):
+    """Does something just before its n-th call."""
+
+    def __init__(self, inner: Storage) -> None:
+        super().__init__(inner)
+        self.steps = 0
+        self.at: tuple[int, Callable[[], object]] | None = None
+
+    def _run(self, operation: Operation, path: str, call: Callable[[], T]) -> T:
+        self.steps += 1
+        if self.at is not None and self.steps == self.at[0]:
+            self.at[1]()
+        return super()._run(operation, path, call)
+
+
+def outcome(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except (ConflictError, FailedTransactionError):
+        return False
+    return True
+
+
+def race(root: Path, which: str, step: int) -> tuple[bool, bool, bool, set[str], list[str]]:
+    """Let a victim's COMMIT and the statement that kills it race; one of them is interrupted at one of its steps.
+
+    Returns:
+        whether the step was reached; whether the victim, and the killer, committed; the files; the kinds of entries.
+    """
+    store = open_storage(str(root), create=True)
+    create(open_catalog(store), "a", files=["p"])
+    stores = {name: Stepping(store) for name in ("killer", "victim")}
+    sides = {}
+    for name, each in stores.items():  # the killer begins first: it is older
+        catalog = open_catalog(each, resolution=Resolution("wound-wait", 0))
+        sides[name] = Side(catalog, catalog.begin(isolation="SNAPSHOT"), name)
+    sides["victim"].replace_p()
+    won: dict[str, bool] = {}
+    acts = {"killer": sides["killer"].replace_p, "victim": sides["victim"].commit}
+    other = "victim" if which == "killer" else "killer"
+    interrupted = stores[which]
+    interrupted.steps, interrupted.at = 0, (step, lambda: won.update({other: outcome(acts[other])}))
+    won[which] = outcome(acts[which])
+    reached = interrupted.steps >= step
+    interrupted.at = None
+    for name in acts.keys() - won.keys():
+        won[name] = outcome(acts[name])
+    won["killer"] = outcome(sides["killer"].commit) and won["killer"]
+    fresh = open_catalog(store)
+    [table] = fresh.database().tables.values()
+    kinds: list[str] = [entry.kind for entry in fresh.timeline.entries(1)]
+    return reached, won["victim"], won["killer"], replay(store, table.location, table.version), kinds
+
+
+@pytest.mark.parametrize("which", ["victim", "killer"])
+def test_commit_and_kill_cannot_both_win_wherever_they_meet(tmp_path: Path, which: str) -> None:
+    """Every step of one of the two is interrupted by all of the other."""
+    seen = set()
+    for step in range(1, 100):
+        reached, victim, killer, found, kinds = race(tmp_path / f"{step}", which, step)
+        assert victim != killer, f"step {step}: exactly one commits"
+        assert found == {"victim" if victim else "killer"}
+        seen.add((victim, tuple(kinds)))
+        if not reached:
+            break
+    else:
+        pytest.fail("99 steps were not all")
+    assert {victim for victim, _ in seen} == {True, False}, "both orders came up"
+    assert seen <= {(True, ("transaction",)), (False, ("abort", "transaction")), (True, ("transaction", "abort"))}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_whose_answer_is_lost_is_no_guess(
+    begin: Begin, store: Storage, when: Literal["before", "after"]
+) -> None:
+    """Written or not: the killer goes on, and the timeline decides who of the two commits."""
+    _, younger = begin("wound-wait")
+    younger.replace_p()
+    faulty = FaultyStorage(store)
+    catalog = open_catalog(faulty, resolution=Resolution("wound-wait", 0))
+    older = Side(catalog, younger.catalog.begin(isolation="SNAPSHOT"), "older")
+    older.tx.began_at = younger.tx.began_at - timedelta(seconds=1)
+
+    def lose() -> None:
+        faulty.fail("get", path=entry_path(2), times=9)
+        raise UnavailableError("the answer is lost, and so is that of every look after it")
+
+    faulty.interrupt("put_if_absent", lose, path=entry_path(2), when=when)
+    older.replace_p()
+    faulty.heal()
+    if when == "before":
+        assert younger.commit() == 2
+    else:
+        with pytest.raises(ConflictError, match="ended this one"):
+            younger.commit()
+    assert outcome(older.commit) == (when == "after")
