@@ -96,8 +96,10 @@ class Announcer:
         verdict: Verdict = Go()
         for _ in self._poll.tries():
             self._renew(announced)
-            verdict = Go() if asked is None else self._verdict(tx, mine, asked, table.id)
-            self._lake.timeline.refresh()  # after the look: who is not announced any more may have committed
+            if asked is not None:
+                verdict = self._verdict(tx, mine, asked, table.id)
+            else:
+                self._lake.timeline.refresh()
             head = self._lake.timeline.head.version
             if (lost := self._lost(tx, table, touched, self._lake.timeline.entries(judged, head))) is not None:
                 return lost
@@ -218,7 +220,7 @@ class Announcer:
         """Read the others' announcements; those of the ended and the expired are removed and left out."""
         names = self._lake.storage.list(f"{FOLDER}/{table}")[:MAX_OTHERS]
         found = [self._read(f"{FOLDER}/{table}/{name}") for name in names if name != f"{own}.json"]
-        self._lake.timeline.refresh()
+        self._lake.timeline.refresh()  # after the look: who is not announced any more may have committed
         standing, now = [], self._lake.clock()
         for other in found:
             if other is None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep import errors
+from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
 from lockstep.spark.host import Host, condition_of
 from lockstep.timeline import entry_path
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import NEW_TABLE, add, append, create, foreign, metadata, named
+from tests.support.lakes import NEW_TABLE, add, append, create, foreign, metadata, named, remove
 
 
 class Client:
@@ -163,6 +166,48 @@ def test_a_failed_write_fails_the_transaction(one: Client) -> None:
     assert "division by zero" in message
     assert not one.ok("ended")["open"]
     assert one.resolve("a")["version"] == 0
+
+
+def test_a_catalogs_resolution_is_told_at_the_statement(one: Client, two: Client) -> None:
+    for client in (one, two):
+        client.options |= {"resolution": "wait-die", "lock-timeout": "0s"}
+        client.catalog = "early"
+        client.begin()
+    uris = [client.resolve("a", "target", writes=True)["uri"] for client in (one, two)]
+    one.stage(uris[0], 1, remove("x"))
+    with pytest.raises(AssertionError, match=r"LOCKSTEP_CONFLICT.*gives way \(wait-die\).*40001"):
+        two.stage(uris[1], 1, remove("x"))
+    assert two.refused("commit")[:2] == ("25P02", "LOCKSTEP_FAILED_TRANSACTION")
+    assert not two.ok("ended")["open"]
+    assert one.ok("commit")["database_version"] == 2
+
+
+def test_a_waiting_statement_keeps_no_other_session_from_committing(one: Client, two: Client) -> None:
+    for client in (one, two):
+        client.options |= {"resolution": "wait-die", "lock-timeout": "20s"}
+        client.catalog = "early"
+        client.begin()
+    uris = [client.resolve("a", "target", writes=True)["uri"] for client in (one, two)]
+    two.stage(uris[1], 1, remove("x"))
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(one.stage, uris[0], 1, remove("x"))
+        lake = one.lake()
+        folder = f"{ANNOUNCED}/{lake.timeline.head.tables[named('a')].id}"
+        while len(lake.lake.storage.list(folder)) < 2 and not waiting.done():
+            time.sleep(0.001)
+        assert two.ok("commit")["database_version"] == 2
+        with pytest.raises(AssertionError, match=r"LOCKSTEP_CONFLICT.*database version 2"):
+            waiting.result(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("resolution", "hope"), ("lock-timeout", "long"), ("commit-attempts", "0")]
+)
+def test_an_option_that_makes_no_sense_is_refused(one: Client, option: str, value: str) -> None:
+    one.options[option], one.catalog = value, "other"
+    state, condition, message = one.refused("tables", namespace=[])
+    assert (state, condition) == ("22023", "LOCKSTEP_INVALID")
+    assert repr(value) in message
 
 
 def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Client, tmp_path: Path) -> None:

@@ -208,7 +208,8 @@ class TableRequests:
             raise InvalidError(f"{asked['uri']} is not a transaction's")
         owner, tx = self._host.transaction_of(view.transaction)
         with owner.lock:
-            house.catalog.stage(tx, view.location, asked["version"])
+            # The catalog of its BEGIN: another of the same root may resolve conflicts in another way.
+            (owner.catalog or house).catalog.stage(tx, view.location, asked["version"])
         return {}
 
     def _drop(self, session: Session, asked: Request) -> Answer:
