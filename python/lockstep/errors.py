@@ -46,7 +46,7 @@ class LockstepError(Exception):
 
 
 class ConflictError(LockstepError):
-    """Another transaction committed first and its changes collide with ours; nothing of ours is visible."""
+    """Another transaction committed or goes first, and its changes collide with ours; nothing of ours is visible."""
 
     default_sqlstate = "40001"
     retryable = True

@@ -6,6 +6,7 @@ Its section stands between two comments, which `tests.bench` keeps when it write
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 from collections import Counter
@@ -43,8 +44,9 @@ def fairness(runs: dict[str, list[list[Report]]]) -> str:
         "## Fairness",
         "",
         f"{len(first)} processes, each {len(first[0].seconds)} appends to one table, one transaction right after the",
-        f"other, on a local disk (`python -m tests.bench.fairness`); {len(ours)} runs of each policy, in turn. Latency",
-        "is from `BEGIN` to the answer of `COMMIT`; an attempt is a race for the next database version; the spread is",
+        f"other, on a local disk and {os.cpu_count()} cores (`python -m tests.bench.fairness`); {len(ours)} runs of",
+        "each policy, in turn. Latency is from `BEGIN` to the answer of `COMMIT`; an attempt is a race for the next",
+        "database version; the spread is",
         "the slowest writer's mean latency over the fastest's. *Losers first* is what Lockstep does",
         "([`retry.py`](../python/lockstep/retry.py)), *doubling* the usual exponential backoff. No append failed.",
         "",

@@ -15,6 +15,7 @@ from lockstep import errors
 from lockstep.cli import main
 from lockstep.model import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
 from project import render_docs
+from tests.bench.fairness import section
 from tests.support.markdown import blocks
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -39,6 +40,14 @@ def test_a_page_without_its_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="<!-- rules -->"):
         render_docs.between("no marks", "rules", "new")
     assert render_docs.between("<!-- a -->\nold\n<!-- /a -->", "a", "new") == "<!-- a -->\nnew\n<!-- /a -->"
+
+
+def test_what_fairness_measured_survives_a_new_page_of_benchmarks() -> None:
+    page = text_of("docs/benchmarks.md")
+    assert "## Fairness" in section(page)
+    assert section(page) in page
+    assert section(f"# Another page\n\n{section(page)}\n") == section(page)
+    assert section("# None") == "<!-- fairness -->\n<!-- /fairness -->"
 
 
 def an_entry() -> Entry:
