@@ -63,10 +63,12 @@ class TransactionalCatalog:
         author: str = "",
         application: str = "",
         isolation: Isolation = "SERIALIZABLE",
+        record_reads: bool = False,
         backoff: Backoff = RACE,
         resolution: Resolution = FIRST_COMMITTER_WINS,
     ):
         self.lake = lake
+        self.record_reads = record_reads
         self.author = author
         self.application = application
         self.isolation = isolation
@@ -83,6 +85,7 @@ class TransactionalCatalog:
         author: str | None = None,
         application: str = "",
         isolation: Isolation = "SERIALIZABLE",
+        record_reads: bool = False,
         backoff: Backoff = RACE,
         resolution: Resolution = FIRST_COMMITTER_WINS,
         clock: Clock = utc_now,
@@ -97,6 +100,7 @@ class TransactionalCatalog:
             author: who is named in the timeline; the operating system's user by default.
             application: what is named in the timeline.
             isolation: the level of transactions that do not ask for one.
+            record_reads: whether transactions that change nothing are judged and recorded too, see docs/isolation.md.
             backoff: how often, and how soon, a commit that lost a race for the timeline is tried again.
             resolution: what open transactions do about each other before COMMIT; nothing by default.
 
@@ -112,6 +116,7 @@ class TransactionalCatalog:
             author=_user() if author is None else author,
             application=application,
             isolation=isolation,
+            record_reads=record_reads,
             backoff=backoff,
             resolution=resolution,
         )
@@ -161,12 +166,14 @@ class TransactionalCatalog:
         *,
         isolation: Isolation | None = None,
         read_only: bool = False,
+        record_reads: bool | None = None,
         comment: str = "",
         absorb: bool = True,
     ) -> Transaction:
         """Begin a transaction whose snapshot is the newest database version, foreign commits taken in.
 
         Args:
+            record_reads: for this transaction, instead of what the catalog is set to.
             absorb: whether to look for foreign commits first; a statement on its own did that for its table.
         """
         return Transaction(
@@ -175,6 +182,7 @@ class TransactionalCatalog:
             began_at=self.lake.clock(),
             isolation=isolation or self.isolation,
             read_only=read_only,
+            record_reads=self.record_reads if record_reads is None else record_reads,
             comment=comment,
             author=self.author,
             application=self.application,

@@ -142,7 +142,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     if tx.in_doubt is not None and (landed := _landed(lake, tx)) is not None:
         return landed
     drafts = _collect(lake, tx)
-    if not drafts and not tx.table_ddl() and not tx.namespace_ddl():
+    if not drafts and not tx.table_ddl() and not tx.namespace_ddl() and not tx.is_recorded():
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
     race = _Race(_changes(tx, drafts), tx.base.version)

@@ -75,6 +75,7 @@ class Transaction:
         id: unique for ever.
         base: the database version at BEGIN.
         began_at: when, UTC.
+        record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
         staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
         dropped: tables that it staged commits for, and then dropped.
         failure: what the first failed write said, once one failed.
@@ -89,6 +90,7 @@ class Transaction:
     began_at: datetime
     isolation: Isolation = "SERIALIZABLE"
     read_only: bool = False
+    record_reads: bool = False
     comment: str = ""
     author: str = ""
     application: str = ""
@@ -336,6 +338,10 @@ class Transaction:
         """Its changes of the list of namespaces, in order, without those that it both made and dropped."""
         gone = {n.name for n in self._namespace_ddl} - self._namespaces.keys() - self.base.namespaces.keys()
         return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
+
+    def is_recorded(self) -> bool:
+        """Whether it makes an entry even if it changed nothing."""
+        return self.record_reads and self.isolation == "SERIALIZABLE" and bool(self.reads())
 
     def reads(self) -> list[TableRead]:
         """The tables of its snapshot that it read, and which rows."""

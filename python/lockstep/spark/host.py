@@ -166,6 +166,7 @@ class Host:
             options=store,
             application=self._application,
             isolation=isolation_of(options.get("isolation")) or "SERIALIZABLE",
+            record_reads=_flag(f"spark.sql.catalog.{name}.record-reads", options.get("record-reads")) or False,
             backoff=race_backoff(options),
             resolution=Resolution.of(options),
         )
@@ -213,6 +214,7 @@ class Host:
         session.transaction = house.catalog.begin(
             isolation=isolation_of(asked.get("isolation")),
             read_only=bool(asked.get("read_only")),
+            record_reads=_flag("lockstep.record-reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
         )
         session.catalog = house
@@ -279,6 +281,12 @@ class Host:
                 "happen at once, whatever becomes of the transaction"
             )
         return {}
+
+
+def _flag(setting: str, value: str | None) -> bool | None:
+    if value is not None and value.lower() not in ("true", "false"):
+        raise InvalidError(f"{setting} is {value!r}: expected true or false")
+    return None if value is None else value.lower() == "true"
 
 
 CHECKPOINT_INTERVAL = 10

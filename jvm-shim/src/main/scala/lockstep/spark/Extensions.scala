@@ -1,11 +1,14 @@
 package lockstep.spark
 
-import org.apache.spark.sql.SparkSessionExtensions
+import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 
 private[spark] object Extensions {
 
-  /** The isolation level of a session's transactions that do not say one, instead of the catalog's. */
-  val Isolation = "lockstep.isolation"
+  /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
+  def settings(session: SparkSession): Map[String, Any] =
+    Seq("isolation", "record_reads").flatMap { name =>
+      session.conf.getOption(s"lockstep.${name.replace('_', '-')}").map(name -> _)
+    }.toMap
 }
 
 /** `spark.sql.extensions=…,lockstep.spark.Extensions`: after Delta's, so that Lockstep's parser is asked first. */

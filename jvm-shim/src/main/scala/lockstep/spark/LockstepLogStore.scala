@@ -45,7 +45,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
         "version" -> version,
         "actions" -> content,
         "reads" -> Reads.ofExecution(session),
-        "isolation" -> session.conf.getOption(Extensions.Isolation))
+        "isolation" -> Extensions.settings(session).get("isolation"))
       if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString)
     } else {
       writeWithRename(path, actions, false, hadoopConf)

@@ -4,6 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
   AttributeReference,
   Expression,
   GetStructField,
@@ -13,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
 import org.apache.spark.sql.delta.commands.{DeleteCommand, MergeIntoCommand, UpdateCommand}
 import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex}
@@ -108,12 +110,18 @@ private[spark] object Reads extends PredicateHelper {
     val names = index.metadata.schema.map(f => f.name -> DeltaColumnMapping.getPhysicalName(f)).toMap
     val texts = filters.flatMap(splitConjunctivePredicates).filter { filter =>
       filter.deterministic && filter.references.subsetOf(relation.outputSet) &&
-      !filter.exists(_.isInstanceOf[SubqueryExpression]) && !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
+      filter.references.forall(isPlain) && !filter.exists(_.isInstanceOf[SubqueryExpression]) &&
+      !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
     }.map { filter =>
       filter.transform { case a: AttributeReference => a.withQualifier(Nil).withName(names.getOrElse(a.name, a.name)) }
     }
     Option.when(texts.nonEmpty)(SQLConf.withExistingConf(utc)(texts.map(t => s"(${t.sql})").mkString(" AND ")))
   }
+
+  /** Not one whose name reads as a literal, nor a CHAR, whose values are padded as they are read. */
+  private def isPlain(column: Attribute): Boolean =
+    !Set("true", "false", "null")(column.name.toLowerCase(java.util.Locale.ROOT)) &&
+      !CharVarcharUtils.getRawTypeString(column.metadata).exists(_.toLowerCase(java.util.Locale.ROOT).contains("char("))
 
   /** Literals of timestamps are written in the session's time zone. */
   private val utc = {

@@ -44,9 +44,9 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   }
 
   private def begin(session: SparkSession): JsonNode = {
-    val level = session.conf.getOption(Extensions.Isolation).map("isolation" -> _)
+    val settings = Extensions.settings(session)
     val catalogs = LockstepCatalog.in(session)
-    val answer = Bridge.call("begin", session, (level.toMap[String, Any] ++ statement.options ++ catalogs).toSeq: _*)
+    val answer = Bridge.call("begin", session, (settings ++ statement.options ++ catalogs).toSeq: _*)
     Transactions.opened(session)
     answer
   }
