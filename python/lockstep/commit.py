@@ -2,11 +2,13 @@
 
     collect    read each written table's staged commits, collapse them           once
     judge      refresh; check against every winner since the snapshot            ┐
-    rebase     renumber behind the winners; stage what is too large to inline    │ until ratified, in conflict,
+    rebase     merge deletion vectors with the winners', renumber behind them;   │ until ratified, in conflict,
+               stage what is too large to inline                                 │
     ratify     put the next entry if it is absent: THE commit                    ┘ or out of attempts
     publish    each table's `<version>.json`, in parallel
 
-A lost race costs metadata only: no data file is read or written here. The outcome is a value; the public edge raises.
+A lost race costs metadata only: no data file is read or written here, at most deletion vectors. The outcome is a value;
+the public edge raises.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from lockstep.delta.log import ratified_path, read_staged, staging_folder
 from lockstep.delta.rebase import rebase
 from lockstep.errors import DuplicateError, InvalidError, LockstepError, UnavailableError, UndefinedError
 from lockstep.lake import Lake
+from lockstep.merge import RowMerge
 from lockstep.model import (
     FORMAT,
     INLINE_BYTES,
@@ -93,17 +96,19 @@ class _Race:
     """What the winners since a transaction's snapshot mean for it, up to database version `judged`.
 
     Attributes:
+        merge: judges the rows of files whose deletion vectors both wrote, and merges them.
         winners: by table id, what they did to the tables that it writes, in order.
     """
 
     mine: Changes
     judged: int
+    merge: RowMerge
     winners: dict[str, list[Footprint]] = field(default_factory=dict)
     _first: Antidependency | None = None
 
     def lose_to(self, winner: Changes) -> Conflict | None:
         """Take the next winner into account, and tell whether ours cannot land behind it."""
-        if (conflict := check(self.mine, winner)) is not None:
+        if (conflict := check(self.mine, winner, same_rows=self.merge.find)) is not None:
             return conflict
         if self.mine.isolation == "SERIALIZABLE":
             found = judge(self.mine, [winner], self._first)
@@ -145,7 +150,9 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     if not drafts and not tx.table_ddl() and not tx.namespace_ddl() and not tx.is_recorded():
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
-    race = _Race(_changes(tx, drafts), tx.base.version)
+    locations = {draft.table.id: draft.table.location for draft in drafts}
+    merge = RowMerge(lake.storage, locations, seed=tx.id, written=tx.vectors)
+    race = _Race(_changes(tx, drafts), tx.base.version, merge)
     lost = 0
     for attempt in backoff.tries(lake.contention):
         head = _caught_up(lake, drafts)
@@ -154,10 +161,12 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
                 rollback(lake, tx)
                 return conflict
         race.judged = head.version
-        writes = [_place(lake, tx, draft, head, race.winners.get(draft.table.id, [])) for draft in drafts]
+        merge.new_attempt()
+        writes = [_place(lake, tx, draft, head, race) for draft in drafts]
         match _append(lake, tx, _entry(tx, drafts, writes, race.precedes), race.judged):
             case Ratified(entry):
                 _completed(tx, Committed(entry.version, entry))  # first of all: from here on nothing may undo it
+                lake.delete([], merge.written - merge.landing)
                 if lake.try_publish(entry):
                     lake.delete(_leftovers(tx), [])
                 return Committed(entry.version, entry)
@@ -215,7 +224,7 @@ def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
 
 def _discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
-    folders, files = [*tx.made()], []
+    folders, files = [*tx.made()], [*tx.vectors]
     for table in (*tx.written(), *tx.dropped):
         if table.version == NEW:
             continue
@@ -275,12 +284,14 @@ def _caught_up(lake: Lake, drafts: list[_Draft]) -> Database:
     return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None])
 
 
-def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, winners: list[Footprint]) -> TableWrite:
-    """Renumber a table's commits behind what is there now, and stage the large ones."""
+def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, race: _Race) -> TableWrite:
+    """Merge a table's commits with what is there now, renumber them behind it, and stage the large ones."""
     table = draft.table
     current = head.table_by_id(table.id)
     before = table.version if current is None else current.version
-    placed = rebase(draft.commits, pin=table.version, first_version=before + 1, winners=winners)
+    winners = race.winners.get(table.id, [])
+    merged = race.merge.merge(table.id, draft.commits, draft.footprint, winners)
+    placed = rebase(merged, pin=table.version, first_version=before + 1, winners=winners)
     return TableWrite(
         id=table.id,
         name=table.name,

@@ -11,6 +11,7 @@ collapsed commits with real paths, so a file is called the same by both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -113,13 +114,18 @@ class Rule:
     find: Find
 
 
-def check(mine: Changes, winner: Changes) -> Conflict | None:
+def check(mine: Changes, winner: Changes, *, same_rows: Find | None = None) -> Conflict | None:
     """Return the first conflict by the order of `RULES`, None if `mine` can land behind `winner`.
 
     The two must be different transactions: one found in the timeline under our own id is ours, committed.
+
+    Args:
+        same_rows: applies the rule `row` by what is in the deletion vectors (`lockstep.merge`). Who gives it must merge
+            the vectors of ours before it lands. Without it any two changes of one file's vector conflict.
     """
     for rule in RULES:
-        if (hit := rule.find(mine, winner)) is not None:
+        find = same_rows if rule.name == ROW and same_rows is not None else rule.find
+        if (hit := find(mine, winner)) is not None:
             return Conflict.of(rule.name, winner, hit)
     return None
 
@@ -248,10 +254,18 @@ def _protocol(ours: Footprint, theirs: Footprint, table: str) -> str | None:
 
 
 def _file(ours: Footprint, theirs: Footprint, table: str) -> str | None:
-    if not (both := ours.touched & theirs.touched):
+    return _both_changed((ours.touched & theirs.touched) - (ours.vectors.keys() & theirs.vectors.keys()), table)
+
+
+def _row(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    return _both_changed(ours.vectors.keys() & theirs.vectors.keys(), table)
+
+
+def _both_changed(paths: AbstractSet[str], table: str) -> str | None:
+    if not paths:
         return None
-    more = f" and {len(both) - 1} more" if len(both) > 1 else ""
-    return f"changed file {min(both)}{more} of table {table}, as this transaction does"
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"changed file {min(paths)}{more} of table {table}, as this transaction does"
 
 
 def _app(ours: Footprint, theirs: Footprint, table: str) -> str | None:
@@ -266,6 +280,9 @@ def _domain(ours: Footprint, theirs: Footprint, table: str) -> str | None:
     return f"set the metadata domain {min(both)} of table {table}, as this transaction does"
 
 
+ROW = "row"
+"""The rule for files that both only gave other deletion vectors; the one that can be judged more closely."""
+
 RULES: tuple[Rule, ...] = (
     Rule("killed", "the winner is an `abort` entry that names our transaction", _killed),
     Rule("table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", _table_gone),
@@ -278,6 +295,7 @@ RULES: tuple[Rule, ...] = (
     Rule("metadata", "both wrote a table, and one changed its schema or properties", _in_both(_metadata)),
     Rule("protocol", "both wrote a table, and one changed its protocol", _in_both(_protocol)),
     Rule("file", "both removed, or wrote again, the same data file", _in_both(_file)),
+    Rule(ROW, "both took the same row out of a data file, by its deletion vector", _in_both(_row)),
     Rule("application", "both recorded progress of the same streaming application", _in_both(_app)),
     Rule("domain", "both set the same metadata domain of a table", _in_both(_domain)),
 )

@@ -81,6 +81,7 @@ class Transaction:
         failure: what the first failed write said, once one failed.
         in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
+        vectors: files of deletion vectors that COMMIT wrote for it, relative to the lake's root.
         state: see `State`.
         version: the database version that it committed; the snapshot's if there was nothing to commit; None before.
     """
@@ -97,6 +98,7 @@ class Transaction:
     staged: dict[str, list[int]] = field(default_factory=dict)
     failure: str | None = None
     in_doubt: int | None = None
+    vectors: set[str] = field(default_factory=set)
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)

@@ -22,7 +22,7 @@ LAYERS = (
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta", "resolution", "serializable"},
-    {"lake", "transactions", "verify"},
+    {"lake", "merge", "transactions", "verify"},
     {"statement"},
     {"announce", "commit"},
     {"catalog"},
@@ -32,7 +32,7 @@ LAYERS = (
 
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 SPARK = {"delta", "py4j", "pyspark"}
-HEAVY = {"click", "delta", "deltalake", "obstore", "py4j", "pyarrow", "pyspark", "rich", "sqlglot"}
+HEAVY = {"click", "delta", "deltalake", "obstore", "py4j", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"}
 
 
 def name_of(path: Path) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
@@ -188,6 +188,19 @@ def total(commits: Iterable[Sequence[Action]]) -> Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorChange:
+    """A data file that stayed where it is and got another deletion vector, over a run of commits.
+
+    Attributes:
+        before: the descriptor of the vector that it had (Protocol, "Deletion Vector Descriptor Schema"), None without.
+        after: that of the vector that it has now.
+    """
+
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """What a run of commits of one table touched: all that the conflict check and a rebase need to know of it.
 
@@ -202,6 +215,7 @@ class Footprint:
         rows_added, rows_removed: what the log says of the files in which rows came and went, those of rewritten files
             on both sides.
         blind: whether these are appends that read nothing of the table, by their own word (`isBlindAppend`).
+        vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
     """
 
     removed: frozenset[str] = frozenset()
@@ -216,6 +230,7 @@ class Footprint:
     rows_added: tuple[FileValues, ...] = ()
     rows_removed: tuple[FileValues, ...] = ()
     blind: bool = False
+    vectors: Mapping[str, VectorChange] = field(default_factory=dict)
 
     @property
     def touched(self) -> frozenset[str]:
@@ -252,6 +267,39 @@ def footprint(actions: Iterable[Action]) -> Footprint:
         rows_added=rows_added,
         rows_removed=rows_removed,
         blind=bool(infos) and all(info.get("isBlindAppend") is True for info in infos),
+        vectors=_vector_changes(removes, adds),
+    )
+
+
+def _vector_changes(removes: Sequence[dict[str, Any]], adds: Sequence[dict[str, Any]]) -> dict[str, VectorChange]:
+    """Find the files that commits only gave other deletion vectors.
+
+    Each commit that does so removes the file with the vector that it has and adds it with the next one. Within a commit
+    their order says nothing, so removes and adds are taken one after the other: each must remove what
+    the last one added.
+    """
+    removed, added = _by_path(removes), _by_path(adds)
+    return {
+        path: VectorChange(removed[path][0].get("deletionVector"), added[path][-1]["deletionVector"])
+        for path in removed.keys() & added.keys()
+        if _only_vectors(removed[path], added[path])
+    }
+
+
+def _by_path(files: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in files:
+        found.setdefault(file["path"], []).append(file)
+    return found
+
+
+def _only_vectors(removes: Sequence[dict[str, Any]], adds: Sequence[dict[str, Any]]) -> bool:
+    ids = [logical_file(file) for file in (removes[0], *adds)]
+    return (
+        [logical_file(remove) for remove in removes] == ids[:-1]
+        and len(set(ids)) == len(ids)  # a file given back the vector it had is restored: by file
+        and all(add.get("deletionVector") for add in adds)
+        and all(changes_rows(file) for file in (*removes, *adds))
     )
 
 
@@ -343,7 +391,7 @@ def _map_paths(action: Action, change: Callable[[str], str]) -> Action:
         descriptor = body.get("deletionVector")
         if descriptor and descriptor["storageType"] == "p":
             new["deletionVector"] = {**descriptor, "pathOrInlineDv": change(descriptor["pathOrInlineDv"])}
-    for field in {"metaData": ("configuration",), "commitInfo": ("operationParameters",)}.get(kind, ()):
-        if values := body.get(field):
-            new[field] = {key: change(v) if isinstance(v, str) else v for key, v in values.items()}
-    return {kind: {**body, **new}} if any(body[field] != value for field, value in new.items()) else action
+    for name in {"metaData": ("configuration",), "commitInfo": ("operationParameters",)}.get(kind, ()):
+        if values := body.get(name):
+            new[name] = {key: change(v) if isinstance(v, str) else v for key, v in values.items()}
+    return {kind: {**body, **new}} if any(body[name] != value for name, value in new.items()) else action

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
 Descriptor: TypeAlias = dict[str, Any]
-Rows: TypeAlias = "BitMap64"
+RowSet: TypeAlias = "BitMap64"
 Read: TypeAlias = Callable[[str], bytes | None]
 """Return the whole object at a path relative to the lake's root, None if there is none: `Storage.get`."""
 
@@ -48,13 +48,13 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_Z85 = str.maketrans(_B85, _Z85)
 # What is no Z85 becomes a character that is no base85 either, so that the decoder refuses it.
-_FROM_Z85 = {**{ord(c): '"' for c in set(_B85) - set(_Z85)}, **str.maketrans(_Z85, _B85)}
+_FROM_Z85: dict[int, int | str] = {**{ord(c): '"' for c in set(_B85) - set(_Z85)}, **str.maketrans(_Z85, _B85)}
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def decode(descriptor: Descriptor | None, read: Read, *, location: str, root: str) -> Rows:
+def decode(descriptor: Descriptor | None, read: Read, *, location: str, root: str) -> RowSet:
     """Return the rows that a file's deletion vector takes out of it; none where it has no vector.
 
     Args:
@@ -118,7 +118,7 @@ def file_name(id: UUID) -> str:
     return f"deletion_vector_{id}.bin"
 
 
-def deserialize(data: bytes, name: str) -> Rows:
+def deserialize(data: bytes, name: str) -> RowSet:
     """Read a vector's data.
 
     Args:
@@ -184,7 +184,7 @@ def _below(url: str, root: str) -> str | None:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def serialize(rows: Rows) -> bytes:
+def serialize(rows: RowSet) -> bytes:
     """Return a vector's data: magic and bitmap."""
     packed = rows.copy()
     packed.run_optimize()
