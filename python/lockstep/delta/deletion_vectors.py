@@ -157,7 +157,7 @@ def _stored(descriptor: Descriptor, read: Read, location: str, root: str) -> byt
         raise _corrupt(path, f"the format version {FILE_VERSION}", repr(content[:1]))
     start, size = _number(descriptor, "offset"), _number(descriptor, "sizeInBytes")
     end = start + 4 + size
-    if start < _FIRST_OFFSET or len(content) < end + 4:
+    if len(content) < end + 4:
         raise _corrupt(path, f"a vector of {size} bytes at {start}", f"a file of {len(content)} bytes")
     stored = int.from_bytes(content[start : start + 4], "big")
     if stored != size:
@@ -186,9 +186,9 @@ def _below(url: str, root: str) -> str | None:
 
 def serialize(rows: RowSet) -> bytes:
     """Return a vector's data: magic and bitmap."""
-    packed = rows.copy()
-    packed.run_optimize()
-    return _MAGIC_BYTES + packed.serialize()
+    from pyroaring import BitMap64
+
+    return _MAGIC_BYTES + BitMap64(rows, optimize=True).serialize()
 
 
 def inline(data: bytes, cardinality: int) -> Descriptor:
