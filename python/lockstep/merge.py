@@ -85,16 +85,11 @@ class RowMerge:
         Raises:
             UnavailableError, CorruptTimelineError: as `find`.
         """
-        touched = {path for winner in winners for path in winner.vectors}
-        now = {
-            path: (change, vector)
-            for path, change in ours.vectors.items()
-            if path in touched and (vector := vectors_now(path, change, winners)) is not None
-        }
         location = self._locations[id]
         return merge(
             commits,
-            now,
+            ours,
+            vectors_now(ours, winners),
             load=lambda vector: self._load(location, vector),
             save=lambda rows: self._save(location, rows),
         )

@@ -68,7 +68,7 @@ NEW_TABLE: tuple[Action, ...] = (PROTOCOL, metadata())
 def stage(
     catalog: TransactionalCatalog, tx: Transaction, name: str, *actions: Action, operation: str = "WRITE"
 ) -> None:
-    """Stage one statement's commit of a table, and write the data files that it adds."""
+    """Stage one statement's commit of a table, and write the data files that it adds and that are not there."""
     _stage(catalog, tx, tx.table(named(name)), actions, operation)
 
 
@@ -86,7 +86,7 @@ def _stage(
     version = [table.version, *tx.staged.get(table.id, [])][-1] + 1
     storage = catalog.lake.storage
     for path in (action["add"]["path"] for action in actions if "add" in action):
-        storage.put(f"{table.location}/{path}", b"rows")
+        storage.put_if_absent(f"{table.location}/{path}", b"rows")
     storage.put(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )

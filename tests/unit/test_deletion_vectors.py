@@ -127,7 +127,7 @@ NATIVE = bytes.fromhex("d0d33964") + DATA[4:]
         pytest.param({"sizeInBytes": MAX_VECTOR_BYTES + 1}, FILE, "expected at most", id="a size beyond all bounds"),
         pytest.param({"storageType": "x"}, FILE, "storage type u, p or i, found 'x'", id="storage type"),
         pytest.param({"pathOrInlineDv": "abc"}, FILE, "expected Z85", id="no UUID"),
-        pytest.param({"pathOrInlineDv": "../" + STORED["pathOrInlineDv"]}, FILE, "a prefix and 20", id="a path as prefix"),
+        pytest.param({"pathOrInlineDv": "../" + STORED["pathOrInlineDv"]}, FILE, "prefix and 20", id="path in prefix"),
         pytest.param({"storageType": "p", "pathOrInlineDv": "s3://b/dv.bin"}, FILE, "a file below file:", id="outside"),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from lockstep.delta.actions import Action, Footprint, VectorChange, deletion_vector_id, split
+from lockstep.delta.actions import Action, Footprint, deletion_vector_id, split
 from lockstep.delta.deletion_vectors import Descriptor, RowSet
 from lockstep.errors import CorruptTimelineError
 
@@ -40,32 +40,34 @@ def clash(ours: RowChange, theirs: RowChange) -> str | None:
     return f"deleted or updated {len(same)} of the same rows of" if same else None
 
 
-def vectors_now(path: str, ours: VectorChange, winners: Sequence[Footprint]) -> Descriptor | None:
-    """Return the vector that a data file has behind the winners, `ours.before` if none of them gave it another.
+def vectors_now(ours: Footprint, winners: Sequence[Footprint]) -> dict[str, Descriptor]:
+    """Return the vectors that the winners gave the files that we gave vectors too, by path.
 
     Args:
-        path: the file.
-        ours: what we did to it.
-        winners: what landed since our snapshot, in order; without a conflict in the rule `file`.
+        ours: what we touched.
+        winners: what landed since our snapshot, in order; without a conflict by the rule `file`.
 
     Raises:
         CorruptTimelineError: one of them replaced another vector than the file had.
     """
-    now = ours.before
-    for change in (winner.vectors[path] for winner in winners if path in winner.vectors):
-        had, replaced = deletion_vector_id(now), deletion_vector_id(change.before)
-        if had != replaced:
-            raise CorruptTimelineError(
-                f"data file {path}: expected a commit that replaces its deletion vector {had}, found one that replaces "
-                f"{replaced}; what the file's rows are now cannot be told"
-            )
-        now = change.after
+    now: dict[str, Descriptor] = {}
+    for winner in winners:
+        for path in ours.vectors.keys() & winner.vectors.keys():
+            change = winner.vectors[path]
+            had = deletion_vector_id(now.get(path, ours.vectors[path].before))
+            if had != (replaced := deletion_vector_id(change.before)):
+                raise CorruptTimelineError(
+                    f"data file {path}: expected a commit that replaces its deletion vector {had}, found one that "
+                    f"replaces {replaced}; what the file's rows are now cannot be told"
+                )
+            now[path] = change.after
     return now
 
 
 def merge(
     commits: Sequence[Sequence[Action]],
-    now: Mapping[str, tuple[VectorChange, Descriptor]],
+    ours: Footprint,
+    now: Mapping[str, Descriptor],
     *,
     load: Callable[[Descriptor], RowSet],
     save: Callable[[RowSet], Descriptor],
@@ -79,16 +81,16 @@ def merge(
 
     Args:
         commits: ours, as `collapse` returns them; left as they are.
-        now: by path, what we did to a file, and the vector that it has now; `clash` found nothing.
+        ours: what they touch.
+        now: as `vectors_now` returns it; `clash` found nothing.
         load: read a vector.
         save: give a vector a descriptor: the same one for the same rows.
     """
-    theirs = {path: load(descriptor) for path, (_, descriptor) in now.items()}
+    theirs = {path: load(vector) for path, vector in now.items()}
 
     def merged(path: str, vector: Descriptor | None) -> Descriptor:
-        change, descriptor = now[path]
-        if vector is None or deletion_vector_id(vector) == deletion_vector_id(change.before):
-            return descriptor
+        if vector is None or deletion_vector_id(vector) == deletion_vector_id(ours.vectors[path].before):
+            return now[path]
         return save(load(vector) | theirs[path])
 
     def landing(action: Action) -> Action:
