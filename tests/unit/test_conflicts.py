@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.conflicts import RULES, Changes, check
-from lockstep.delta.actions import Footprint
+from lockstep.conflicts import RULES, Changes, Hit, check
+from lockstep.delta.actions import Footprint, VectorChange
 from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl
 
 A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
@@ -51,6 +52,9 @@ def space(action: Literal["create", "alter", "drop"], *name: str) -> NamespaceDd
 
 
 INSERT, OPTIMIZE, ALTER = files(added="x"), files("p", "c", change=False), Footprint(metadata=True)
+MARKED = replace(files("p", "p"), vectors={"p": VectorChange(None, {"storageType": "i"})})
+"""Rows of p marked as deleted, by a vector that nobody can read."""
+
 IN_T = Name(namespace=("t",), table="a")
 IN_TU = Name(namespace=("t", "u"), table="a")
 DROPPED, RENAMED = ddl(drop("A", A)), ddl(rename("A", A, C))
@@ -94,7 +98,10 @@ KILLER = Changes("k", aborts=frozenset({"w", "x"}), database_version=7)
         pytest.param(writes(INSERT), writes(Footprint(protocol=True)), "protocol", id="upgraded under our write"),
         pytest.param(writes(Footprint(protocol=True)), writes(INSERT), "protocol", id="written under our upgrade"),
         pytest.param(writes(files("p q", "a")), writes(files("p", "b")), "file", id="removed by both"),
-        pytest.param(writes(files("p", "p")), writes(files("p", "p")), "file", id="deletion vectors by both"),
+        pytest.param(writes(files("p", "p")), writes(files("p", "p")), "file", id="written again by both"),
+        pytest.param(writes(MARKED), writes(MARKED), "row", id="rows marked by both, unread"),
+        pytest.param(writes(MARKED), writes(files("p")), "file", id="removed where we marked rows"),
+        pytest.param(writes(files("p", "p")), writes(MARKED), "file", id="rows marked in what we write again"),
         pytest.param(writes(OPTIMIZE), writes(files("p", "p")), "file", id="deleted from what we optimize"),
         pytest.param(writes(files(added="p")), writes(files("p")), "file", id="removed what we add again: no ghost"),
         pytest.param(
@@ -120,6 +127,21 @@ def test_conflicts(mine: Changes, winner: Changes, rule: str) -> None:
     assert (conflict.rule, conflict.version) == (rule, 7)
     assert conflict.message.startswith(f"transaction {winner.transaction} (database version 7) ")
     assert "run it again" in conflict.message
+
+
+@pytest.mark.parametrize(
+    ("mine", "found", "rule"),
+    [
+        pytest.param(writes(MARKED), None, None, id="different rows"),
+        pytest.param(writes(MARKED), Hit("took the same row", table=A), "row", id="the same row"),
+        pytest.param(writes(replace(MARKED, removed=frozenset("pq"))), None, "file", id="and a file as a whole"),
+    ],
+)
+def test_who_reads_the_vectors_judges_by_row(mine: Changes, found: Hit | None, rule: str | None) -> None:
+    """All other rules hold as they do without."""
+    winner = writes(replace(MARKED, removed=frozenset("pq")))
+    conflict = check(mine, winner, same_rows=lambda *_: found)
+    assert (conflict and conflict.rule) == rule
 
 
 @pytest.mark.parametrize(
