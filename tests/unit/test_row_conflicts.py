@@ -226,14 +226,33 @@ def test_rows_put_back_collide(catalog: TransactionalCatalog, other: Transaction
         catalog.commit(tx)
 
 
-def test_at_serializable_an_update_has_read_its_table(
-    catalog: TransactionalCatalog, other: TransactionalCatalog
+@pytest.mark.parametrize(
+    ("ours", "theirs", "commits"),
+    [
+        pytest.param("id = 0", "id = 9", True, id="each after its own row"),
+        pytest.param("id < 5", "id = 9", True, id="a row that ours did not look for"),
+        pytest.param(None, "id = 9", False, id="ours may have marked what theirs looked for"),
+        pytest.param(None, None, False, id="each read every row"),
+    ],
+)
+def test_at_serializable_what_was_read_counts_too(
+    catalog: TransactionalCatalog, other: TransactionalCatalog, ours: str | None, theirs: str | None, commits: bool
 ) -> None:
-    tx = catalog.begin(isolation="SERIALIZABLE")
-    tx.read(tx.table(named("t")))
-    stage(catalog, tx, "t", *takes([0]), operation="DELETE")
-    other.commit(begins(other, *takes([9])))
-    with pytest.raises(ConflictError, match=r"wrote table default\.t, which this transaction read"):
+    """An UPDATE has read the rows that it looked for; those that it marked are not all that counts."""
+
+    def deletes(which: TransactionalCatalog, row: int, looked_for: str | None) -> Transaction:
+        tx = which.begin(isolation="SERIALIZABLE")
+        tx.read(tx.table(named("t")), looked_for)
+        stage(which, tx, "t", *takes([row]), operation="DELETE")
+        return tx
+
+    tx, winner = deletes(catalog, 0, ours), deletes(other, 9, theirs)
+    other.commit(winner)
+    if commits:
+        catalog.commit(tx)
+        assert ids(other) == ALL - {0, 9}
+        return
+    with pytest.raises(ConflictError, match=r"changed table default\.t, which this transaction read"):
         catalog.commit(tx)
 
 
