@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lockstep.delta.actions import (
     Action,
     Footprint,
+    VectorChange,
     assert_real,
     counts,
     deletion_vector_id,
@@ -20,6 +21,7 @@ from lockstep.delta.actions import (
     parse,
     real_paths,
     render,
+    split,
     total,
 )
 from lockstep.delta.predicates import FileValues
@@ -148,7 +150,11 @@ def mark(value: int, removed: bool = False) -> Action:
         pytest.param(
             [remove("p"), add("p", 5, dv=2)],
             Footprint(
-                removed=frozenset("p"), added=frozenset("p"), data_change=True, rows_removed=(FileValues({}, STATS_5),)
+                removed=frozenset("p"),
+                added=frozenset("p"),
+                data_change=True,
+                rows_removed=(FileValues({}, STATS_5),),
+                vectors={"p": VectorChange(None, split(add("p", 5, dv=2))[1]["deletionVector"])},
             ),
             id="a deletion vector: rows go, and the file's statistics still bound them",
         ),
