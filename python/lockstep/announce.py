@@ -135,7 +135,8 @@ class Announcer:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: touched}, names={table.id: table.name})
         for entry in winners:
-            if (conflict := check(mine, self._lake.changes(entry))) is not None:
+            # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
+            if (conflict := check(mine, self._lake.changes(entry), same_rows=lambda *_: None)) is not None:
                 return conflict.message
         return None
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from pyroaring import BitMap64
 
 from lockstep.announce import FOLDER
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action
+from lockstep.delta.deletion_vectors import inline, serialize
 from lockstep.errors import ConflictError, FailedTransactionError, UnavailableError
 from lockstep.model import Entry
 from lockstep.resolution import Policy, Resolution
@@ -93,6 +95,18 @@ def begin(store: Storage) -> Iterator[Begin]:
     for side in made:
         side.rollback()
         side.thread.shutdown()
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_rows_of_one_file_are_left_to_commit(begin: Begin, policy: Policy) -> None:
+    """A winner that only marked rows of the file in its deletion vector has not decided yet that ours is lost."""
+    older, younger = begin(policy)
+    for side, row in ((older, 0), (younger, 1)):
+        vector = inline(serialize(BitMap64([row])), 1)
+        marked = add("p", deletionVector=vector)
+        stage(side.catalog, side.tx, "a", remove("p"), marked, operation="DELETE")
+        side.commit()
+    assert younger.tx.state is State.COMPLETED
 
 
 # --- wait-die ---------------------------------------------------------------------------------------------------------
