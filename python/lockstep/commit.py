@@ -150,8 +150,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     if not drafts and not tx.table_ddl() and not tx.namespace_ddl() and not tx.is_recorded():
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
-    locations = {draft.table.id: draft.table.location for draft in drafts}
-    merge = RowMerge(lake.storage, locations, seed=tx.id, written=tx.vectors)
+    merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, written=tx.vectors)
     race = _Race(_changes(tx, drafts), tx.base.version, merge)
     lost = 0
     for attempt in backoff.tries(lake.contention):
