@@ -214,7 +214,7 @@ class Host:
         session.transaction = house.catalog.begin(
             isolation=isolation_of(asked.get("isolation")),
             read_only=bool(asked.get("read_only")),
-            record_reads=_flag("lockstep.record-reads", asked.get("record_reads")),
+            record_reads=_flag("lockstep.record_reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
         )
         session.catalog = house
