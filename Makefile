@@ -23,7 +23,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast lint format demo bench wheel clean
+.PHONY: help setup jar test test-fast soak lint format demo bench wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
@@ -50,6 +50,10 @@ test: setup jar ## run every test
 test-fast: setup ## run the tests that need no Spark and no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
+
+soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
+	@echo "soak: tests.support.campaign $(SOAK_ARGS)"
+	@$(BIN)/python -m tests.support.campaign $(SOAK_ARGS)
 
 lint: setup $(FORMATTED) ## check style, format and types
 	@echo "lint: ruff and mypy"

@@ -8,8 +8,10 @@
     G2-item         two rw in a row                                       serializability
 
 The names are Adya's (1999) and Elle's. `-realtime` behind a name: the cycle needs an edge of real time, "had ended when
-it began"; it is looked for only where there is none of that name without. A cycle without two rw in a row may pass a
-transaction twice (Cerone and Gotsman, PODC 2016, theorem 9: the relation (ww ∪ wr) ; rw? has no cycle).
+it began"; it is looked for only where there is none of that name without.
+
+A cycle without two rw in a row may pass a transaction twice: of each step "ww or wr, then rw or nothing" there must be
+no cycle (Cerone and Gotsman, "Analysing Snapshot Isolation", PODC 2016).
 
 Of each name only a few cycles are told, short ones, for one broken rule makes thousands.
 """
@@ -106,9 +108,9 @@ def _cycles(graph: Dependencies, before: tuple[Kind, ...], suffix: str) -> list[
     """Return cycles of edges of the kinds `before`, and rw."""
     writes: tuple[Kind, ...] = tuple(kind for kind in before if kind != "wr")
     double = _double(graph, before)
-    parts = _components(double)
-    by_write = _components(graph.graph(*writes))
-    by_read = _components(graph.graph(*before))
+    parts: dict[tuple[str, bool], int] = _components(double)
+    by_write: dict[str, int] = _components(graph.graph(*writes))
+    by_read: dict[str, int] = _components(graph.graph(*before))
     return [
         *_through("G0" + suffix, graph, "ww", writes, lambda e: by_write[e.source] == by_write[e.target]),
         *_through("G1c" + suffix, graph, "wr", before, lambda e: by_read[e.source] == by_read[e.target]),
@@ -167,7 +169,7 @@ def _adjacent(name: str, graph: Dependencies, before: tuple[Kind, ...]) -> list[
     """Return cycles with two rw in a row."""
     kinds: tuple[Kind, ...] = (*before, "rw")
     whole = graph.graph(*kinds)
-    component = _components(whole)
+    component: dict[str, int] = _components(whole)
     found: list[Cycle] = []
     for edge in graph.edges("rw"):
         if len(found) == MAX_TOLD:

@@ -1,8 +1,8 @@
 """Judge a history of transactions: which anomalies it proves, and which isolation levels forbid them.
 
 The method is Elle's (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", VLDB
-2020): clients append unique values to lists and read whole lists, so each read tells all the writes before it. From that
-follow Adya's dependencies ("Weak Consistency", 1999) between the transactions, and a cycle of them is an anomaly.
+2020): clients append unique values to lists and read whole lists, so each read tells all the writes before it. From
+that follow Adya's dependencies ("Weak Consistency", 1999) between the transactions, and a cycle of them is an anomaly.
 
     key      written by   a read tells                         dependencies
     list     append       every append before it, in order     ww, wr, rw
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from tests.support.cycles import Dependencies, Kind, find_cycles
@@ -236,7 +237,9 @@ def _take_reads(seen: _Observed, tx: Transaction) -> None:
         values = tuple(dict.fromkeys(op.values))
         if len(values) < len(op.values):
             twice = sorted({v for v in op.values if op.values.count(v) > 1}, key=str)
-            seen.anomalies.append(_about("duplicate", tx, op.key, f"read {_show(op.values)}, with {_show(twice)} twice"))
+            seen.anomalies.append(
+                _about("duplicate", tx, op.key, f"read {_show(op.values)}, with {_show(twice)} twice")
+            )
         foreign = _foreign(seen, tx, op.key, values, own[op.key])
         if foreign is None or known.get(op.key, foreign) != foreign:
             before = _show(known[op.key]) if op.key in known else "nothing"
@@ -349,7 +352,7 @@ def _ww(seen: _Observed) -> Iterator[_Edge]:
     """Who appended directly before whom; appends that no read has come behind the longest read."""
     for key, order in seen.orders.items():
         by = [tx for tx in seen.writers(key, order) if tx.id in seen.committed]
-        for before, after in zip(by, by[1:], strict=False):
+        for before, after in pairwise(by):
             yield before, after, "ww", key, f"{after.id} appended to {key} behind {before.id}"
     for key, unseen in seen.unseen().items():
         for last in seen.writers(key, seen.orders.get(key, ())[-1:]):

@@ -1,4 +1,4 @@
-"""What must hold of a history whatever its order: sums that stay, acknowledged writes that stay, failed ones that do not.
+"""What must hold of a history whatever its order: sums and acknowledged writes stay, failed ones are not there.
 
 They find less than the cycles of `history`, but they need no theory to be believed.
 """
@@ -30,7 +30,9 @@ class Totals:
         amounts = [amount for amount in held.values() if amount is not None]
         if len(amounts) < len(held):
             return f"{shown}: an account is empty"
-        return None if sum(amounts) == self.total else f"{shown}: {sum(amounts)} in all where there must be {self.total}"
+        return (
+            None if sum(amounts) == self.total else f"{shown}: {sum(amounts)} in all where there must be {self.total}"
+        )
 
 
 def wrong_totals(history: Iterable[Transaction], totals: Totals) -> Iterator[Anomaly]:
@@ -43,9 +45,7 @@ def wrong_totals(history: Iterable[Transaction], totals: Totals) -> Iterator[Ano
             yield Anomaly("total", f"{tx.id} read {what}", (tx.id,), totals.accounts)
 
 
-def lost_or_resurrected(
-    history: Iterable[Transaction], contents: Mapping[str, Sequence[Value]]
-) -> Iterator[Anomaly]:
+def lost_or_resurrected(history: Iterable[Transaction], contents: Mapping[str, Sequence[Value]]) -> Iterator[Anomaly]:
     """Compare what is there in the end with what everybody was told: of `info` both is right, of others one is.
 
     Args:

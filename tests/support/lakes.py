@@ -66,27 +66,48 @@ NEW_TABLE: tuple[Action, ...] = (PROTOCOL, metadata())
 
 
 def stage(
-    catalog: TransactionalCatalog, tx: Transaction, name: str, *actions: Action, operation: str = "WRITE"
+    catalog: TransactionalCatalog,
+    tx: Transaction,
+    name: str,
+    *actions: Action,
+    operation: str = "WRITE",
+    data: bytes = b"rows",
 ) -> None:
-    """Stage one statement's commit of a table, and write the data files that it adds and that are not there."""
-    _stage(catalog, tx, tx.table(named(name)), actions, operation)
+    """Stage one statement's commit of a table, and write the data files that it adds and that are not there.
+
+    All with the same data.
+    """
+    _stage(catalog, tx, tx.table(named(name)), actions, operation=operation, data=data)
 
 
-def stage_new(catalog: TransactionalCatalog, tx: Transaction, name: str, *actions: Action) -> str:
+def stage_new(
+    catalog: TransactionalCatalog,
+    tx: Transaction,
+    name: str,
+    *actions: Action,
+    start: Sequence[Action] = NEW_TABLE,
+    data: bytes = b"rows",
+) -> str:
     """Stage the first commit of a new table, and return the table's location."""
     creation = tx.reserve(named(name), catalog.lake.new_id())
     table = Table(id=creation.id, name=creation.name, location=creation.location, version=-1, since=0)
-    _stage(catalog, tx, table, [*NEW_TABLE, *actions], "CREATE TABLE AS SELECT")
+    _stage(catalog, tx, table, [*start, *actions], operation="CREATE TABLE AS SELECT", data=data)
     return creation.location
 
 
 def _stage(
-    catalog: TransactionalCatalog, tx: Transaction, table: Table, actions: Sequence[Action], operation: str
+    catalog: TransactionalCatalog,
+    tx: Transaction,
+    table: Table,
+    actions: Sequence[Action],
+    *,
+    operation: str,
+    data: bytes,
 ) -> None:
     version = [table.version, *tx.staged.get(table.id, [])][-1] + 1
     storage = catalog.lake.storage
     for path in (action["add"]["path"] for action in actions if "add" in action):
-        storage.put_if_absent(f"{table.location}/{path}", b"rows")
+        storage.put_if_absent(f"{table.location}/{path}", data)
     storage.put(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )

@@ -1,0 +1,71 @@
+"""Lockstep with a rule taken out, to see that the histories of such a build are found wrong.
+
+Each defect changes the library of the process that calls it, for good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import lockstep.commit as committing
+from lockstep.catalog import TransactionalCatalog
+from lockstep.conflicts import check
+from lockstep.delta.publish import publish
+from lockstep.lake import Lake
+from lockstep.model import Entry, Name, Table
+from lockstep.timeline import Lost, Ratified, Unknown
+from lockstep.transactions import Transaction
+
+
+def no_conflicts(_: TransactionalCatalog) -> None:
+    """COMMIT refuses nothing."""
+    committing.check = lambda *_: None  # type: ignore[attr-defined]
+
+
+def reads_unchecked(_: TransactionalCatalog) -> None:
+    """COMMIT does not look at what was read: SERIALIZABLE is SNAPSHOT."""
+    committing.check = lambda mine, winner, isolation: check(mine, winner, "SNAPSHOT")  # type: ignore[attr-defined]
+
+
+def late_snapshot(catalog: TransactionalCatalog) -> None:
+    """A table is pinned when it is first used, not at BEGIN."""
+    original = Transaction.table
+    used: set[tuple[str, Name]] = set()
+
+    def table(self: Transaction, name: Name) -> Table:
+        if (self.id, name) not in used:
+            used.add((self.id, name))
+            self._tables[name] = catalog.database([name]).tables[name]
+        return original(self, name)
+
+    Transaction.table = table  # type: ignore[method-assign]
+
+
+def early_publish(catalog: TransactionalCatalog) -> None:
+    """COMMIT publishes its first table before it ratifies; a rollback deletes no files, so that they can be read."""
+    original = committing._append
+
+    def append(lake: Lake, tx: Transaction, draft: Callable[..., Entry], judged: int) -> Ratified | Lost | Unknown:
+        for write in draft(judged + 1, lake.clock()).writes[:1]:
+            publish(lake.storage, write)
+        time.sleep(0.01)
+        return original(lake, tx, draft, judged)
+
+    committing._append = append
+    catalog.lake.delete = lambda *_: None  # type: ignore[method-assign]
+
+
+def old_snapshot(catalog: TransactionalCatalog) -> None:
+    """BEGIN takes the database version before the newest."""
+    lake = catalog.lake
+    lake.all_caught_up = lambda: lake.timeline.at(max(lake.refresh().version - 1, 1))  # type: ignore[method-assign]
+
+
+DEFECTS: Mapping[str, Callable[[TransactionalCatalog], None]] = {
+    "no-conflicts": no_conflicts,
+    "reads-unchecked": reads_unchecked,
+    "late-snapshot": late_snapshot,
+    "early-publish": early_publish,
+    "old-snapshot": old_snapshot,
+}
