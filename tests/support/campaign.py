@@ -91,6 +91,10 @@ class Outcome:
     seconds: float
     errors: list[Anomaly] = field(default_factory=list)
 
+    def open(self) -> TransactionalCatalog:
+        """Open the lake, as one more client."""
+        return open_catalog(open_storage(str(self.root)), isolation=self.campaign.isolation)
+
     def __str__(self) -> str:
         by = Counter(tx.status for tx in self.history)
         return (
@@ -140,7 +144,7 @@ def judge(outcome: Outcome) -> list[Anomaly]:
         OPENING_BALANCE * outcome.campaign.tables,
     )
     found = [*outcome.errors, *violations(outcome.history, level), *wrong_totals(outcome.history, totals)]
-    catalog = open_catalog(open_storage(str(outcome.root)))
+    catalog = outcome.open()
     try:
         found += [*_end(catalog, outcome), *_versions(catalog, totals), *_logs(catalog, outcome.root)]
     except (LockstepError, UnreadableError) as error:
