@@ -149,7 +149,6 @@ class Tables:
         done, files = self._replayed.get(location, (NEW, {}))
         if done > version:
             done, files = NEW, {}
-        files = dict(files)
         for each in range(done + 1, version + 1):
             replay(files, read_published(self.storage, location, each))
         self._replayed[location] = version, dict(files)

@@ -93,8 +93,14 @@ CASES = [
     ("lost update", "T1: rx ax1 | T2: rx ax2 | T3: rx12", {"G-single"}),
     ("fractured read", "T1: ax1 ay2 | T2: rx1 ry", {"G-single"}),
     ("fractured read of sets", "T1: +s1 +t2 | T2: rs1 rt", {"G-single"}),
+    ("fractured read of sets that others added to", "T1: +s1 +t2 | T2: +s3 | T3: rs13 rt", {"G-single"}),
     ("fractured read of one that was only seen", "T1?: ax1 ay2 | T2: rx1 ry", {"G-single"}),
     ("read skew over a third", "T1: ax1 | T2: rx1 ay2 | T3: ry2 rx", {"G-single"}),
+    (
+        "circular flow past an aborted one",
+        "T1: ax1 ry5 | T2!: ax2 | T3: ax3 ay5 | T4: rx123",
+        {"G1a", "G1c", "dirty-update"},
+    ),
     ("an unread append comes last", "T1: ax1 ry5 | T2: ax3 ay5 | T3: rx1", {"G1c", "G-single"}),
     ("long fork", "T1: +s1 | T2: +t2 | T3: rs1 rt | T4: rs rt2", {"G-nonadjacent"}),
     ("write skew", "T1: rx ay1 | T2: ry ax2", {"G2-item"}),
@@ -102,6 +108,7 @@ CASES = [
     ("two adds, each without the other", "T1: rs +s1 | T2: rs +s2", {"G2-item"}),
     # --- real time
     ("a stale read", "T1@0-1: ax1 | T2@2-3: rx | T3: rx1", {"G-single-realtime"}),
+    ("a stale read of one of two", "T1@0-1: ax1 | T2@0-2: ay2 | T3@3-4: rx | T4: rx1", {"G-single-realtime"}),
     ("a stale read through another", "T1@0-1: ax1 | T2@2-3: rx ay2 | T3@2-3: rx1 | T4@4-5: ry2", {"G-single-realtime"}),
     ("a lost append", "T1@0-1: ax1 | T2@2-3: rx", {"lost-append", "G-single-realtime"}),
     ("a lost add", "T1@0-1: +s1 | T2@2-3: rs", {"lost-append", "G-single-realtime"}),
