@@ -49,7 +49,11 @@ from tests.support.workload import (
 REPOSITORY = Path(__file__).parents[2]
 
 PROMISED: dict[Isolation, Level] = {"SNAPSHOT": "strong-snapshot-isolation", "SERIALIZABLE": "strict-serializable"}
-"""What a transaction at each level is promised: BEGIN takes the newest version, and the order is that of versions."""
+"""What a transaction at each level is promised: BEGIN takes the newest version, and the order is that of versions.
+
+A check that lets transactions be ordered otherwise, as serializable snapshot isolation does, promises `serializable`
+and `strong-snapshot-isolation`: two lines here, and nothing else.
+"""
 
 PATIENCE_S = 0.02
 """How often the clients are looked at."""
