@@ -96,8 +96,10 @@ def rows_changed(read: Rows, wrote: Footprint, found: Rows = EVERY_ROW) -> bool:
     for condition in read:
         if any(may_match(condition, file) for file in wrote.rows_added):
             return True
-        if any(may_match(condition, file) for file in wrote.rows_removed):
-            return found is None or any(may_both_match(condition, other) for other in found)
+        if any(may_match(condition, file) for file in wrote.rows_removed) and (
+            found is None or any(may_both_match(condition, other) for other in found)
+        ):
+            return True
     return False
 
 

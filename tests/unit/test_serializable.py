@@ -71,6 +71,13 @@ OPTIMIZE = Footprint(removed=frozenset("p"), added=frozenset("q"))
         pytest.param(
             where("(id = 5)"), append(ids(1, 9)), where("(id = 7)"), True, id="what it found says not what it adds"
         ),
+        pytest.param(
+            where("(id = 7)", *(f"(id = {n})" for n in range(10, 40))),  # many: whichever comes first decides nothing
+            delete(),
+            where("(id = 7)"),
+            True,
+            id="removed was the row of one of many conditions",
+        ),
         pytest.param(where("what is this"), append(ids(1, 9)), EVERY, True, id="a condition that nobody can judge"),
     ],
 )
