@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.errors import ConflictError
 from lockstep.model import Isolation
 from tests.support.campaign import PROMISED, Campaign, judge, run
+from tests.support.history import Append, Op, Read, Status, Transaction, violations
+from tests.support.workload import Delta, Tables
 
 # Slow: each test starts several processes, anew after each death, and lets them work for some seconds.
 pytestmark = pytest.mark.slow
@@ -28,6 +31,32 @@ def test_what_clients_see_is_what_their_level_promises(tmp_path: Path, isolation
     assert status["ok"] > 120, "most transactions commit"
     assert status["fail"] > 10, "and some do not, for they are in each other's way"
     assert outcome.kills > 4
+
+
+@pytest.mark.xfail(reason="COMMIT judges no reader: see READERS_ARE_SERIALIZABLE", raises=AssertionError)
+def test_a_reader_sees_an_order_that_is_possible(tmp_path: Path) -> None:
+    """The read-only anomaly (Fekete, O'Neil and O'Neil, SIGMOD Record 2004): the writers alone are serializable."""
+    outcome = run(tmp_path, Campaign(seed=0, isolation="SERIALIZABLE", clients=0, scripts=1))
+    catalogs = [outcome.open() for _ in range(3)]
+    slow, quick, reader = (Tables(catalog.lake.storage) for catalog in catalogs)
+    first = Delta(catalogs[0], slow, catalogs[0].begin())
+    ops: dict[str, list[Op]] = {"slow": [Read("t0/list0.0", first.read("t0/list0.0"))], "quick": [], "reader": []}
+    second = Delta(catalogs[1], quick, catalogs[1].begin())
+    second.rewrite("t0/list0.0", "quick", "UPDATE")
+    ops["quick"].append(Append("t0/list0.0", "quick"))
+    catalogs[1].commit(second.tx)
+    third = Delta(catalogs[2], reader, catalogs[2].begin(read_only=True))
+    ops["reader"] += [Read(key, third.read(key)) for key in ("t0/list0.0", "t1/list0.0")]
+    catalogs[2].commit(third.tx)
+    first.rewrite("t1/list0.0", "slow", "UPDATE")
+    ops["slow"].append(Append("t1/list0.0", "slow"))
+    status: Status = "ok"
+    try:
+        catalogs[0].commit(first.tx)
+    except ConflictError:
+        status = "fail"
+    history = [Transaction(name, tuple(done), status if name == "slow" else "ok") for name, done in ops.items()]
+    assert violations(history, "serializable") == []
 
 
 ROUNDS = 3

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 import lockstep.commit as committing
 from lockstep.catalog import TransactionalCatalog
-from lockstep.conflicts import check
 from lockstep.delta.publish import publish
 from lockstep.lake import Lake
 from lockstep.model import Entry, Name, Table
@@ -21,11 +20,12 @@ from lockstep.transactions import Transaction
 def no_conflicts(_: TransactionalCatalog) -> None:
     """COMMIT refuses nothing."""
     committing.check = lambda *_: None  # type: ignore[attr-defined]
+    committing.judge = lambda *_: None  # type: ignore[attr-defined]
 
 
 def reads_unchecked(_: TransactionalCatalog) -> None:
     """COMMIT does not look at what was read: SERIALIZABLE is SNAPSHOT."""
-    committing.check = lambda mine, winner, isolation: check(mine, winner, "SNAPSHOT")  # type: ignore[attr-defined]
+    committing.judge = lambda *_: None  # type: ignore[attr-defined]
 
 
 def late_snapshot(catalog: TransactionalCatalog) -> None:

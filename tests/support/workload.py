@@ -211,9 +211,9 @@ def data_file(path: str, key: str, values: Sequence[str]) -> Action:
 def note_read(tx: Transaction, table: Table, key: str) -> None:
     """Tell the transaction what is read, as the host does of a query, and of the target of an UPDATE or a MERGE.
 
-    Here, and nowhere else, a predicate would be told as well: the column `key`, which statistics know, equals the key.
+    The predicate is Catalyst's text of it; the files' statistics know the column.
     """
-    tx.read(table)
+    tx.read(table, f"(key = '{key}')")
 
 
 class Delta:
