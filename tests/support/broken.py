@@ -19,7 +19,7 @@ from lockstep.transactions import Transaction
 
 def no_conflicts(_: TransactionalCatalog) -> None:
     """COMMIT refuses nothing."""
-    committing.check = lambda *_: None  # type: ignore[attr-defined]
+    committing.check = lambda *_, **__: None  # type: ignore[attr-defined]
     committing.judge = lambda *_: None  # type: ignore[attr-defined]
 
 

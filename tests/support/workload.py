@@ -76,6 +76,7 @@ class Plan:
     tables: int = 4
     keys: int = 2
     pause_ms: float = 3
+    record_reads: bool = False
     dies_at: int | None = None
     dies_after: bool = False
     broken: str = ""
@@ -297,7 +298,8 @@ class Client:
 
     def _transaction(self, name: str, steps: Sequence[Step], chance: random.Random) -> bool:
         writes = any(verb != "read" for verb, *_ in steps)
-        tx = self.catalog.begin(read_only=not writes and chance.random() < 0.5)
+        read_only = not writes and chance.random() < 0.5
+        tx = self.catalog.begin(read_only=read_only, record_reads=self.plan.record_reads)
         try:
             delta = Delta(self.catalog, self.tables, tx)
             for n, step in enumerate(steps):
