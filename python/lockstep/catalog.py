@@ -42,6 +42,7 @@ from lockstep.lake import Lake
 from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
 from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
 from lockstep.retry import RACE, Backoff
+from lockstep.savepoint import rollback_to
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from lockstep.timeline import Clock, Timeline, utc_now
@@ -251,6 +252,10 @@ class TransactionalCatalog:
                     f"{version}: {cause.message}. The transaction has ended and nothing of it was removed; look for "
                     "its id in the timeline once the store answers."
                 )
+
+    def rollback_to(self, tx: Transaction, name: str) -> None:
+        """Undo what a transaction did since a savepoint, see `lockstep.savepoint`."""
+        rollback_to(self.lake, tx, name)
 
     def run(self, change: Callable[[Transaction], None], text: str = "") -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""

@@ -44,6 +44,9 @@ MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000
 """How much of a transaction's text its entry keeps."""
 
+MAX_SAVEPOINTS = 1000
+
+NO_SAVEPOINT = "3B001"
 NOT_EMPTY = "2BP01"
 NO_NAMESPACE = "3F000"
 NAMESPACE_EXISTS = "42P06"
@@ -67,6 +70,33 @@ class Creation:
     location: str
 
 
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a transaction had done when the savepoint was set."""
+
+    name: str
+    staged: Mapping[str, tuple[int, ...]]
+    tables: Mapping[Name, Table]
+    namespaces: Mapping[Namespace, dict[str, str]]
+    namespace_ddl: tuple[NamespaceDdl, ...]
+    creations: Mapping[str, Creation]
+    dropped: tuple[Table, ...]
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What going back to a savepoint leaves in the store: nobody sees it once it is gone.
+
+    Attributes:
+        cut: tables with staged commits that were undone: the versions that are kept, and those that go.
+        made: folders of tables that were made since.
+    """
+
+    cut: list[tuple[Table, list[int], list[int]]]
+    made: list[str]
+
+
 @dataclass
 class Transaction:
     """One transaction's view and changes; not for use by two threads at once.
@@ -76,6 +106,7 @@ class Transaction:
         base: the database version at BEGIN.
         began_at: when, UTC.
         record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
+        epoch: how often it went back to a savepoint; its URIs differ from one to the next.
         staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
         dropped: tables that it staged commits for, and then dropped.
         failure: what the first failed write said, once one failed.
@@ -95,6 +126,7 @@ class Transaction:
     comment: str = ""
     author: str = ""
     application: str = ""
+    epoch: int = 0
     staged: dict[str, list[int]] = field(default_factory=dict)
     failure: str | None = None
     in_doubt: int | None = None
@@ -109,6 +141,7 @@ class Transaction:
     _touched: set[str] = field(init=False, default_factory=set)
     _reads: dict[str, Rows] = field(init=False, default_factory=dict)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
+    _savepoints: list[Savepoint] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._tables = dict(self.base.tables)
@@ -165,14 +198,12 @@ class Transaction:
 
     # --- what it does -------------------------------------------------------------------------------------------------
 
-    def check_writable(self) -> None:
-        """Raise unless it may change something.
+    def check_usable(self) -> None:
+        """Raise unless it is open, and not in doubt.
 
         Raises:
             NoTransactionError: it has ended.
             TransactionStateError: nobody knows whether its COMMIT landed.
-            ReadOnlyError: it was begun READ ONLY.
-            FailedTransactionError: a write of it failed; only ROLLBACK helps.
         """
         if not self.is_open:
             raise NoTransactionError(f"transaction {self.id} has ended ({self.state}); begin another")
@@ -181,6 +212,16 @@ class Transaction:
                 f"the store did not say whether transaction {self.id} was committed as database version "
                 f"{self.in_doubt}, so nothing can be added to it; COMMIT again to find out, or ROLLBACK"
             )
+
+    def check_writable(self) -> None:
+        """Raise unless it may change something.
+
+        Raises:
+            NoTransactionError, TransactionStateError: see `check_usable`.
+            ReadOnlyError: it was begun READ ONLY.
+            FailedTransactionError: a write of it failed; only ROLLBACK helps.
+        """
+        self.check_usable()
         if self.read_only:
             raise ReadOnlyError(
                 "this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write"
@@ -296,6 +337,77 @@ class Transaction:
 
     def _put(self, table: Table) -> None:
         self._tables[table.name] = table
+
+    # --- savepoints ---------------------------------------------------------------------------------------------------
+
+    def savepoint(self, name: str) -> None:
+        """Remember what it has done so far. A name that is taken hides the older savepoint until it is released.
+
+        Raises:
+            FailedTransactionError: a write failed: go back to an older savepoint first.
+            InvalidError: there are `MAX_SAVEPOINTS`.
+        """
+        self.check_usable()
+        self.check_sound()
+        if len(self._savepoints) >= MAX_SAVEPOINTS:
+            raise InvalidError(f"transaction {self.id} has {MAX_SAVEPOINTS} savepoints; RELEASE some")
+        self._savepoints.append(
+            Savepoint(
+                name=name.casefold(),
+                staged={id: tuple(versions) for id, versions in self.staged.items()},
+                tables=dict(self._tables),
+                namespaces=dict(self._namespaces),
+                namespace_ddl=tuple(self._namespace_ddl),
+                creations=dict(self._creations),
+                dropped=tuple(self.dropped),
+                statements=tuple(self.statements),
+            )
+        )
+
+    def rollback_to(self, name: str) -> Undone:
+        """Go back to a savepoint, which stays; those after it are gone. What was read since stays read.
+
+        Raises:
+            UndefinedError (3B001): it has no such savepoint.
+            FailedTransactionError: another transaction ended this one, or an earlier undo failed.
+        """
+        self.check_usable()
+        self.check_sound()
+        at = self._find_savepoint(name)
+        del self._savepoints[at + 1 :]
+        point = self._savepoints[at]
+        known = {table.id: table for table in (*self._tables.values(), *self.dropped, *point.tables.values())}
+        cut = [
+            (known[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
+            for id, versions in self.staged.items()
+            if len(versions) > len(point.staged.get(id, ())) and known[id].location not in self._made_since(point)
+        ]
+        undone = Undone(cut, self._made_since(point))
+        self.epoch += 1
+        self.staged = {id: list(versions) for id, versions in point.staged.items()}
+        self.dropped, self.statements = list(point.dropped), list(point.statements)
+        self._tables, self._namespaces = dict(point.tables), dict(point.namespaces)
+        self._namespace_ddl, self._creations = list(point.namespace_ddl), dict(point.creations)
+        return undone
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and those after it; what was done since stays done.
+
+        Raises:
+            UndefinedError (3B001): it has no such savepoint.
+        """
+        self.check_usable()
+        self.check_sound()
+        del self._savepoints[self._find_savepoint(name) :]
+
+    def _find_savepoint(self, name: str) -> int:
+        for at in reversed(range(len(self._savepoints))):
+            if self._savepoints[at].name == name.casefold():
+                return at
+        raise UndefinedError(f"transaction {self.id} has no savepoint {name}", sqlstate=NO_SAVEPOINT)
+
+    def _made_since(self, point: Savepoint) -> list[str]:
+        return [location for location in self._creations if location not in point.creations]
 
     # --- what it changed ----------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ LAYERS = (
     {"conflicts", "delta", "resolution", "serializable"},
     {"lake", "merge", "transactions", "verify"},
     {"statement"},
-    {"announce", "commit"},
+    {"announce", "commit", "savepoint"},
     {"catalog"},
     {"__main__", "cli", "spark", ""},
 )

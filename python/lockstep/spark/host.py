@@ -22,6 +22,7 @@ import msgspec
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import (
     ActiveTransactionError,
+    FailedTransactionError,
     InvalidError,
     LockstepError,
     NoTransactionError,
@@ -110,6 +111,9 @@ class Host:
             "begin": self._begin,
             "commit": self._commit,
             "rollback": self._rollback,
+            "savepoint": self._savepoint,
+            "rollback_to": self._rollback_to,
+            "release": self._release,
             "ended": self._ended,
             "outside": self._outside,
             **tables.operations,
@@ -218,7 +222,7 @@ class Host:
             comment=asked.get("comment", ""),
         )
         session.catalog = house
-        return {"database_version": session.transaction.base.version, "transaction_id": session.transaction.id}
+        return _named(session.transaction)
 
     def _commit(self, session: Session, asked: Request) -> Answer:
         tx, house = self._open_transaction(session, "COMMIT")
@@ -246,7 +250,29 @@ class Host:
     def _rollback(self, session: Session, _: Request) -> Answer:
         tx, house = self._open_transaction(session, "ROLLBACK")
         house.catalog.rollback(tx)
-        return {"database_version": tx.base.version, "transaction_id": tx.id}
+        return _named(tx)
+
+    def _savepoint(self, session: Session, asked: Request) -> Answer:
+        tx, _ = self._open_transaction(session, "SAVEPOINT")
+        if asked.get("failure"):
+            raise FailedTransactionError(
+                "a write of this transaction failed, so no savepoint can be set: ROLLBACK, or ROLLBACK TO an older "
+                f"one. The failure was: {asked['failure']}"
+            )
+        tx.savepoint(asked["name"])
+        return _named(tx)
+
+    def _rollback_to(self, session: Session, asked: Request) -> Answer:
+        """Go back, and tell which URIs nobody may use any more."""
+        tx, house = self._open_transaction(session, "ROLLBACK TO")
+        house.catalog.rollback_to(tx, asked["name"])
+        uris, session.used = sorted(session.used), set()
+        return _named(tx) | {"uris": uris}
+
+    def _release(self, session: Session, asked: Request) -> Answer:
+        tx, _ = self._open_transaction(session, "RELEASE")
+        tx.release(asked["name"])
+        return _named(tx)
 
     def _open_transaction(self, session: Session, verb: str) -> tuple[Transaction, Lakehouse]:
         if session.transaction is None or session.catalog is None:
@@ -281,6 +307,10 @@ class Host:
                 "happen at once, whatever becomes of the transaction"
             )
         return {}
+
+
+def _named(tx: Transaction) -> Answer:
+    return {"database_version": tx.base.version, "transaction_id": tx.id}
 
 
 def _flag(setting: str, value: str | None) -> bool | None:

@@ -132,7 +132,7 @@ class TableRequests:
 
     def _own(self, session: Session, house: Lakehouse, tx: Transaction, table: Table) -> Answer:
         house.catalog.lake.check(table)
-        uri = house.uris.own(table.location, tx.id, table.version)
+        uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
         session.used.add(uri)
         return {"missing": False, "uri": uri, "location": house.uris.real(table.location)}
 
@@ -166,7 +166,7 @@ class TableRequests:
         if isinstance(seen, Transaction):
             seen.said(session.text)
             creation = seen.reserve(name, house.catalog.lake.new_id())
-            uri = house.uris.own(creation.location, seen.id, NEW)
+            uri = house.uris.own(creation.location, seen.id, NEW, seen.epoch)
             session.used.add(uri)
             return {"uri": uri}
         creation = house.catalog.reserve(name)

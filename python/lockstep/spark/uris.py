@@ -2,6 +2,7 @@
 
     lockstep://head.<scheme>[.<authority>]/<path>                  a table as published
     lockstep://<transaction>-<pin>.<scheme>[.<authority>]/<path>   as a transaction sees it; pin `new`: its own creation
+    lockstep://<transaction>x<epoch>-<pin>.…                       the same after that many ROLLBACK TO
 
 The URI carries everything, so executors need no other word from the driver.
 """
@@ -16,6 +17,8 @@ from lockstep.model import NEW
 
 SCHEME = "lockstep"
 HEAD = "head"
+EPOCH = "x"
+"""What no transaction's id has in it, for those are hexadecimal."""
 _HADOOP = {"s3": "s3a"}
 """Where Hadoop has another name for a store than everybody else."""
 
@@ -42,9 +45,10 @@ class Uris:
         """Return the URI of a table as published."""
         return f"{SCHEME}://{HEAD}.{self._base}{self._path}/{location}"
 
-    def own(self, location: str, transaction: str, pin: int) -> str:
+    def own(self, location: str, transaction: str, pin: int, epoch: int = 0) -> str:
         """Return the URI of a table as a transaction sees it that pinned this version of it."""
-        return f"{SCHEME}://{transaction}-{'new' if pin == NEW else pin}.{self._base}{self._path}/{location}"
+        view = f"{transaction}{EPOCH}{epoch}" if epoch else transaction
+        return f"{SCHEME}://{view}-{'new' if pin == NEW else pin}.{self._base}{self._path}/{location}"
 
     def real(self, location: str) -> str:
         """Return where a folder really is, for messages."""
@@ -66,7 +70,7 @@ class Uris:
             raise InvalidError(f"{uri} is not in this lake ({self.real('')})")
         authority, path = _split(uri)
         view = authority.partition(".")[0]
-        transaction = None if view == HEAD else view.rpartition("-")[0]
+        transaction = None if view == HEAD else view.rpartition("-")[0].partition(EPOCH)[0]
         return View(transaction, path.removeprefix(f"{self._path}/"))
 
 

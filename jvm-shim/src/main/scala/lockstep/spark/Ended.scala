@@ -20,6 +20,7 @@ private[spark] object Ended {
   def check(view: Overlay.View): Unit =
     view.transaction.filter(ids.containsKey).foreach { id =>
       throw new java.io.IOException(
-        s"Transaction $id has ended, and a DataFrame or DeltaTable that was made inside it is used. Make it again.")
+        s"Transaction $id has ended, or went back to a savepoint, and a DataFrame or DeltaTable that was made inside it before " +
+          "that is used. Make it again.")
     }
 }

@@ -139,14 +139,18 @@ class LockstepFileSystem extends FileSystem {
 private[spark] object Overlay {
   val Scheme = "lockstep"
   val LastCheckpoint = "_last_checkpoint"
+
+  /** Separates a transaction's id, which is hexadecimal, from its epoch: all of them share the staged files. */
+  private val Epoch = 'x'
   private val Versioned = "^(\\d{20})\\..*".r
   private val Checkpoint = "\"version\"\\s*:\\s*(\\d+)".r.unanchored
 
-  /** `transaction` is none at the head; `pin` is -1 for a table that does not exist yet. */
+  /** `transaction` is none at the head, with an epoch after ROLLBACK TO; `pin` is -1 for a table that does not exist yet. */
   case class View(transaction: Option[String], pin: Long, scheme: String, authority: Option[String]) {
     def real(path: Path): Path = new Path(scheme, authority.orNull, path.toUri.getPath)
 
-    def staging(log: Path): Path = new Path(real(log), s"_lockstep/${transaction.getOrElse("head")}")
+    def staging(log: Path): Path =
+      new Path(real(log), s"_lockstep/${transaction.fold("head")(_.takeWhile(_ != Epoch))}")
 
     def target(path: Path): Path = if (isStaged(path)) new Path(staging(path.getParent), path.getName) else real(path)
 

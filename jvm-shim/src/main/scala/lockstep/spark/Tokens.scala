@@ -22,7 +22,7 @@ private[spark] object Tokens {
     stream.getTokens.asScala.filter(t => t.getChannel == Token.DEFAULT_CHANNEL && t.getType != Token.EOF).toIndexedSeq
   }
 
-  private val verbs = "(?i)\\b(begin|start|commit|rollback)\\b".r
+  private val verbs = "(?i)\\b(begin|start|commit|rollback|savepoint|release)\\b".r
   private val systemVersion = "(?i)\\bsystem_version\\b".r
 
   /** The transaction statement that this text is as a whole, or none: a prefix is never enough. */

@@ -12,7 +12,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 /**
- * BEGIN, COMMIT, ROLLBACK: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
+ * BEGIN, COMMIT, ROLLBACK, SAVEPOINT: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
  * not anybody collects its row.
  */
 private[spark] case class TransactionCommand(statement: TransactionStatement) extends LeafRunnableCommand {
@@ -39,6 +39,9 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       case "begin" => begin(session)
       case "commit" => ending(session)(commit(session))
       case "rollback" => ending(session)(Bridge.call("rollback", session))
+      case "savepoint" => savepoint(session, "failure" -> Transactions.failure(session))
+      case "rollback_to" => rollbackTo(session)
+      case "release" => savepoint(session)
     }
     Seq(Row.fromSeq(columns.map { case (name, kind) => value(answer.get(name), kind) }))
   }
@@ -58,6 +61,17 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       "failure" -> Transactions.failure(session),
       "reads" -> Transactions.reads(session).map(_.said))
 
+  private def savepoint(session: SparkSession, more: (String, Any)*): JsonNode =
+    Bridge.call(statement.verb, session, (statement.options.toSeq ++ more): _*)
+
+  /** What failed since the savepoint is undone like all else; the URIs from before are not to be used again. */
+  private def rollbackTo(session: SparkSession): JsonNode = {
+    val answer = savepoint(session)
+    Transactions.forgive(session)
+    retire(session, answer)
+    answer
+  }
+
   /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
   private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {
     val answer =
@@ -70,12 +84,15 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   /** Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. */
   private def forget(session: SparkSession): Unit = {
     val state = Bridge.call("ended", session)
-    texts(state, "uris").foreach { uri =>
+    retire(session, state)
+    if (!state.get("open").asBoolean) Transactions.closed(session)
+  }
+
+  private def retire(session: SparkSession, answer: JsonNode): Unit =
+    texts(answer, "uris").foreach { uri =>
       DeltaLog.invalidateCache(session, new Path(uri))
       Ended.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)
     }
-    if (!state.get("open").asBoolean) Transactions.closed(session)
-  }
 
   /**
    * Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. The

@@ -4,7 +4,7 @@ import org.antlr.v4.runtime.Token
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
 import org.apache.spark.sql.lockstep.LockstepException
 
-/** BEGIN, COMMIT or ROLLBACK as it was written; options are named as Python names them. */
+/** BEGIN, COMMIT, ROLLBACK or a statement about a savepoint as it was written; options are named as Python names them. */
 private[spark] case class TransactionStatement(verb: String, options: Map[String, Any] = Map.empty)
 
 /**
@@ -12,6 +12,7 @@ private[spark] case class TransactionStatement(verb: String, options: Map[String
  *
  * {{{
  * (BEGIN [TRANSACTION | WORK] | START TRANSACTION) option*       COMMIT [TRANSACTION | WORK]       ROLLBACK [TRANSACTION | WORK]
+ * SAVEPOINT name       ROLLBACK [TRANSACTION | WORK] TO [SAVEPOINT] name       RELEASE [SAVEPOINT] name
  * option: ISOLATION LEVEL (SNAPSHOT | SERIALIZABLE) | READ ONLY | READ WRITE | COMMENT 'why'     commas between options are allowed
  * }}}
  *
@@ -24,6 +25,10 @@ private[spark] object TransactionStatement {
     tokens.map(word).toList match {
       case "COMMIT" :: end if isEnd(end) => Some(TransactionStatement("commit"))
       case "ROLLBACK" :: end if isEnd(end) => Some(TransactionStatement("rollback"))
+      case "ROLLBACK" :: ("TRANSACTION" | "WORK") :: "TO" :: _ => named("rollback_to", tokens.drop(3))
+      case "ROLLBACK" :: "TO" :: _ => named("rollback_to", tokens.drop(2))
+      case "SAVEPOINT" :: _ => named("savepoint", tokens)
+      case "RELEASE" :: _ => named("release", tokens.drop(1))
       case "START" :: "TRANSACTION" :: _ => Some(begin(tokens.drop(2)))
       case "BEGIN" :: ("TRANSACTION" | "WORK") :: _ => Some(begin(tokens.drop(2)))
       case "BEGIN" :: "ISOLATION" :: "LEVEL" :: _ => Some(begin(tokens.drop(1)))
@@ -36,6 +41,15 @@ private[spark] object TransactionStatement {
   private def isEnd(words: List[String]): Boolean = words match {
     case Nil | List("TRANSACTION") | List("WORK") => true
     case _ => false
+  }
+
+  /** `[SAVEPOINT] name`; the word is the verb itself in `SAVEPOINT name`. */
+  private def named(verb: String, tokens: IndexedSeq[Token]): Option[TransactionStatement] = {
+    val rest = if (tokens.headOption.exists(word(_) == "SAVEPOINT") && tokens.size > 1) tokens.drop(1) else tokens
+    Option.when(rest.size == 1 && (rest.head.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER ||
+      rest.head.getText.matches("[A-Za-z_][A-Za-z_0-9]*"))) {
+      TransactionStatement(verb, Map("name" -> rest.head.getText.stripPrefix("`").stripSuffix("`").replace("``", "`")))
+    }
   }
 
   private def begin(tokens: IndexedSeq[Token]): TransactionStatement =

@@ -33,6 +33,10 @@ private[spark] object Transactions {
   /** What the open transaction reads, to be added to. */
   def reads(session: SparkSession): Option[Reads.Log] = Option(open.get(Internals.id(session))).map(_.reads)
 
+  /** Forgets a failed write, once all of them have been reported. */
+  def forgive(session: SparkSession): Unit =
+    failure(session).foreach(_ => open.get(Internals.id(session)).failures.first.set(null))
+
   /**
    * What the first failed write of the open transaction said. Spark reports statements on a bus of its own, so the bus
    * is drained first; a report that does not come in time is an error, never a guess.
