@@ -17,6 +17,7 @@ from datetime import datetime
 
 import msgspec
 
+from lockstep.ddl import net_ddl
 from lockstep.errors import (
     DuplicateError,
     FailedTransactionError,
@@ -425,28 +426,8 @@ class Transaction:
         return [location for location in self._creations if location not in kept]
 
     def table_ddl(self) -> list[TableDdl]:
-        """Its net changes of the list of tables, in an order in which each finds its name free.
-
-        What differs between the snapshot and what it sees now: a name that was held in between is nobody's business,
-        and its namespace may be gone.
-        """
-        before = {table.id: table for table in self.base.tables.values()}
-        after = {table.id: table for table in self._tables.values()}
-        both = [(table, after[id]) for id, table in before.items() if id in after]
-        renames = [
-            TableDdl(action="rename", id=old.id, name=old.name, new_name=new.name)
-            for old, new in both
-            if old.name != new.name
-        ]
-        return [
-            *(TableDdl(action="drop", id=id, name=old.name) for id, old in before.items() if id not in after),
-            *_without_collisions(renames, self.id),
-            *(
-                TableDdl(action="create", id=id, name=new.name, location=new.location)
-                for id, new in after.items()
-                if id not in before
-            ),
-        ]
+        """Its net changes of the list of tables, see `net_ddl`."""
+        return net_ddl(self.base.tables.values(), self._tables.values(), self.id)
 
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Its changes of the list of namespaces, in order, without those that it both made and dropped."""
@@ -475,24 +456,6 @@ class Transaction:
             message=self.comment,
             statements=self.statements or list(operations),
         )
-
-
-def _without_collisions(renames: Sequence[TableDdl], unique: str) -> list[TableDdl]:
-    """Order renames so that each finds its new name free; in a circle (a swap) one table takes a detour."""
-    waiting = {rename.name: rename for rename in renames}
-    ordered = []
-    while waiting:
-        name, rename = next(
-            ((name, rename) for name, rename in waiting.items() if rename.new_name not in waiting),
-            next(iter(waiting.items())),
-        )
-        del waiting[name]
-        if rename.new_name in waiting:
-            detour = Name(namespace=rename.new_name.namespace, table=f"{rename.new_name.table}-{unique}")
-            waiting[detour] = msgspec.structs.replace(rename, name=detour)
-            rename = msgspec.structs.replace(rename, new_name=detour)
-        ordered.append(rename)
-    return ordered
 
 
 def new_location(name: Name, id: str) -> str:
