@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -356,12 +356,11 @@ class Lake:
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:
         """Remove what a rolled back transaction left, at best effort: what stays is litter, never data."""
-        for remove, paths in ((self.storage.delete_folder, folders), (self.storage.delete, files)):
-            for path in paths:
-                try:
-                    remove(path)
-                except LockstepError as error:
-                    _log.warning("a rolled back transaction's %s was not removed: %s", path, error)
+        removals = [
+            *((self.storage.delete_folder, path) for path in folders),
+            *((self.storage.delete, path) for path in files),
+        ]
+        deque(self._pool.map(lambda removal: _at_best_effort(*removal), removals), maxlen=0)
 
 
 def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
@@ -369,3 +368,10 @@ def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]
     if entry.kind == "external":
         return {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
     return {read.id: rows_of(read.predicates) for read in entry.reads}
+
+
+def _at_best_effort(remove: Callable[[str], None], path: str) -> None:
+    try:
+        remove(path)
+    except LockstepError as error:
+        _log.warning("a rolled back transaction's %s was not removed: %s", path, error)
