@@ -45,7 +45,8 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
         "version" -> version,
         "actions" -> content,
         "reads" -> Reads.ofExecution(session),
-        "isolation" -> Extensions.settings(session).get("isolation"))
+        "isolation" -> Extensions.settings(session).get("isolation")
+      )
       if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString)
     } else {
       writeWithRename(path, actions, false, hadoopConf)

@@ -46,8 +46,9 @@ private[spark] object TransactionStatement {
   /** `[SAVEPOINT] name`; the word is the verb itself in `SAVEPOINT name`. */
   private def named(verb: String, tokens: IndexedSeq[Token]): Option[TransactionStatement] = {
     val rest = if (tokens.headOption.exists(word(_) == "SAVEPOINT") && tokens.size > 1) tokens.drop(1) else tokens
-    Option.when(rest.size == 1 && (rest.head.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER ||
-      rest.head.getText.matches("[A-Za-z_][A-Za-z_0-9]*"))) {
+    Option.when(rest.size == 1 &&
+      (rest.head.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER ||
+        rest.head.getText.matches("[A-Za-z_][A-Za-z_0-9]*"))) {
       TransactionStatement(verb, Map("name" -> rest.head.getText.stripPrefix("`").stripSuffix("`").replace("``", "`")))
     }
   }
