@@ -31,6 +31,9 @@ START: State = frozenset(
 )
 
 
+# --- what two operations mean together --------------------------------------------------------------------------------
+
+
 def serial(mine: Run, winner: Run) -> bool:
     """Tell whether one after the other, in some order, gives the facts and the answers of both on one snapshot."""
     (seen, answer), (theirs, told) = mine(START), winner(START)
@@ -48,13 +51,13 @@ def _is_order(first: Run, its_answer: Any, then: Run, thens_answer: Any, togethe
     return (_tidy(after), one, other) == (together, its_answer, thens_answer)
 
 
-# --- what two operations mean together --------------------------------------------------------------------------------
-
-
 def _tidy(state: State) -> State:
     """Leave out what is said of tables that are not there."""
     there = {fact[1] for fact in state if fact[0] == "table"}
     return frozenset(fact for fact in state if fact[0] in ("namespace", "table") or fact[1] in there)
+
+
+# --- what one means ---------------------------------------------------------------------------------------------------
 
 
 def find(state: State, name: str) -> str:
