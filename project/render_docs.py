@@ -1,7 +1,8 @@
-"""Write the parts of the documentation that follow from the code: `python project/render_docs.py`.
+"""Write the parts of the documentation that follow from the code: `python -m project.render_docs`.
 
     docs/timeline.schema.json   JSON Schema of a timeline entry, from `lockstep.model.Entry`
-    docs/isolation.md           the table of conflict rules, between its two comments, from the two `RULES`
+    docs/isolation.md           the table of conflict rules, between its two comments, from the two `RULES`, and
+    docs/comparison.md          the tables of pairs, from `tests.support.pairs`
 
 `tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
 """
@@ -19,6 +20,7 @@ import msgspec
 
 from lockstep import conflicts, serializable
 from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Entry
+from project import render_pairs
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -68,11 +70,12 @@ def between(text: str, name: str, content: str) -> str:
 
 def rendered() -> dict[Path, str]:
     """Return what each file should hold."""
-    isolation = REPOSITORY / "docs" / "isolation.md"
-    return {
-        REPOSITORY / "docs" / "timeline.schema.json": schema(),
-        isolation: between(isolation.read_text(encoding="utf-8"), "rules", rules()),
-    }
+    docs = REPOSITORY / "docs"
+    pages = {docs / name: (docs / name).read_text(encoding="utf-8") for name in ("isolation.md", "comparison.md")}
+    for name, content in {"rules": rules(), **render_pairs.parts()}.items():
+        [page] = [path for path, text in pages.items() if f"<!-- {name} -->" in text]
+        pages[page] = between(pages[page], name, content)
+    return {docs / "timeline.schema.json": schema(), **pages}
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def text_of(page: str) -> str:
 
 @pytest.mark.parametrize("path", render_docs.rendered(), ids=lambda path: path.name)
 def test_rendered_parts_are_up_to_date(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == render_docs.rendered()[path], "run `python project/render_docs.py`"
+    assert path.read_text(encoding="utf-8") == render_docs.rendered()[path], "run `python -m project.render_docs`"
 
 
 def test_a_page_without_its_marks_is_refused() -> None:
