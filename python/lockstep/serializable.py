@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from lockstep.conflicts import Changes, Conflict, Hit, did, named
 from lockstep.delta.actions import Footprint
-from lockstep.delta.predicates import may_both_match, may_match
+from lockstep.delta.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
 from lockstep.rows import EVERY_ROW, Rows
 
 RULES = (
@@ -93,14 +93,24 @@ def rows_changed(read: Rows, wrote: Footprint, found: Rows = EVERY_ROW) -> bool:
     """
     if read is None:
         return wrote.data_change
-    for condition in read:
-        if any(may_match(condition, file) for file in wrote.rows_added):
-            return True
-        if any(may_match(condition, file) for file in wrote.rows_removed) and (
-            found is None or any(may_both_match(condition, other) for other in found)
-        ):
-            return True
-    return False
+    if _may_hold(read, wrote.rows_added, wrote.covers_added):
+        return True
+    return bool(wrote.rows_removed) and _may_hold(_shared(read, found), wrote.rows_removed, wrote.covers_removed)
+
+
+def _shared(read: frozenset[str], found: Rows) -> frozenset[str]:
+    """Return those conditions that a row which a writer found may satisfy."""
+    if found is None:
+        return read
+    near = [other for other in found if may_any_both_match(read, other)]
+    return frozenset(one for one in read if any(may_both_match(one, other) for other in near))
+
+
+def _may_hold(read: frozenset[str], files: tuple[FileValues, ...], covers: tuple[FileValues, ...]) -> bool:
+    """Tell whether some of the files may hold a row that was read; their covers, if any, tell sooner."""
+    if not read or (covers and not any(may_any_match(read, cover) for cover in covers)):
+        return False
+    return any(may_any_match(read, file) for file in files)
 
 
 def _is_pivot(winner: Changes, mine: Changes) -> bool:

@@ -173,6 +173,8 @@ def mark(value: int, removed: bool = False) -> Action:
                 data_change=True,
                 rows_added=(FileValues({}, STATS_5),) * 2,
                 rows_removed=(FileValues({}, STATS_5),) * 2,
+                covers_added=(ANY,),
+                covers_removed=(ANY,),
             ),
             id="several commits of one file: both",
         ),

@@ -10,10 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import msgspec
 
+from lockstep.delta.covers import covers
 from lockstep.delta.predicates import FileValues
 from lockstep.errors import InvalidError
 from lockstep.model import Counts
@@ -200,7 +202,7 @@ class VectorChange:
     after: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Footprint:
     """What a run of commits of one table touched: all that the conflict check and a rebase need to know of it.
 
@@ -215,6 +217,8 @@ class Footprint:
         rows_added, rows_removed: what the log says of the files in which rows came and went, those of rewritten files
             on both sides.
         blind: whether these are appends that read nothing of the table, by their own word (`isBlindAppend`).
+        covers_added, covers_removed: few file values that cover those of `rows_added` and `rows_removed`, none where
+            those are few (`lockstep.delta.covers`).
         vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
     """
 
@@ -231,8 +235,10 @@ class Footprint:
     rows_removed: tuple[FileValues, ...] = ()
     blind: bool = False
     vectors: Mapping[str, VectorChange] = field(default_factory=dict)
+    covers_added: tuple[FileValues, ...] = ()
+    covers_removed: tuple[FileValues, ...] = ()
 
-    @property
+    @cached_property
     def touched(self) -> frozenset[str]:
         """The paths of all data files added, removed or added again."""
         return self.removed | self.added
@@ -268,6 +274,8 @@ def footprint(actions: Iterable[Action]) -> Footprint:
         rows_removed=rows_removed,
         blind=bool(infos) and all(info.get("isBlindAppend") is True for info in infos),
         vectors=_vector_changes(removes, adds),
+        covers_added=covers(rows_added),
+        covers_removed=covers(rows_removed),
     )
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
-from lockstep.delta.ranges import EVERYTHING, Kind, Ranges, intersect, overlap
+from lockstep.delta.ranges import EVERYTHING, Kind, Ranges, intersect, overlap, union
 from lockstep.delta.statistics import Path, Possible
 
 TRUE, FALSE, NULL = 1, 2, 4
@@ -86,6 +86,30 @@ def negated(condition: Condition) -> Condition:
             return Disjunction(tuple(map(negated, parts)))
         case Disjunction(parts):
             return Conjunction(tuple(map(negated, parts)))
+
+
+def united(many: Iterable[Condition]) -> Condition:
+    """Return a condition that is true of a row where one of these is; of no condition, of no row.
+
+    The comparisons of one column are one, so that many are judged at the cost of few.
+    """
+    comparisons: dict[tuple[Path, Kind | None], Comparison] = {}
+    parts: list[Condition] = []
+    for each in many:
+        if not isinstance(each, Comparison):
+            parts.append(each)
+            continue
+        key = each.column, each.kind
+        known = comparisons.get(key)
+        comparisons[key] = each if known is None else _either(known, each)
+    parts += comparisons.values()
+    return parts[0] if len(parts) == 1 else Disjunction((Constant(FALSE), *parts))
+
+
+def _either(one: Comparison, other: Comparison) -> Comparison:
+    """Return OR of two comparisons of one column and kind, which may be called false where it is not."""
+    true_in = union(one.true_in, other.true_in)
+    return Comparison(one.column, one.kind, true_in, EVERYTHING, _OR[one.on_null][other.on_null])
 
 
 # --- judged over rows -------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ from lockstep.delta.statistics import NAN, FileValues, Path, possible, read_date
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = ["FileValues", "may_both_match", "may_match"]
+__all__ = ["FileValues", "may_any_both_match", "may_any_match", "may_both_match", "may_match"]
 
 _CHARACTERS_AT_MOST = 16 * 1024
 _DEPTH_AT_MOST = 32
@@ -78,6 +78,21 @@ def may_match(predicate: str, file: FileValues) -> bool:
         file: what the log says of the file; deleted rows count as rows.
     """
     return bool(conditions.outcomes(_compiled(predicate), partial(possible, file)) & TRUE)
+
+
+def may_any_match(predicates: frozenset[str], file: FileValues) -> bool:
+    """Return whether a file may hold a row that satisfies one of some predicates, each as `may_match` takes it."""
+    return bool(conditions.outcomes(_united(predicates), partial(possible, file)) & TRUE)
+
+
+def may_any_both_match(predicates: frozenset[str], other: str) -> bool:
+    """Return whether one row can satisfy one of some predicates and another one; false only if surely none can."""
+    return conditions.may_both_be_true(_united(predicates), _compiled(other))
+
+
+@lru_cache(maxsize=256)
+def _united(predicates: frozenset[str]) -> Condition:
+    return conditions.united(_compiled(predicate) for predicate in sorted(predicates))
 
 
 def may_both_match(one: str, other: str) -> bool:

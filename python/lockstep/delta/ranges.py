@@ -99,7 +99,16 @@ def complement(ranges: Ranges) -> Ranges:
 
 def overlap(one: Ranges, other: Ranges) -> bool:
     """Return whether two sets of one kind may have a value in common."""
+    if not one or not other:
+        return False
+    if not _before(one[0].lower, other[-1].upper) or not _before(other[0].lower, one[-1].upper):
+        return False  # the one ends before the other begins: most files are nowhere near what was read
     return any(_before(a.lower, b.upper) and _before(b.lower, a.upper) for a in one for b in other)
+
+
+def union(one: Ranges, other: Ranges) -> Ranges:
+    """Return the values that are in one of two sets of one kind, or in both."""
+    return complement(intersect(complement(one), complement(other)))
 
 
 def intersect(one: Ranges, other: Ranges) -> Ranges:
