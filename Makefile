@@ -23,7 +23,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast soak lint format demo bench wheel clean
+.PHONY: help setup jar test test-fast soak lint format demo bench bench-conflicts wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
@@ -80,6 +80,10 @@ demo: setup jar ## show Lockstep at work (DEMO_ARGS=…)
 bench: setup jar ## measure (BENCH_ARGS=…)
 	@echo "bench: tests/bench $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+bench-conflicts: setup ## measure the conflict check alone, without Spark (BENCH_ARGS=…)
+	@echo "bench-conflicts: tests/bench/conflicts.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.conflicts $(BENCH_ARGS)
 
 wheel: setup jar ## build the wheel, with the jar inside, into dist/
 	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"

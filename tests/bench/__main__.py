@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,10 +20,9 @@ from pyspark.sql import SparkSession
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from tests.bench.commit import commit_cost
-from tests.bench.fairness import section
+from tests.bench.page import DOCUMENT, sections
 
 ROWS = 20_000
-DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 @dataclass
@@ -149,7 +147,8 @@ def session(root: str, warehouse: str) -> SparkSession:
     return spark
 
 
-def report(comparisons: list[Comparison], commits: str, repeats: int, fairness: str) -> str:
+def report(comparisons: list[Comparison], commits: str, repeats: int, page: str) -> str:
+    """Return the new page, with the sections of others as the old one has them."""
     rows = "\n".join(c.row() for c in comparisons)
     return f"""# Benchmarks
 
@@ -164,7 +163,7 @@ ratios. A bound is what the project promises; "no" in the last column is a promi
 {rows}
 
 {commits}
-{fairness}
+{sections(page)}
 """
 
 
@@ -181,10 +180,10 @@ def main() -> None:
         commits = commit_cost(lambda: TransactionalCatalog.open(f"{folder}/commits", create=True), args.repeats)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    text = report(comparisons, commits, args.repeats, section(DOCUMENT.read_text()))
+    text = report(comparisons, commits, args.repeats, DOCUMENT.read_text(encoding="utf-8"))
     print(text)
     if not args.no_write:
-        DOCUMENT.write_text(text)
+        DOCUMENT.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

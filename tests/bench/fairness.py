@@ -12,21 +12,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from project.render_docs import between
+from tests.bench.page import DOCUMENT, with_section
 from tests.support.writers import POLICIES, Report, run_writers
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 MARK = "fairness"
 BUCKETS = (1, 2, 4, 8, 16, 32)
 """Upper ends of the histogram of attempts; what is more goes into the last, open one."""
-
-
-def section(document: str) -> str:
-    """Return the section as it stands in a page, with its comments; empty comments if the page has none."""
-    start, end = f"<!-- {MARK} -->\n", f"<!-- /{MARK} -->"
-    if start not in document or end not in document:
-        return start + end
-    return start + document.partition(start)[2].partition(end)[0] + end
 
 
 def fairness(runs: dict[str, list[list[Report]]]) -> str:
@@ -108,9 +99,7 @@ def main() -> None:
     print(text)
     if not args.no_write:
         page = DOCUMENT.read_text(encoding="utf-8")
-        if f"<!-- {MARK} -->" not in page:
-            page = f"{page.rstrip()}\n\n{section(page)}\n"
-        DOCUMENT.write_text(between(page, MARK, text), encoding="utf-8")
+        DOCUMENT.write_text(with_section(page, MARK, text), encoding="utf-8")
 
 
 if __name__ == "__main__":

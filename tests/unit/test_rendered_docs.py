@@ -15,7 +15,8 @@ from lockstep import errors
 from lockstep.cli import main
 from lockstep.model import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
 from project import render_docs
-from tests.bench.fairness import section
+from tests.bench import conflicts, fairness
+from tests.bench.page import MARKS, section, sections, with_section
 from tests.support.markdown import blocks
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -42,12 +43,25 @@ def test_a_page_without_its_marks_is_refused() -> None:
     assert render_docs.between("<!-- a -->\nold\n<!-- /a -->", "a", "new") == "<!-- a -->\nnew\n<!-- /a -->"
 
 
-def test_what_fairness_measured_survives_a_new_page_of_benchmarks() -> None:
+@pytest.mark.parametrize(
+    ("mark", "heading"), [(conflicts.MARK, "## The conflict check"), (fairness.MARK, "## Fairness")]
+)
+def test_what_others_measured_survives_a_new_page_of_benchmarks(mark: str, heading: str) -> None:
     page = text_of("docs/benchmarks.md")
-    assert "## Fairness" in section(page)
-    assert section(page) in page
-    assert section(f"# Another page\n\n{section(page)}\n") == section(page)
-    assert section("# None") == "<!-- fairness -->\n<!-- /fairness -->"
+    assert heading in section(page, mark)
+    assert section(page, mark) in page
+    assert section(f"# Another page\n\n{sections(page)}\n", mark) == section(page, mark)
+    assert section("# None", mark) == f"<!-- {mark} -->\n<!-- /{mark} -->"
+
+
+def test_every_section_of_the_benchmarks_survives() -> None:
+    assert set(MARKS) == set(re.findall(r"<!-- /(\w+) -->", text_of("docs/benchmarks.md")))
+
+
+def test_a_section_of_the_benchmarks_replaces_itself_alone() -> None:
+    page = with_section(with_section("# Page\n", "a", "one"), "b", "two")
+    assert page == "# Page\n\n<!-- a -->\none\n<!-- /a -->\n\n<!-- b -->\ntwo\n<!-- /b -->\n"
+    assert with_section(page, "a", "new") == page.replace("one", "new")
 
 
 def an_entry() -> Entry:
