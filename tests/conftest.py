@@ -11,12 +11,18 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
 
 import lockstep
 from tests.support.sessions import CATALOG
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
+
+# For hours of tests/unit/test_model.py: other examples each time.
+settings.register_profile(
+    "long", max_examples=5_000, stateful_step_count=50, deadline=None, suppress_health_check=[*HealthCheck]
+)
 
 _folder = pytest.StashKey[Path]()
 
