@@ -23,10 +23,10 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast soak lint format demo bench bench-conflicts wheel clean
+.PHONY: help setup jar test test-fast test-isolation soak lint format demo bench bench-conflicts wheel clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
 
 setup: $(SET_UP) ## make .venv with Lockstep (editable) and everything the other targets need
 
@@ -50,6 +50,10 @@ test: setup jar ## run every test
 test-fast: setup ## run the tests that need no Spark and no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
+
+test-isolation: setup jar ## run all of sql/isolation at each level, in one Spark and over two
+	@echo "test-isolation: sql/isolation (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_ISOLATION=all $(BIN)/python -m pytest tests/spark/test_contract.py tests/crash/test_isolation.py -k isolation $(PYTEST_ARGS)
 
 soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"

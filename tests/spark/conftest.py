@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from tests.support.sessions import CATALOG, is_open
+from tests.support.sessions import CATALOG, is_open, new_session
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +31,7 @@ def connect(spark_session: Any, root: Path) -> Iterator[Callable[[], Any]]:
     sessions = []
 
     def opened() -> Any:
-        session = spark_session.newSession()
-        # Spark loads a catalog when it is first named, so another root for each session is early enough here.
-        session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
-        session.sql(f"USE {CATALOG}")
+        session = new_session(spark_session, root)
         sessions.append(session)
         return session
 

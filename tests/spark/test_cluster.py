@@ -20,8 +20,7 @@ from tests.support.contract import find
 @pytest.mark.cluster
 @pytest.mark.timeout(1200)  # about a minute on two idle cores, ten on two busy ones
 def test_the_core_of_the_contract_holds_with_separate_executors(repository: Path) -> None:
-    sql = repository / "sql"
-    names = [str(path.relative_to(sql)) for path in find(sql, tag="core")]
+    names = [case.id for case in find(repository / "sql", tag="core")]
     tests = [f"tests/spark/test_contract.py::test_contract[{name}]" for name in names]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],

@@ -20,6 +20,9 @@ CONNECTION = "con1"
 CORE = "core"
 """The tag of the files that are run with separate executor processes too."""
 
+LEVELS = ("SNAPSHOT", "SERIALIZABLE")
+"""What `${level}` stands for: a file that uses it is run once with each."""
+
 ANY = "*"
 """An expected value that stands for every value: ids and times are not known beforehand."""
 
@@ -66,6 +69,25 @@ class Contract:
     records: tuple[Record, ...]
     tags: frozenset[str] = frozenset()
 
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The isolation levels that it is run with; one empty one if it names its levels itself."""
+        return LEVELS if any("${level}" in record.sql for record in self.records) else ("",)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run of a file.
+
+    Attributes:
+        id: the file's path below the folder, and the level if it is run with each.
+        level: what `${level}` stands for, if it is in the file.
+    """
+
+    id: str
+    path: Path
+    level: str = ""
+
 
 def parse(text: str) -> Contract:
     """Read a contract file.
@@ -86,10 +108,15 @@ def parse(text: str) -> Contract:
     return Contract(tuple(records), frozenset(tags))
 
 
-def find(folder: Path, *, tag: str = "") -> list[Path]:
-    """Return the contract files below a folder, in order; only those with the tag if one is given."""
-    paths = sorted(folder.rglob("*.test"))
-    return [path for path in paths if not tag or tag in parse(path.read_text(encoding="utf-8")).tags]
+def find(folder: Path, *, tag: str = "") -> list[Case]:
+    """Return the runs of the contract files below a folder, in order; only of those with the tag if one is given."""
+    found = []
+    for path in sorted(folder.rglob("*.test")):
+        contract = parse(path.read_text(encoding="utf-8"))
+        name = path.relative_to(folder).as_posix()
+        if not tag or tag in contract.tags:
+            found += [Case("-".join(filter(None, [name, level])), path, level) for level in contract.levels]
+    return found
 
 
 def substitute(text: str, variables: Mapping[str, str]) -> str:

@@ -2,13 +2,16 @@
 
 python -m tests.support.driver <root>       a line of JSON in, a line of JSON out, until the end of its input
 
-{"sql": "SELECT 1 AS x"}    {"rows": [{"x": 1}]}, or {"sqlstate": "40001", "message": "…"}
-{"stop": "after-ratify"}    {"armed": "after-ratify"}; later, when a COMMIT comes to that point, {"stopped": …}
+{"sql": "SELECT 1 AS x"}           {"columns": ["x"], "rows": [[1]]}, or {"sqlstate": "40001", "message": "…"}
+{"open": "con1", "root": "/lake"}  {"opened": "con1"}: a further session, on a lake of its own
+{"sql": …, "session": "con1"}      the same as the first, in that session
+{"stop": "after-ratify"}           {"armed": "after-ratify"}; later, when a COMMIT comes to that point, {"stopped": …}
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -16,11 +19,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Self
 
-CATALOG = "lake"
+from tests.support.runner import Failure, Result
+from tests.support.sessions import CATALOG, SparkConnection, new_session
+
 PATIENCE_S = 180.0
 """How long an answer may take: a first statement on a busy machine with two cores takes long, and never this long."""
 
@@ -39,6 +45,7 @@ class Driver:
             start_new_session=True,  # a group of its own: Python and the JVM are killed as one
         )
         self._answers: Queue[dict[str, Any]] = Queue()
+        self._names = itertools.count(1)
         threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> Self:
@@ -73,8 +80,15 @@ class Driver:
             self.tell(sql=statement)
             answer = self.answer()
             assert "rows" in answer, f"{statement}: {answer}"
-            rows = answer["rows"]
+            rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
         return rows
+
+    def connect(self, root: Path) -> DriverSession:
+        """Open a session of its own on a lake."""
+        name = str(next(self._names))
+        self.tell(open=name, root=str(root))
+        assert self.answer() == {"opened": name}
+        return DriverSession(self, name)
 
     def kill(self) -> None:
         """Kill Python and the JVM as a power cut would, and wait until both are gone."""
@@ -87,18 +101,34 @@ class Driver:
                 stream.close()
 
 
+@dataclass(frozen=True, slots=True)
+class DriverSession:
+    """One session of the process; it runs records of the contract."""
+
+    driver: Driver
+    name: str
+
+    def run(self, sql: str) -> Result | Failure:
+        self.driver.tell(sql=sql, session=self.name)
+        answer = self.driver.answer()
+        if "rows" in answer:
+            return Result(answer["columns"], answer["rows"])
+        return Failure(answer["sqlstate"], answer["message"])
+
+
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
 def main(root: str) -> None:
     """Answer requests until there are no more."""
-    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     import lockstep
 
     builder = lockstep.configure(SparkSession.builder.master("local[1]"), root=root, catalog=CATALOG)
     settings = {
+        # Java's first compiler alone: a driver ends before most of what the second one makes is used.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
@@ -111,16 +141,17 @@ def main(root: str) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sql(f"USE {CATALOG}")
+    sessions = {"": SparkConnection(spark)}
     for line in sys.stdin:
         asked = json.loads(line)
         if "stop" in asked:
             STOPS[asked["stop"]]()
             say(armed=asked["stop"])
-            continue
-        try:
-            say(rows=[row.asDict() for row in spark.sql(asked["sql"]).collect()])
-        except PySparkException as error:
-            say(sqlstate=error.getSqlState(), message=str(error))
+        elif "open" in asked:
+            sessions[asked["open"]] = SparkConnection(new_session(spark, asked["root"]))
+            say(opened=asked["open"])
+        else:
+            say(**asdict(sessions[asked.get("session", "")].run(asked["sql"])))
 
 
 def say(**answer: Any) -> None:

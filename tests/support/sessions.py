@@ -2,10 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from tests.support.runner import Failure, Result
 
 CATALOG = "lake"
 """What every session calls its test's lake."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConnection:
+    """A session of this process; it runs records of the contract."""
+
+    session: Any
+
+    def run(self, sql: str) -> Result | Failure:
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            result = self.session.sql(sql)
+            return Result(result.columns, [tuple(row) for row in result.collect()])
+        except PySparkException as error:
+            return Failure(error.getSqlState(), str(error))
+        except Py4JJavaError as error:  # PySpark leaves some of Spark's exceptions, of jobs for one, to Py4J
+            return Failure(_java_state(error), str(error))
+
+
+def _java_state(error: Any) -> str | None:
+    from py4j.protocol import Py4JError
+
+    try:
+        return error.java_exception.getSqlState()
+    except Py4JError:  # an exception that is not Spark's has no such method
+        return None
+
+
+def new_session(spark: Any, root: Path | str) -> Any:
+    """Open a session of its own on a lake; `lake` is its current catalog."""
+    session = spark.newSession()
+    # Spark loads a catalog when it is first named, so another root for each session is early enough here.
+    session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
+    session.sql(f"USE {CATALOG}")
+    return session
 
 
 def is_open(session: Any) -> bool:

@@ -115,5 +115,17 @@ def test_variables_are_put_in_and_unknown_ones_refused() -> None:
 def test_every_file_of_the_contract_can_be_read(repository: Path) -> None:
     everything, core = find(repository / "sql"), find(repository / "sql", tag="core")
     assert len(everything) > len(core) > 5
-    for path in everything:
-        parse(path.read_text(encoding="utf-8"))
+    ids = [case.id for case in everything]
+    assert len(set(ids)) == len(ids)
+    assert {"begin_commit.test", "isolation/g0.test-SNAPSHOT", "isolation/g0.test-SERIALIZABLE"} <= set(ids)
+
+
+def test_a_file_that_uses_level_is_run_with_each(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "each.test").write_text(
+        "# core\nstatement ok\nBEGIN ISOLATION LEVEL ${level}", encoding="utf-8"
+    )
+    (tmp_path / "once.test").write_text("# about ${level}\nstatement ok\nBEGIN", encoding="utf-8")
+    each = [("folder/each.test-SNAPSHOT", "SNAPSHOT"), ("folder/each.test-SERIALIZABLE", "SERIALIZABLE")]
+    assert [(case.id, case.level) for case in find(tmp_path)] == [*each, ("once.test", "")]
+    assert [(case.id, case.level) for case in find(tmp_path, tag="core")] == each

@@ -1,0 +1,41 @@
+"""The anomalies of `sql/isolation`, with the sessions of each file in two drivers: they share nothing but the lake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.contract import Case, find
+from tests.support.driver import Driver
+from tests.support.runner import run_case
+from tests.support.sessions import CATALOG
+
+# Slow: two Spark drivers are started, at the same time on two cores, and serve all files.
+pytestmark = pytest.mark.slow
+
+SQL = Path(__file__).parents[2] / "sql"
+EVERYTHING = os.environ.get("LOCKSTEP_TEST_ISOLATION") == "all"
+"""Without it, files that say the same of both levels are run at SERIALIZABLE alone: `make test-isolation` sets it."""
+
+
+def cases() -> list[Case]:
+    return [case for case in find(SQL / "isolation") if EVERYTHING or case.level != "SNAPSHOT"]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[tuple[Driver, Driver]]:
+    folder = tmp_path_factory.mktemp("isolation")
+    with Driver(folder / "one", repository) as one, Driver(folder / "two", repository) as two:
+        yield one, two
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+def test_isolation_holds_between_processes(case: Case, pair: tuple[Driver, Driver], tmp_path: Path) -> None:
+    """`con1` and `con3` are sessions of the one process, `con2` is of the other."""
+    root = tmp_path / CATALOG
+    variables = {"catalog": CATALOG, "root": str(root)}
+    if wrong := run_case(case, lambda name: pair[name == "con2"].connect(root), variables):
+        pytest.fail(wrong, pytrace=False)
