@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import ROW_TRACKING, Action, LogicalFile, bodies, logical_file, parse, render
 from lockstep.delta.deletion_vectors import decode, inline, serialize
-from lockstep.delta.log import commit_path, read_staged
+from lockstep.delta.log import commit_path, staging_folder
 from lockstep.model import Table
 from lockstep.storage import Storage
 from lockstep.transactions import Transaction
@@ -128,12 +128,13 @@ class Reader:
             yield parse(data)
 
     def seen_by(self, tx: Transaction, table: Table) -> Replayed:
-        """Return a table as a transaction sees it: up to its pin, and what it staged itself."""
+        """Return a table as a transaction sees it: up to its pin, and all that stands in its staging folder."""
         found = Replayed()
         for actions in self.published(table.location, table.version):
             found.take(actions)
-        for version in tx.staged.get(table.id, []):
-            found.take(read_staged(self.storage, table.location, tx.id, version))
+        folder = staging_folder(table.location, tx.id)
+        for name in self.storage.list(folder):
+            found.take(parse(self.storage.get(f"{folder}/{name}") or b""))
         return found
 
     def rows(self, location: str, file: Mapping[str, Any]) -> dict[int, Row]:

@@ -22,7 +22,6 @@ from lockstep.delta.log import staging_folder
 from lockstep.errors import ConflictError
 from lockstep.model import Entry, Isolation
 from lockstep.retry import RACE
-from lockstep.storage.local import LocalStorage
 from lockstep.timeline import entry_path
 from lockstep.transactions import Transaction
 from lockstep.verify import verify
@@ -42,6 +41,7 @@ from tests.support.statements import (
     insert_plainly,
     wrong_row_ids,
 )
+from tests.support.unsynced import UnsyncedStorage
 
 PROCESSES = 3
 NAMES = ("a", "b", "c")
@@ -75,21 +75,6 @@ names = st.sampled_from(NAMES)
 meetings = st.sampled_from(["same rows", "other rows", "skew"])
 numbers = st.lists(st.integers(0, IDS - 1), min_size=1, max_size=3)
 changes = st.builds(Change, st.sampled_from(VERBS), tables, st.sampled_from(CONDITIONS), numbers)
-
-
-class UnsyncedStorage(LocalStorage):
-    """A folder whose files are written at once: syncing them would be nearly all of the time, and nobody dies here."""
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        if self.exists(path):
-            return False
-        self.put(path, data)
-        return True
-
-    def put(self, path: str, data: bytes) -> None:
-        file = self._file(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
 
 
 @dataclass(frozen=True, slots=True)
