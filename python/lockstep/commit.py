@@ -24,7 +24,7 @@ from msgspec import structs
 
 from lockstep import __version__
 from lockstep.conflicts import Changes, Conflict, check
-from lockstep.delta.actions import Action, Footprint, assert_real, bodies, footprint, real_paths, render, total
+from lockstep.delta.actions import Action, Footprint, assert_real, bodies, real_paths, render, total
 from lockstep.delta.collapse import collapse, created_paths
 from lockstep.delta.log import ratified_path, read_staged, staging_folder
 from lockstep.delta.rebase import rebase
@@ -46,7 +46,7 @@ from lockstep.model import (
     TransactionInfo,
 )
 from lockstep.retry import RACE, Backoff
-from lockstep.rows import EVERY_ROW, rows_of
+from lockstep.rows import EVERY_ROW, NO_ROW, rows_of
 from lockstep.serializable import Antidependency, judge
 from lockstep.statement import Scan, judge_statement, table_reads
 from lockstep.timeline import Lost, Ratified, Unknown
@@ -255,7 +255,7 @@ def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
             assert_real(actions)
             rows = total(staged)  # a statement knows its rows, which the files of all together do not tell
             counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
-            drafts.append(_Draft(table, commits, footprint(actions), counts))
+            drafts.append(_Draft(table, commits, lake.footprint(actions, table.location, before=table.version), counts))
     return drafts
 
 
@@ -270,7 +270,7 @@ def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
         namespaces=tuple(tx.namespace_ddl()),
         tables=tuple(tx.table_ddl()),
         writes={draft.table.id: draft.footprint for draft in drafts},
-        reads=reads,
+        reads={draft.table.id: NO_ROW for draft in drafts} | reads,
         names={table.id: table.name for table in tx.tables.values()},
         isolation=tx.isolation,
         base=tx.base.version,
@@ -393,14 +393,7 @@ def commit_statement(
     litter = staging_folder(location, info.id) if creation is None else location
     try:
         outcome = _commit_statement(
-            lake,
-            info,
-            location=location,
-            version=version,
-            actions=actions,
-            creation=creation,
-            scans=scans,
-            backoff=backoff,
+            lake, info, backoff, location=location, version=version, actions=actions, creation=creation, scans=scans
         )
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         lake.delete([litter], [])
@@ -413,13 +406,13 @@ def commit_statement(
 def _commit_statement(
     lake: Lake,
     info: TransactionInfo,
+    backoff: Backoff,
     *,
     location: str,
     version: int,
     actions: list[Action],
     creation: Creation | None,
     scans: Sequence[Scan],
-    backoff: Backoff,
 ) -> Committed | Conflict | Taken | Contended | InDoubt:
     actions = real_paths(actions)
     assert_real(actions)
@@ -434,7 +427,8 @@ def _commit_statement(
             return Taken()
         if table.version != version - 1:
             raise InvalidError(f"table {table.name} is at version {table.version}: version {version} cannot follow")
-        mine = Changes(info.id, writes={table.id: footprint(actions)}, isolation=info.isolation)
+        writes = {table.id: lake.footprint(actions, location, before=version - 1)}
+        mine = Changes(info.id, writes=writes, isolation=info.isolation)
         found = judge_statement(lake, head, mine, scans, read_version)
         if isinstance(found, Conflict):
             return found

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from lockstep.delta.actions import Footprint
+from lockstep.delta.evolution import collide
 from lockstep.model import Isolation, Name, Namespace, NamespaceDdl, TableDdl
 from lockstep.rows import Rows
 
@@ -28,7 +29,8 @@ class Changes:
         transaction: its id.
         namespaces, tables: its DDL, net of what it undid itself.
         writes: by table id, what its commits touched.
-        reads: by table id, which rows it read, also through UPDATE, DELETE and MERGE; a blind append reads none.
+        reads: by table id, which rows it read, also through UPDATE, DELETE and MERGE; a blind append reads none, but
+            the columns (`NO_ROW`).
         names: by table id, what its tables are called, for messages.
         isolation: its level.
         base: the database version that it read, where known.
@@ -242,15 +244,19 @@ def named(id: str, mine: Changes, winner: Changes) -> Name | None:
 
 
 def _metadata(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if not collide(ours.metadata, theirs.metadata):
+        return None
     if theirs.metadata:
         return f"changed the schema or properties of table {table}, which this transaction wrote"
-    return f"wrote table {table}, whose schema or properties this transaction changed" if ours.metadata else None
+    return f"wrote table {table}, whose schema or properties this transaction changed"
 
 
 def _protocol(ours: Footprint, theirs: Footprint, table: str) -> str | None:
+    if not collide(ours.protocol, theirs.protocol):
+        return None
     if theirs.protocol:
         return f"changed the protocol of table {table}, which this transaction wrote"
-    return f"wrote table {table}, whose protocol this transaction changed" if ours.protocol else None
+    return f"wrote table {table}, whose protocol this transaction changed"
 
 
 def _file(ours: Footprint, theirs: Footprint, table: str) -> str | None:
@@ -295,8 +301,12 @@ RULES: tuple[Rule, ...] = (
     Rule("namespace-gone", "the winner dropped a namespace in which we made something", _namespace_gone),
     Rule("namespace-filled", "the winner made something in a namespace that we dropped", _namespace_filled),
     Rule("namespace-changed", "both created, altered or dropped the same namespace", _namespace_changed),
-    Rule("metadata", "both wrote a table, and one changed its schema or properties", _in_both(_metadata)),
-    Rule("protocol", "both wrote a table, and one changed its protocol", _in_both(_protocol)),
+    Rule(
+        "metadata",
+        "both changed a table's schema or properties, or one so that it matters to the other",
+        _in_both(_metadata),
+    ),
+    Rule("protocol", "both changed a table's protocol, or one so that it matters to the other", _in_both(_protocol)),
     Rule("file", "both removed, or wrote again, the same data file", _in_both(_file)),
     Rule(ROW, "both took the same row out of a data file, by its deletion vector", _in_both(_row)),
     Rule("application", "both recorded progress of the same streaming application", _in_both(_app)),

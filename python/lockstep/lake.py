@@ -24,12 +24,12 @@ from typing import TypeAlias
 from lockstep import __version__
 from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import Action, Footprint, footprint, parse
-from lockstep.delta.log import commit_path, last_published, read_published
+from lockstep.delta.log import commit_path, last_published, read_published, state_at
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
 from lockstep.retry import Contention
-from lockstep.rows import EVERY_ROW, Rows, rows_of
+from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.storage import Storage
 from lockstep.timeline import Clock, Draft, Lost, Ratified, Timeline, Unknown
 
@@ -330,7 +330,11 @@ class Lake:
             data = content(self.storage, write.location, commit)
             # A staged file is cleaned up once its commit is published.
             actions += read_published(self.storage, write.location, version) if data is None else parse(data)
-        return footprint(actions)
+        return self.footprint(actions, write.location, before=last - len(write.commits))
+
+    def footprint(self, actions: list[Action], location: str, *, before: int) -> Footprint:
+        """Return what a table's commits touch that come after its version `before`, or began from it."""
+        return footprint(actions, lambda: state_at(self.storage, location, before))
 
     def _overtaking(self, move: Moved) -> Footprint:
         """Return what the foreign commits that overtook a ratified one touched."""
@@ -364,10 +368,14 @@ class Lake:
 
 
 def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
-    """Return what an entry's transaction read; of a plain Delta writer it is only known when it read nothing."""
+    """Return what an entry's transaction read; of a plain Delta writer it is only known when it read no row.
+
+    Who wrote a table has read its columns. One that removed rows and does not say which it read may have read any.
+    """
+    columns = {id_: NO_ROW for id_, footprint in footprints.items() if not footprint.rows_removed}
     if entry.kind == "external":
-        return {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
-    return {read.id: rows_of(read.predicates) for read in entry.reads}
+        return columns | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
+    return columns | {read.id: rows_of(read.predicates) for read in entry.reads}
 
 
 def _at_best_effort(remove: Callable[[str], None], path: str) -> None:

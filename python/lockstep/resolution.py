@@ -72,7 +72,7 @@ class Claim:
     @classmethod
     def of(cls, touched: Footprint) -> Claim:
         """Return what a staged commit claims."""
-        whole = touched.metadata or touched.protocol or len(touched.removed) > MAX_FILES
+        whole = bool(touched.metadata or touched.protocol) or len(touched.removed) > MAX_FILES
         return cls(frozenset() if whole else touched.removed, whole)
 
     def beyond(self, held: Claim | None) -> Claim | None:

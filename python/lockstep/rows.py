@@ -13,6 +13,9 @@ Rows: TypeAlias = frozenset[str] | None
 
 EVERY_ROW: Rows = None
 
+NO_ROW: Rows = frozenset()
+"""Of a table of which only the columns were read, as who writes it has."""
+
 MAX_CONDITIONS = 64
 MAX_CHARACTERS = 4096
 """What an entry keeps of one table: more conditions, or a longer one, count as every row."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from lockstep.conflicts import Changes, Conflict, Hit, did, named
 from lockstep.delta.actions import Footprint
+from lockstep.delta.evolution import COLUMNS, OTHER
 from lockstep.delta.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
 from lockstep.rows import EVERY_ROW, Rows
 
@@ -68,15 +69,15 @@ def judge(
 def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     """Return what the writer changed of what the reader read, if anything; neither saw the other's changes.
 
-    Files rearranged (OPTIMIZE, `dataChange` false) and a new protocol are no change: every query returns the same rows
-    before and after.
+    Files rearranged (OPTIMIZE, `dataChange` false), a new protocol, properties and marks of identity columns are no
+    change: every query returns the same rows before and after. Columns are read by whoever reads or writes the table.
     """
     for id, ddl in writer.moved().items():
         if id in reader.reads:
             return Hit(f"{did(ddl)}", table=ddl.name)
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
         wrote = writer.writes[id]
-        if wrote.metadata or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
+        if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
             name = named(id, reader, writer)
             return Hit(f"changed table {name or id}", table=name)
     return None

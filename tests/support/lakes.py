@@ -52,12 +52,16 @@ def remove(path: str, **more: Any) -> Action:
     return {"remove": {"path": path, "deletionTimestamp": 0, "dataChange": True, "size": 1, **more}}
 
 
-def metadata(**configuration: str) -> Action:
+def metadata(*columns: str, **configuration: str) -> Action:
+    """Metadata of a table of ids, with these columns after them and these properties."""
     format = {"provider": "parquet", "options": {}}
-    body = {"id": "m", "format": format, "schemaString": SCHEMA, "partitionColumns": [], "createdTime": 0}
+    schema = json.loads(SCHEMA)
+    schema["fields"] += [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in columns]
+    body = {"id": "m", "format": format, "partitionColumns": [], "createdTime": 0, "schemaString": json.dumps(schema)}
     return {"metaData": {**body, "configuration": configuration}}
 
 
+CONSTRAINT = metadata(**{"delta.constraints.c": "id > 0"})
 PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 NEW_TABLE: tuple[Action, ...] = (PROTOCOL, metadata())
 

@@ -24,6 +24,7 @@ from lockstep.delta.actions import (
     split,
     total,
 )
+from lockstep.delta.evolution import UNCLEAR
 from lockstep.delta.predicates import FileValues
 from lockstep.errors import InvalidError
 from lockstep.model import Counts
@@ -128,8 +129,8 @@ def mark(value: int, removed: bool = False) -> Action:
         pytest.param([], Footprint(), id="nothing"),
         pytest.param([{"commitInfo": {"inCommitTimestamp": 7}}], Footprint(timestamp_ms=7), id="in-commit timestamp"),
         pytest.param([{"commitInfo": {"inCommitTimestamp": None}}], Footprint(), id="no in-commit timestamp"),
-        pytest.param([{"metaData": {}}], Footprint(metadata=True), id="metadata"),
-        pytest.param([{"protocol": {}}], Footprint(protocol=True), id="protocol"),
+        pytest.param([{"metaData": {}}], Footprint(metadata=UNCLEAR), id="metadata"),
+        pytest.param([{"protocol": {}}], Footprint(protocol=UNCLEAR), id="protocol"),
         pytest.param([{"txn": {"appId": "s"}}], Footprint(apps=frozenset("s")), id="streaming application"),
         pytest.param([{"domainMetadata": {"domain": "d"}}], Footprint(domains=frozenset("d")), id="domain"),
         pytest.param([mark(9), mark(19)], Footprint(row_id_mark=19), id="highest row id, and no domain"),

@@ -32,6 +32,7 @@ from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
+    CONSTRAINT,
     add,
     append,
     create,
@@ -273,8 +274,13 @@ CASES: list[tuple[str, Act, Act, Isolation, str | None]] = [
         "SERIALIZABLE",
         "changed table default.a, which this transaction read, and read what this transaction changed",
     ),
-    ("schema changed", writes("a", add("x")), writes("a", metadata(k="v")), "SNAPSHOT", "changed the schema"),
-    ("schema changed by us", writes("a", metadata(k="v")), writes("a", add("y")), "SNAPSHOT", "schema or properties"),
+    ("schema changed", writes("a", add("x")), writes("a", CONSTRAINT), "SNAPSHOT", "changed the schema"),
+    ("schema changed by us", writes("a", CONSTRAINT), writes("a", add("y")), "SNAPSHOT", "schema or properties"),
+    ("two properties", writes("a", metadata(k="v")), writes("a", metadata(l="v")), "SNAPSHOT", "changed the schema"),
+    ("a property", writes("a", add("x")), writes("a", metadata(k="v")), "SERIALIZABLE", None),
+    ("a property by us", writes("a", metadata(k="v")), writes("a", add("y")), "SERIALIZABLE", None),
+    ("a column", writes("a", add("x")), writes("a", metadata("c")), "SERIALIZABLE", None),
+    ("a column by us", writes("a", metadata("c")), writes("a", add("y")), "SERIALIZABLE", None),
     ("table dropped", writes("a", add("x")), drops("a"), "SNAPSHOT", "dropped table default.a, which this"),
     ("dropped by us", drops("a"), writes("a", add("y")), "SNAPSHOT", "wrote table default.a, which this"),
     ("table renamed", writes("a", add("x")), renames("a", "c"), "SNAPSHOT", "renamed table default.a to default.c"),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lockstep.conflicts import RULES, Changes, Hit, check
 from lockstep.delta.actions import Footprint, VectorChange
+from lockstep.delta.evolution import COLUMNS, FEATURES, MARKS, OTHER, PROPERTIES, UNCLEAR
 from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl
 
 A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
@@ -51,7 +52,14 @@ def space(action: Literal["create", "alter", "drop"], *name: str) -> NamespaceDd
     return NamespaceDdl(action=action, name=name)
 
 
-INSERT, OPTIMIZE, ALTER = files(added="x"), files("p", "c", change=False), Footprint(metadata=True)
+UPGRADE = frozenset({FEATURES})
+
+
+def says(*kinds: str) -> Footprint:
+    return Footprint(metadata=frozenset(kinds))
+
+
+INSERT, OPTIMIZE, ALTER = files(added="x"), files("p", "c", change=False), Footprint(metadata=UNCLEAR)
 MARKED = replace(files("p", "p"), vectors={"p": VectorChange(None, {"storageType": "i"})})
 """Rows of p marked as deleted, by a vector that nobody can read."""
 
@@ -95,8 +103,12 @@ KILLER = Changes("k", aborts=frozenset({"w", "x"}), database_version=7)
         ),
         pytest.param(writes(INSERT), writes(ALTER), "metadata", id="altered under our write"),
         pytest.param(writes(ALTER), writes(OPTIMIZE), "metadata", id="written under our alter"),
-        pytest.param(writes(INSERT), writes(Footprint(protocol=True)), "protocol", id="upgraded under our write"),
-        pytest.param(writes(Footprint(protocol=True)), writes(INSERT), "protocol", id="written under our upgrade"),
+        pytest.param(writes(INSERT), writes(Footprint(protocol=UNCLEAR)), "protocol", id="upgraded under our write"),
+        pytest.param(writes(Footprint(protocol=UNCLEAR)), writes(INSERT), "protocol", id="written under our upgrade"),
+        pytest.param(writes(says(PROPERTIES)), writes(says(COLUMNS)), "metadata", id="both say all of the metadata"),
+        pytest.param(
+            writes(Footprint(protocol=UPGRADE)), writes(Footprint(protocol=UPGRADE)), "protocol", id="two upgrades"
+        ),
         pytest.param(writes(files("p q", "a")), writes(files("p", "b")), "file", id="removed by both"),
         pytest.param(writes(files("p", "p")), writes(files("p", "p")), "file", id="written again by both"),
         pytest.param(writes(MARKED), writes(MARKED), "row", id="rows marked by both, unread"),
@@ -154,7 +166,12 @@ def test_who_reads_the_vectors_judges_by_row(mine: Changes, found: Hit | None, r
         pytest.param(writes(Footprint(apps=frozenset("s"))), writes(Footprint(apps=frozenset("u"))), id="two streams"),
         pytest.param(writes(Footprint(row_id_mark=3)), writes(Footprint(row_id_mark=4)), id="row ids are rebased"),
         pytest.param(reads("A"), writes(OPTIMIZE), id="what we read was optimized: the same rows"),
-        pytest.param(reads("A"), writes(Footprint(protocol=True)), id="what we read was upgraded: the same rows"),
+        pytest.param(writes(says(COLUMNS)), writes(INSERT), id="rows under our new column"),
+        pytest.param(writes(INSERT), writes(says(COLUMNS)), id="rows without its new column"),
+        pytest.param(writes(says(MARKS)), writes(OPTIMIZE), id="our marks, and files"),
+        pytest.param(writes(INSERT), writes(Footprint(protocol=UPGRADE)), id="a feature that sleeps"),
+        pytest.param(writes(says(COLUMNS)), writes(Footprint(protocol=UPGRADE)), id="a column and a feature"),
+        pytest.param(reads("A"), writes(Footprint(protocol=UNCLEAR)), id="what we read was upgraded: the same rows"),
         pytest.param(writes(INSERT), reads("A"), id="what the winner read is no matter here"),
         pytest.param(reads("A"), KILLER, id="others were killed"),
         pytest.param(ddl(create(C, "1")), ddl(create(B, "2")), id="different names"),
@@ -207,8 +224,9 @@ def test_the_rules_are_told_apart() -> None:
 # --- properties ---
 
 few = st.frozensets(st.sampled_from("pqr"), max_size=2)
+kinds = st.frozensets(st.sampled_from([PROPERTIES, MARKS, COLUMNS, FEATURES, OTHER]), max_size=2)
 footprints = st.builds(
-    Footprint, few, few, st.booleans(), st.booleans(), few, few, st.none(), st.none(), st.booleans()
+    Footprint, few, few, kinds, kinds, few, few, st.none(), st.none(), st.booleans()
 )  # fmt: skip
 ids = st.sampled_from("ABCDE")
 spaces = st.sampled_from([("s",), ("t",), ("t", "u")])

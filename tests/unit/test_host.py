@@ -18,7 +18,7 @@ from lockstep.delta.log import staged_path
 from lockstep.spark.host import Host, condition_of
 from lockstep.timeline import entry_path
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import NEW_TABLE, add, append, create, foreign, metadata, named, remove
+from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove
 
 
 class Client:
@@ -137,7 +137,7 @@ def test_a_rolled_back_transaction_takes_no_more_writes(one: Client) -> None:
 
 def test_a_conflict_ends_the_transaction_and_a_doubt_does_not(one: Client, elsewhere: TransactionalCatalog) -> None:
     one.begin()
-    one.stage(one.resolve("a", "target", writes=True)["uri"], 1, metadata(k="v"))
+    one.stage(one.resolve("a", "target", writes=True)["uri"], 1, CONSTRAINT)
     append(elsewhere, "a", "y")
     state, condition, message = one.refused("commit")
     assert (state, condition) == ("40001", "LOCKSTEP_CONFLICT")

@@ -16,12 +16,12 @@ from lockstep.storage import open_storage
 from lockstep.timeline import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
+    CONSTRAINT,
     add,
     append,
     create,
     files,
     foreign,
-    metadata,
     named,
     open_catalog,
     remove,
@@ -187,7 +187,7 @@ def test_an_append_lands_behind_a_foreign_append(catalog: TransactionalCatalog) 
     ("theirs", "message"),
     [
         (remove("p"), "changed file p of table default.a"),
-        (metadata(k="v"), "changed the schema or properties of table default.a"),
+        (CONSTRAINT, "changed the schema or properties of table default.a"),
     ],
 )
 def test_a_foreign_commit_conflicts_like_any_other(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lockstep.delta.actions import Footprint
+from lockstep.delta.evolution import UNCLEAR
 from lockstep.errors import InvalidError
 from lockstep.model import Name
 from lockstep.resolution import (
@@ -110,8 +111,8 @@ MANY = frozenset(map(str, range(MAX_FILES + 1)))
         pytest.param(
             Footprint(removed=frozenset("f"), added=frozenset("g")), F, id="an update claims what it replaces"
         ),
-        pytest.param(Footprint(metadata=True), Claim(whole=True), id="a new schema claims the table"),
-        pytest.param(Footprint(protocol=True), Claim(whole=True), id="a new protocol claims the table"),
+        pytest.param(Footprint(metadata=UNCLEAR), Claim(whole=True), id="a new schema claims the table"),
+        pytest.param(Footprint(protocol=UNCLEAR), Claim(whole=True), id="a new protocol claims the table"),
         pytest.param(Footprint(removed=MANY), Claim(whole=True), id="too many files claim the table"),
     ],
 )

@@ -25,7 +25,18 @@ from lockstep.storage import open_storage
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import add, append, foreign, metadata, named, open_catalog, remove, stage, stage_new
+from tests.support.lakes import (
+    CONSTRAINT,
+    add,
+    append,
+    foreign,
+    metadata,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+)
 
 ALL = set(range(10))
 PROTOCOL = {
@@ -201,7 +212,7 @@ ELSEWHERE = {"storageType": "p", "pathOrInlineDv": "s3://b/dv.bin", "offset": 1,
         pytest.param(p_with(HUGE), "changed file p", id="vector too large to read"),
         pytest.param(p_with(ELSEWHERE), "changed file p", id="vector elsewhere"),
         pytest.param(
-            [*takes([5]), metadata(k="v")], "changed the schema or properties", id="different rows, and the schema"
+            [*takes([5]), CONSTRAINT], "changed the schema or properties", id="different rows, and the schema"
         ),
     ],
 )

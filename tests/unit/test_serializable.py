@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from lockstep.conflicts import Changes, Conflict
 from lockstep.delta.actions import Footprint
+from lockstep.delta.evolution import COLUMNS, MARKS, PROPERTIES, UNCLEAR
 from lockstep.delta.predicates import FileValues
 from lockstep.model import Isolation, Name, TableDdl
-from lockstep.rows import Rows
+from lockstep.rows import NO_ROW, Rows
 from lockstep.serializable import Antidependency, antidependency, judge, rows_changed
 
 A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
@@ -29,6 +30,10 @@ def ids(low: int, high: int) -> FileValues:
 
 def part(value: str) -> FileValues:
     return FileValues({"p": value}, None)
+
+
+def says(*kinds: str) -> Footprint:
+    return Footprint(metadata=frozenset(kinds))
 
 
 def append(*files: FileValues) -> Footprint:
@@ -121,9 +126,19 @@ RENAME = TableDdl(action="rename", id="A", name=A, new_name=C)
         pytest.param(tx(reads={"A": EVERY}), tx(writes={"A": append()}), "changed table s.a", id="rows"),
         pytest.param(tx(reads={"A": NEVER}), tx(writes={"A": append()}), None, id="only the schema was read"),
         pytest.param(
-            tx(reads={"A": NEVER}), tx(writes={"A": Footprint(metadata=True)}), "changed table s.a", id="and it changed"
+            tx(reads={"A": NEVER}),
+            tx(writes={"A": Footprint(metadata=UNCLEAR)}),
+            "changed table s.a",
+            id="and it changed",
         ),
-        pytest.param(tx(reads={"A": EVERY}), tx(writes={"A": Footprint(protocol=True)}), None, id="an upgrade"),
+        pytest.param(tx(reads={"A": EVERY}), tx(writes={"A": says(PROPERTIES)}), None, id="properties"),
+        pytest.param(tx(reads={"A": EVERY}), tx(writes={"A": says(MARKS)}), None, id="marks of identity columns"),
+        pytest.param(tx(reads={"A": NEVER}), tx(writes={"A": says(COLUMNS)}), "changed table s.a", id="a column more"),
+        pytest.param(
+            tx(reads={"A": NO_ROW}), tx(writes={"A": says(COLUMNS)}), "changed table s.a", id="under a writer"
+        ),
+        pytest.param(tx(reads={"A": NO_ROW}), tx(writes={"A": append()}), None, id="rows under a writer"),
+        pytest.param(tx(reads={"A": EVERY}), tx(writes={"A": Footprint(protocol=UNCLEAR)}), None, id="an upgrade"),
         pytest.param(tx(reads={"A": EVERY}), tx(writes={"B": append()}), None, id="another table"),
         pytest.param(tx(reads={"A": NEVER}), tx("w", None, None, DROP), "dropped table s.a", id="dropped"),
         pytest.param(tx(reads={"A": EVERY}), tx("w", None, None, RENAME), "renamed table s.a to s.c", id="renamed"),

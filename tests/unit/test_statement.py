@@ -12,6 +12,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, render
 from lockstep.errors import ConflictError
 from lockstep.model import Entry, Isolation
+from lockstep.rows import NO_ROW
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from tests.support.lakes import add, append, create, foreign, metadata, named, open_catalog, remove, stage
@@ -118,13 +119,29 @@ def test_its_own_table_is_not_read_newer_than_the_others(
     assert write(catalog, "a", remove("both-a"), scans=scans[1:], isolation=isolation).version == 4
 
 
+@pytest.mark.parametrize(
+    ("actions", "known"),
+    [
+        pytest.param([add("x")], True, id="rows that came"),
+        pytest.param([remove("p"), add("x")], False, id="rows that went, of nobody knows what condition"),
+    ],
+)
+def test_who_wrote_has_read_the_columns_and_who_removed_maybe_any_row(
+    catalog: TransactionalCatalog, actions: list[Action], known: bool
+) -> None:
+    entry = write(catalog, "a", *actions)
+    [id_] = [each.id for each in entry.writes]
+    assert catalog.lake.changes(entry).reads == ({id_: NO_ROW} if known else {})
+
+
 CHANGES: list[tuple[str, Callable[[TransactionalCatalog], object], int | None]] = [
     ("nothing", lambda _: None, None),
     ("another table", lambda catalog: append(catalog, "a", "z"), None),
     ("an append", lambda catalog: append(catalog, "b", "y"), 3),
     ("a plain writer's append", lambda catalog: plain(catalog, add("y")), 3),
     ("rearranged files", lambda catalog: plain(catalog, add("y", dataChange=False)), None),
-    ("a column", lambda catalog: plain(catalog, metadata(k="v")), 3),
+    ("a column", lambda catalog: plain(catalog, metadata("c")), 3),
+    ("a property", lambda catalog: plain(catalog, metadata(k="v")), None),
     ("dropped", lambda catalog: catalog.run(lambda tx: tx.drop_table(named("b"))), 3),
     ("renamed", lambda catalog: catalog.run(lambda tx: tx.rename_table(named("b"), named("c"))), None),
 ]

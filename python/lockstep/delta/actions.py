@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lockstep.delta.covers import covers
+from lockstep.delta.evolution import NOTHING, Kinds, TableState, evolve
 from lockstep.delta.predicates import FileValues
 from lockstep.errors import InvalidError
 from lockstep.model import Counts
@@ -208,7 +209,7 @@ class Footprint:
 
     Attributes:
         removed, added: paths of data files, as the log writes them (URL-encoded).
-        metadata, protocol: whether such an action is there.
+        metadata, protocol: what is changed of them, nothing without such an action (`lockstep.delta.evolution`).
         apps: the `appId`s of SetTransaction actions (`txn`).
         domains: names of metadata domains but `delta.rowTracking`, which `rebase` reconciles.
         row_id_mark: the highest row id given out, None where it was not raised.
@@ -224,8 +225,8 @@ class Footprint:
 
     removed: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
-    metadata: bool = False
-    protocol: bool = False
+    metadata: Kinds = NOTHING
+    protocol: Kinds = NOTHING
     apps: frozenset[str] = frozenset()
     domains: frozenset[str] = frozenset()
     row_id_mark: int | None = None
@@ -244,8 +245,13 @@ class Footprint:
         return self.removed | self.added
 
 
-def footprint(actions: Iterable[Action]) -> Footprint:
+def footprint(actions: Iterable[Action], before: Callable[[], TableState | None] = lambda: None) -> Footprint:
     """Summarise the actions of one commit, or of consecutive commits one after the other.
+
+    Args:
+        actions: theirs.
+        before: says what the table was before them, None where that is not known; asked only if they change its
+            metadata or protocol.
 
     Raises:
         InvalidError: the `delta.rowTracking` domain has no readable high-water mark.
@@ -259,12 +265,14 @@ def footprint(actions: Iterable[Action]) -> Footprint:
     rows_added, rows_removed = _changed_rows(adds, removes)
     domains = by_kind.get("domainMetadata", [])
     marks = [row_id_mark(d) for d in domains if d["domain"] == ROW_TRACKING and not d.get("removed")]
+    metadata, protocols = by_kind.get("metaData", []), by_kind.get("protocol", [])
+    changed = evolve(before() if metadata or protocols else None, metadata, protocols)
     stamps = [info["inCommitTimestamp"] for info in infos if info.get("inCommitTimestamp") is not None]
     return Footprint(
         removed=frozenset(file["path"] for file in removes),
         added=frozenset(file["path"] for file in adds),
-        metadata="metaData" in by_kind,
-        protocol="protocol" in by_kind,
+        metadata=changed[0],
+        protocol=changed[1],
         apps=frozenset(txn["appId"] for txn in by_kind.get("txn", [])),
         domains=frozenset(d["domain"] for d in domains) - {ROW_TRACKING},
         row_id_mark=max(marks, default=None),

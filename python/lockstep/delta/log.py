@@ -8,8 +8,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import msgspec
 
 from lockstep.delta.actions import Action, parse
+from lockstep.delta.evolution import TableState
 from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
 
@@ -76,6 +80,41 @@ def was_published(storage: Storage, location: str, version: int) -> bool:
         return True
     later = storage.list(f"{location}/{LOG}", after=f"{version:020d}.z")
     return any(_VERSIONED.match(name) for name in later)
+
+
+def read_checksum(storage: Storage, location: str, version: int) -> dict[str, Any] | None:
+    """Return a published version's checksum; None if it has none that can be read: Delta does without, too."""
+    data = storage.get(checksum_path(location, version))
+    try:
+        return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+
+
+LOOKED_BACK = 100
+"""So many versions are looked through for a table's state; a checksum in between ends that, and most have one."""
+
+
+def state_at(storage: Storage, location: str, version: int) -> TableState | None:
+    """Return a table's metadata and protocol at a published version; None where that takes more than a short look.
+
+    Raises:
+        CorruptTimelineError: a commit is not a Delta commit.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for each in range(version, max(version - LOOKED_BACK, -1), -1):
+        said = read_checksum(storage, location, each) or {}
+        if not said and (data := storage.get(commit_path(location, each))) is not None:
+            said = {
+                kind: body for action in _parsed(commit_path(location, each), data) for kind, body in action.items()
+            }
+            said["metadata"] = said.get("metaData")
+        elif not said:
+            return None  # cleaned up, or not published
+        found = {kind: said[kind] for kind in ("metadata", "protocol") if said.get(kind)} | found
+        if len(found) == 2:
+            return TableState(**found)
+    return None
 
 
 def _parsed(path: str, data: bytes | None) -> list[Action]:

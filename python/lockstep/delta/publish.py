@@ -12,8 +12,16 @@ from dataclasses import dataclass
 import msgspec
 
 from lockstep.delta.actions import Footprint, footprint, parse, render
-from lockstep.delta.checksum import Checksum, advance
-from lockstep.delta.log import checksum_path, commit_path, last_published, read_published, was_published
+from lockstep.delta.checksum import advance
+from lockstep.delta.log import (
+    checksum_path,
+    commit_path,
+    last_published,
+    read_checksum,
+    read_published,
+    state_at,
+    was_published,
+)
 from lockstep.delta.rebase import rebase
 from lockstep.errors import CorruptTimelineError
 from lockstep.model import Commit, TableWrite
@@ -73,7 +81,7 @@ def write_checksums(storage: Storage, write: TableWrite, last: int) -> None:
         UnavailableError: the store failed; nothing depends on it.
     """
     first = last - len(write.commits) + 1
-    known = _checksum(storage, write.location, first - 1) if first > 0 else None
+    known = read_checksum(storage, write.location, first - 1) if first > 0 else None
     for version, data in enumerate(_contents(storage, write, first), first):
         known = None if data is None else advance(known, parse(data), version=version)
         if known is None:
@@ -81,17 +89,10 @@ def write_checksums(storage: Storage, write: TableWrite, last: int) -> None:
         storage.put_if_absent(checksum_path(write.location, version), msgspec.json.encode(known))
 
 
-def _checksum(storage: Storage, location: str, version: int) -> Checksum | None:
-    data = storage.get(checksum_path(location, version))
-    try:
-        return None if data is None else msgspec.json.decode(data, type=Checksum)
-    except msgspec.DecodeError:  # Delta, too, does without one that it cannot read
-        return None
-
-
 def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:
     """Return what these published commits touched together."""
-    return footprint([action for version in versions for action in read_published(storage, location, version)])
+    actions = [action for version in versions for action in read_published(storage, location, version)]
+    return footprint(actions, lambda: state_at(storage, location, versions[0] - 1))
 
 
 def _contents(storage: Storage, write: TableWrite, first: int) -> list[bytes | None]:
