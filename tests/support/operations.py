@@ -5,7 +5,8 @@ The database: table s.a (id "A") of rows (id, p, v), partitioned by p, in the fi
 there is one.
 
 Each operation says what it writes and reads as Lockstep records it, what Delta and DuckLake keep of it, and what it
-means (`tests.support.meaning`).
+means (`tests.support.meaning`). An ALTER TABLE is recorded so as a statement on its own: inside a transaction it counts
+as a reader of all rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pyroaring import BitMap64
@@ -20,9 +22,10 @@ from pyroaring import BitMap64
 from lockstep.conflicts import Changes
 from lockstep.delta.actions import Action, footprint
 from lockstep.delta.deletion_vectors import inline, serialize
+from lockstep.delta.evolution import TableState
 from lockstep.model import Isolation, Name, NamespaceDdl, TableDdl
-from lockstep.rows import EVERY_ROW, Rows
-from tests.support.lakes import SCHEMA, metadata
+from lockstep.rows import EVERY_ROW, NO_ROW, Rows
+from tests.support.lakes import PROTOCOL, metadata
 from tests.support.meaning import (
     IDS,
     PART,
@@ -56,6 +59,8 @@ class Tracked:
     reads: bool = True
 
 
+LEGACY = ("appendOnly", "invariants")
+"""The features of the tables' protocol."""
 BLIND = Tracked(reads=False)
 WHOLE = Tracked(files=frozenset({"x1", "x2", "y1"}))
 
@@ -90,13 +95,34 @@ class Operation:
             transaction,
             namespaces=tuple(ddl for ddl in self.ddl if isinstance(ddl, NamespaceDdl)),
             tables=tuple(ddl for ddl in self.ddl if isinstance(ddl, TableDdl)),
-            writes={id: footprint(actions) for id, actions in self.writes.items()},
-            reads=self.reads,
+            writes={id: footprint(actions, partial(_before, id)) for id, actions in self.writes.items()},
+            reads=dict.fromkeys(self.writes, NO_ROW) | self.reads,
             names={"A": A, "B": B},
             isolation=isolation,
             base=1,
             database_version=version,
         )
+
+
+def _before(id: str) -> TableState | None:
+    """Return what a table is at first; None for a new one."""
+    return TableState(described()["metaData"], PROTOCOL["protocol"]) if id in ("A", "B") else None
+
+
+def described(*columns: dict[str, Any], mark: int = 100, properties: dict[str, str] | None = None) -> Action:
+    """The metadata of the tables; they have an identity column, which is of no further interest."""
+    identity = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": mark}
+    fields = [_field("id"), _field("p"), _field("v"), {**_field("n"), "metadata": identity}, *columns]
+    return _schema(*fields, properties=properties or {})
+
+
+def _schema(*fields: dict[str, Any], properties: dict[str, str]) -> Action:
+    body = metadata(**properties)["metaData"]
+    return {"metaData": {**body, "schemaString": json.dumps({"type": "struct", "fields": fields})}}
+
+
+def _field(name: str) -> dict[str, Any]:
+    return {"name": name, "type": "long", "nullable": True, "metadata": {}}
 
 
 A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
@@ -348,29 +374,26 @@ def _describing(by: str, n: int) -> list[Operation]:
 
     domain: Action = {"domainMetadata": {"domain": "delta.clustering", "configuration": by, "removed": False}}
     altered = duck(("alter", "A"))
+    replaced = _schema(_field("id"), _field("w"), properties={})
+    new_feature = {"m": "changeDataFeed", "w": "checkConstraints"}[by]
     return [
-        alters("ADD COLUMN", "ALTER TABLE a ADD COLUMN …", saying("column", by), _schema(by), duck=altered),
+        alters("ADD COLUMN", "ALTER TABLE a ADD COLUMN …", saying("column", by), described(_field(by)), duck=altered),
         alters("SET TBLPROPERTIES", "… SET TBLPROPERTIES (…), each its own", saying("property", by),
-               metadata(**{by: "1"}), duck=altered),
+               described(properties={by: "1"}), duck=altered),
         alters("ADD CONSTRAINT", "… ADD CONSTRAINT c CHECK (v >= 0)", constrain,
-               metadata(**{"delta.constraints.c": "v >= 0"}), reads={"A": EVERY_ROW}, delta=WHOLE, duck=None),
+               described(properties={"delta.constraints.c": "v >= 0"}), reads={"A": EVERY_ROW}, delta=WHOLE, duck=None),
         alters("protocol upgrade", "… ADD FEATURE …", saying("feature", by),
-               {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": []}},
+               {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [*LEGACY, new_feature]}},
                duck=None),
         alters("set a domain", "… CLUSTER BY (…)", saying("domain", by, instead=True), domain, duck=None),
         Operation("identity append", "INSERT into a table with an identity column", identity,
-                  {"A": appends(metadata(), add(f"{by}i", "y", [101]))}, duck=None),
+                  {"A": appends(described(mark=101), add(f"{by}i", "y", [101]))}, duck=None),
         batch("app"),
         batch("other"),
         Operation("CREATE OR REPLACE", "CREATE OR REPLACE TABLE a (id INT, w INT)", replaces,
-                  {"A": (info("REPLACE TABLE"), _schema("w"), *map(removes, PART))}, {"A": EVERY_ROW}, delta=WHOLE,
+                  {"A": (info("REPLACE TABLE"), replaced, *map(removes, PART))}, {"A": EVERY_ROW}, delta=WHOLE,
                   duck=None),
     ]  # fmt: skip
-
-
-def _schema(column: str) -> Action:
-    body = metadata()["metaData"]
-    return {"metaData": {**body, "schemaString": SCHEMA.replace('"fields": [', f'"fields": [{{"name": "{column}"}}, ')}}
 
 
 def _naming(by: str) -> list[Operation]:
