@@ -170,12 +170,13 @@ def _applied(id: str, there: TableState | None, was: TableState | None, now: Tab
     gone = was.rows - now.rows
     if not gone <= there.rows:
         raise WrongResultError(f"rows of table {was.name} were removed twice: {sorted(gone - there.rows)}")
-    if there.properties != was.properties:
-        raise WrongResultError(f"table {was.name} was written by its old properties {was.properties}")
+    if was.properties not in (now.properties, there.properties):
+        raise WrongResultError(f"the properties of table {was.name} were changed twice: {there.properties} is lost")
     if was.name not in (now.name, there.name):
         raise WrongResultError(f"table {was.name} was renamed twice")
     name = there.name if now.name == was.name else now.name
-    return TableState(name, (there.rows - gone) | (now.rows - was.rows), now.properties)
+    properties = there.properties if now.properties == was.properties else now.properties
+    return TableState(name, (there.rows - gone) | (now.rows - was.rows), properties)
 
 
 # --- a serial order ---------------------------------------------------------------------------------------------------
@@ -225,12 +226,13 @@ def _comes_before(one: ModelTransaction, two: ModelTransaction) -> bool:
 
 
 def _both(id: str, one: ModelTransaction, two: ModelTransaction) -> bool:
-    """Whether what both did to a table has an order: adding rows, and removing others, has none."""
-    rows = []
+    """Whether what both did to a table has an order: adding rows, removing others, and setting a property has none."""
+    rows, altered = [], []
     for tx in (one, two):
         now, was = tx.view.get(id), tx.snapshot.get(id)
-        if now is None or was is None or (now.name, now.properties) != (was.name, was.properties):
+        if now is None or was is None or now.name != was.name:
             return True
+        altered.append(now.properties != was.properties)
         rows.append((was.rows - now.rows, now.rows - was.rows))
     (_, came), (went, _) = rows
-    return bool(came & went)
+    return all(altered) or bool(came & went)
