@@ -10,7 +10,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 
-from lockstep.errors import ActiveTransactionError, LockstepError, UnsupportedError
+from lockstep.errors import ActiveTransactionError, ConflictError, LockstepError, UnsupportedError
 from lockstep.spark.session import lockstep_errors
 
 T = "lake.default.t"
@@ -157,6 +157,39 @@ def test_a_delta_table_made_before_begin_cannot_write_past_the_transaction(t: st
         made_before.delete("id = 1")
     spark.sql("ROLLBACK")
     assert rows(spark) == [(1, "a"), (2, "b")]
+
+
+def test_a_frame_that_is_written_on_its_own_is_serializable_too(t: str, spark: Any, other: Any) -> None:
+    """Write skew: what the frame read of `b` is older than what a transaction that had read `t` made of it."""
+    spark.sql("CREATE TABLE lake.default.b AS SELECT 1 AS id, 'x' AS v")
+    seen = spark.sql("SELECT CAST(count(*) AS INT) AS id, 'counted' AS v FROM lake.default.b")
+    other.sql("BEGIN")
+    other.sql(f"INSERT INTO lake.default.b SELECT CAST(count(*) AS INT), 'counted' FROM {t}")
+    other.sql("COMMIT")
+    with pytest.raises(ConflictError, match="no order of these transactions"), lockstep_errors():
+        seen.write.insertInto(t)
+    assert rows(other) == [(1, "a"), (2, "b")]
+    with lockstep_errors():
+        spark.sql("SELECT CAST(count(*) AS INT), 'counted' FROM lake.default.b").write.insertInto(t)
+    assert rows(other) == [(1, "a"), (2, "b"), (2, "counted")]
+
+
+def test_who_loses_a_race_over_other_files_writes_none_again(spark: Any, other: Any, root: Path) -> None:
+    spark.sql("CREATE TABLE lake.default.parts PARTITIONED BY (id) AS SELECT * FROM VALUES (1, 0), (2, 0) r(id, v)")
+    for session, id in ((spark, 1), (other, 2)):
+        session.sql("BEGIN")
+        session.sql(f"UPDATE lake.default.parts SET v = {id} WHERE id = {id}")
+
+    def data_files() -> dict[Path, tuple[int, int]]:
+        files = {path: path.stat() for path in root.glob("default/**/*.parquet") if "_delta_log" not in path.parts}
+        return {path: (stat.st_ino, stat.st_mtime_ns) for path, stat in files.items()}
+
+    staged = data_files()
+    assert len(staged) == 4
+    other.sql("COMMIT")
+    spark.sql("COMMIT")
+    assert data_files() == staged
+    assert rows(spark, "lake.default.parts") == [(1, 1), (2, 2)]
 
 
 def test_parameters_reach_a_statement_inside_and_outside(t: str, spark: Any) -> None:
