@@ -168,6 +168,19 @@ def test_a_failed_write_fails_the_transaction(one: Client) -> None:
     assert one.resolve("a")["version"] == 0
 
 
+def test_a_failed_write_may_be_passed_over(one: Client) -> None:
+    assert one.refused("begin", catalogs={"lake": one.options}, on_statement_error="ignore")[0] == "22023"
+    one.begin(on_statement_error="continue")
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    one.ok("savepoint", name="s", failure="division by zero")
+    one.ok("commit", failure="division by zero")
+    assert not one.ok("ended")["open"]
+    one.begin()  # what one transaction was told is not said to the next
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 2, add("y"))
+    assert one.refused("savepoint", name="s", failure="division by zero")[0] == "25P02"
+    assert one.refused("commit", failure="division by zero")[0] == "25P02"
+
+
 def test_a_catalogs_resolution_is_told_at_the_statement(one: Client, two: Client) -> None:
     for client in (one, two):
         client.options |= {"resolution": "wait-die", "lock-timeout": "0s"}

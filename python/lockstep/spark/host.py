@@ -64,6 +64,7 @@ class Session:
         pins: which database version a statement reads, by the statement's id.
         creations: new tables that autocommitted statements are about to write, by location, with their text.
         text: the last statement's text.
+        goes_on: whether the open transaction can be committed although a write of it failed.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -73,6 +74,7 @@ class Session:
     pins: OrderedDict[str, Database] = field(default_factory=OrderedDict)
     creations: OrderedDict[str, Creation] = field(default_factory=OrderedDict)
     text: str = ""
+    goes_on: bool = False
 
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
         """Return the open transaction, which must be one of this catalog.
@@ -215,19 +217,20 @@ class Host:
                 "say USE <catalog> before BEGIN"
             )
         house = self.lakehouse(name, catalogs[name])
+        goes_on = _goes_on(asked.get("on_statement_error"))
         session.transaction = house.catalog.begin(
             isolation=isolation_of(asked.get("isolation")),
             read_only=bool(asked.get("read_only")),
             record_reads=_flag("lockstep.record_reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
         )
-        session.catalog = house
+        session.catalog, session.goes_on = house, goes_on
         return _named(session.transaction)
 
     def _commit(self, session: Session, asked: Request) -> Answer:
         tx, house = self._open_transaction(session, "COMMIT")
-        if asked.get("failure") and not tx.read_only:  # nothing of that one can be committed by half
-            tx.failure = tx.failure or asked["failure"]
+        if asked.get("failure") and not tx.read_only and not session.goes_on:
+            tx.failure = tx.failure or asked["failure"]  # a script that overlooked it must not commit the rest
         tables = {table.id: table for table in tx.base.tables.values()}
         for scan in scans_of(asked):
             if scan.table in tables:  # not one of its own
@@ -254,7 +257,7 @@ class Host:
 
     def _savepoint(self, session: Session, asked: Request) -> Answer:
         tx, _ = self._open_transaction(session, "SAVEPOINT")
-        if asked.get("failure"):
+        if asked.get("failure") and not session.goes_on:
             raise FailedTransactionError(
                 "a write of this transaction failed, so no savepoint can be set: ROLLBACK, or ROLLBACK TO an older "
                 f"one. The failure was: {asked['failure']}"
@@ -317,6 +320,13 @@ def _flag(setting: str, value: str | None) -> bool | None:
     if value is not None and value.lower() not in ("true", "false"):
         raise InvalidError(f"{setting} is {value!r}: expected true or false")
     return None if value is None else value.lower() == "true"
+
+
+def _goes_on(value: str | None) -> bool:
+    """Tell what `lockstep.on_statement_error` says, as it stands at BEGIN."""
+    if value is not None and value.lower() not in ("fail", "continue"):
+        raise InvalidError(f"lockstep.on_statement_error is {value!r}: expected fail or continue")
+    return value is not None and value.lower() == "continue"
 
 
 CHECKPOINT_INTERVAL = 10

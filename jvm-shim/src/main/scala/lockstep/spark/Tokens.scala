@@ -25,10 +25,15 @@ private[spark] object Tokens {
   private val verbs = "(?i)\\b(begin|start|commit|rollback|savepoint|release)\\b".r
   private val systemVersion = "(?i)\\bsystem_version\\b".r
 
+  /** Whether a text has a word that transaction statements begin with: most have none, and need not be read twice. */
+  def maySayTransaction(sql: String): Boolean = verbs.findFirstIn(sql).isDefined
+
+  /** The tokens of a statement, without the semicolons at its end. */
+  def whole(sql: String): IndexedSeq[Token] = of(sql).reverse.dropWhile(_.getType == SqlBaseLexer.SEMICOLON).reverse
+
   /** The transaction statement that this text is as a whole, or none: a prefix is never enough. */
   def statement(sql: String): Option[TransactionStatement] =
-    if (verbs.findFirstIn(sql).isEmpty) None
-    else TransactionStatement.of(of(sql).reverse.dropWhile(_.getType == SqlBaseLexer.SEMICOLON).reverse)
+    if (maySayTransaction(sql)) TransactionStatement.of(whole(sql)) else None
 
   /**
    * Rewrites `SYSTEM_VERSION AS OF 7` to `VERSION AS OF '@7'`, which Spark hands to the catalog as it stands, while

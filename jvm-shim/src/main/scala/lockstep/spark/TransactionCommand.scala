@@ -6,6 +6,7 @@ import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.delta.DeltaLog
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
 
 import scala.jdk.CollectionConverters._
@@ -35,6 +36,13 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   override val output: Seq[Attribute] = columns.map { case (name, kind) => AttributeReference(name, kind)() }
 
   override def run(session: SparkSession): Seq[Row] = {
+    if (Set("commit", "rollback").contains(statement.verb) && Transactions.isBlock(session))
+      throw new LockstepException(
+        "LOCKSTEP_INVALID_TRANSACTION_TERMINATION",
+        s"${statement.verb.toUpperCase} inside BEGIN ATOMIC: its END commits, and an error that leaves it rolls back. " +
+          "SAVEPOINT and ROLLBACK TO may be used inside.",
+        "2D000"
+      )
     val answer = statement.verb match {
       case "begin" => begin(session)
       case "commit" => ending(session)(commit(session))

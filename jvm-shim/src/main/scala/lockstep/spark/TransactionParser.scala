@@ -28,7 +28,7 @@ private[spark] class TransactionParser(delegate: ParserInterface) extends Parser
 
   private def parse(sql: String, parameter: String => Option[String] = _ => None)(
       parser: String => LogicalPlan): LogicalPlan =
-    Tokens.statement(sql).fold(rewriting(sql, parameter)(parser))(TransactionCommand(_))
+    Tokens.statement(sql).fold(rewriting(sql, parameter)(Script.parse(_)(parser)))(TransactionCommand(_))
 
   private def rewriting(sql: String, parameter: String => Option[String] = _ => None)(
       parser: String => LogicalPlan): LogicalPlan =

@@ -30,6 +30,13 @@ private[spark] object Transactions {
   def closed(session: SparkSession): Unit =
     Option(open.remove(Internals.id(session))).foreach(tx => session.listenerManager.unregister(tx.failures))
 
+  /** Says that a session's transaction is that of a block, whose END ends it and nothing else, or no longer so. */
+  def block(session: SparkSession, isOpen: Boolean): Unit = {
+    val _ = open.computeIfPresent(Internals.id(session), (_, tx) => tx.copy(isBlock = isOpen))
+  }
+
+  def isBlock(session: SparkSession): Boolean = Option(open.get(Internals.id(session))).exists(_.isBlock)
+
   /** What the open transaction reads, to be added to. */
   def reads(session: SparkSession): Option[Reads.Log] = Option(open.get(Internals.id(session))).map(_.reads)
 
@@ -58,7 +65,7 @@ private[spark] object Transactions {
 }
 
 /** What is remembered of an open transaction. */
-private[spark] case class Open(failures: FailureListener, reads: Reads.Log)
+private[spark] case class Open(failures: FailureListener, reads: Reads.Log, isBlock: Boolean = false)
 
 /** Remembers the first write that failed while it ran. Parse and analysis errors never get here. */
 private[spark] class FailureListener extends QueryExecutionListener {

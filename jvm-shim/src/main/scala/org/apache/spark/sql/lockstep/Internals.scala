@@ -2,8 +2,10 @@ package org.apache.spark.sql.lockstep
 
 import org.apache.spark.SparkThrowable
 import org.apache.spark.sql.{SparkSession, classic}
+import org.apache.spark.sql.catalyst.plans.logical.CompoundBody
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
 import org.apache.spark.sql.execution.QueryExecutionException
+import org.apache.spark.sql.scripting.SqlScriptingExecution
 import org.apache.spark.sql.types.StructType
 
 /**
@@ -28,6 +30,11 @@ object Internals {
     session.sparkContext.listenerBus.waitUntilEmpty(millis)
 
   def sessionCatalog(session: SparkSession): CatalogPlugin = session.sessionState.catalogManager.v2SessionCatalog
+
+  /** Runs a script of Spark's to its end. */
+  def runScript(session: SparkSession, body: CompoundBody): Unit = {
+    val _ = SqlScriptingExecution.executeSqlScript(session.asInstanceOf[classic.SparkSession], body)
+  }
 
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
 }

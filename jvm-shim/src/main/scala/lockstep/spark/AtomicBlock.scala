@@ -1,0 +1,44 @@
+package lockstep.spark
+
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.CompoundBody
+import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.lockstep.Internals
+
+import scala.util.control.NonFatal
+
+/**
+ * `BEGIN ATOMIC … END`: a script in a transaction of its own. It returns what COMMIT returns; an error that leaves it
+ * rolls all of it back, and is raised as it was.
+ */
+private[spark] case class AtomicBlock(body: CompoundBody) extends LeafRunnableCommand {
+  private val end = TransactionCommand(TransactionStatement("commit"))
+
+  override val output: Seq[Attribute] = end.output
+
+  override def run(session: SparkSession): Seq[Row] = {
+    TransactionCommand(TransactionStatement("begin")).run(session)
+    Transactions.block(session, isOpen = true)
+    try {
+      Internals.runScript(session, body)
+      Transactions.block(session, isOpen = false)
+      end.run(session)
+    } catch {
+      case cause: Throwable =>
+        undo(session, cause)
+        throw cause
+    }
+  }
+
+  /** A refused COMMIT has rolled back already. */
+  private def undo(session: SparkSession, cause: Throwable): Unit =
+    if (Transactions.isOpen(session)) {
+      Transactions.block(session, isOpen = false)
+      try {
+        val _ = TransactionCommand(TransactionStatement("rollback")).run(session)
+      } catch {
+        case NonFatal(e) => cause.addSuppressed(e)
+      }
+    }
+}
