@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Rows, Rows]] = {
     "every row; winners none": (EVERY_ROW, frozenset()),
     "a partition, winners in others": (frozenset({"(p = 'none')"}), EVERY_ROW),
     "a range of ids, winners another": (frozenset({"((id >= -9) AND (id < 0))"}), frozenset({"(id >= {n})"})),
-    "64 ids, winners a range without": (frozenset(f"(id = {-n})" for n in range(1, 65)), frozenset({"(id >= {n})"})),
+    "64 ids, winners a range without": (frozenset(f"(id = {-n})" for n in range(1, 65)), frozenset({"(id > {n})"})),
 }
 """What we read, and what each winner read; {n} is another number for each, so that no two conditions are the same."""
 
@@ -78,15 +78,15 @@ def mine(read: Rows, files: int = OURS) -> Changes:
 
 
 def judged(ours: Changes, made: Iterator[Changes]) -> tuple[float, int]:
-    """Judge ours against winners as COMMIT does, and return the seconds that took, and the number of conflicts."""
+    """Judge ours against winners as COMMIT does, and return the CPU seconds, and the number of conflicts."""
     seconds, conflicts = 0.0, 0
     first: Antidependency | None = None
     for winner in made:
-        started = time.perf_counter()
+        started = time.process_time()
         found: object = check(ours, winner)
         if found is None:
             found = judge(ours, [winner], first)
-        seconds += time.perf_counter() - started
+        seconds += time.process_time() - started
         conflicts += isinstance(found, Conflict)
         first = found if isinstance(found, Antidependency) else first
     return seconds, conflicts
@@ -108,15 +108,15 @@ def cost(repeats: int) -> str:
     judged(mine(frozenset({"(id = 1)"}), 1), winners(1, frozenset({"(id = 2)"})))  # the first one imports the parser
     for name, (read, theirs) in CASES.items():
         ours = mine(read)
-        runs = [judged(ours, winners(WINNERS, theirs)) for _ in range(repeats)]
-        seconds = statistics.median(run[0] for run in runs)
+        fresh, conflicts = judged(ours, winners(WINNERS, theirs))
+        again = statistics.median(judged(ours, winners(WINNERS, theirs))[0] for _ in range(repeats))
         few, many = (_mebibytes(ours, winners(n, theirs)) for n in (FEW, MANY))
-        kept = "yes" if seconds <= BOUND_SECONDS and not runs[0][1] else "**no**"
-        rows.append(f"| {name} | **{seconds:.3f}** | {BOUND_SECONDS:.1f} | {kept} | {few:.1f} | {many:.1f} |")
+        kept = ["yes" if seconds <= BOUND_SECONDS and not conflicts else "**no**" for seconds in (fresh, again)]
+        rows.append(f"| {name} | {fresh:.3f} | {kept[0]} | {again:.3f} | {kept[1]} | {few:.1f} | {many:.1f} |")
         print(rows[-1], flush=True)
     return "\n".join([
-        f"| rows read | seconds | bound | kept | peak, MiB: {FEW} winners | {MANY} winners |",
-        "|---" * 6 + "|",
+        f"| rows read | first, s | kept | again, s | kept | peak, MiB: {FEW} winners | {MANY} winners |",
+        "|---" * 7 + "|",
         *rows,
     ])  # fmt: skip
 
@@ -139,9 +139,9 @@ def reading() -> tuple[float, float]:
 
 
 def _milliseconds(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     run()
-    return (time.perf_counter() - started) * 1000
+    return (time.process_time() - started) * 1000
 
 
 def text(costs: str, read: tuple[float, float], refused: str, repeats: int) -> str:
@@ -150,8 +150,9 @@ def text(costs: str, read: tuple[float, float], refused: str, repeats: int) -> s
 
 The check alone, without Spark and storage (`make bench-conflicts`): a transaction that rewrote {OURS:,} files of a
 table is judged at `SERIALIZABLE` behind {WINNERS:,} winners that rewrote {THEIRS:,} other files each, by what all of
-them wrote and read. Medians of {repeats} runs; the peak is what Python allocates while winners come one by one. No two
-winners read by the same condition, so each one's is parsed. To read a winner's commit, once, takes {read[0]:.1f} ms
+them wrote and read. The bound is {BOUND_SECONDS} s, of CPU. No two winners read by the same condition: the *first* time
+each one's is parsed; *again* (the median of {repeats}) they are known, as when the next transaction meets them. The
+peak is what Python allocates while winners come one by one. To read a winner's commit, once, takes {read[0]:.1f} ms
 before that, of which {read[1]:.1f} ms go into the [covers](../python/lockstep/delta/covers.py) by which many files are
 judged as few.
 

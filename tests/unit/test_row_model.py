@@ -38,6 +38,17 @@ def test_a_property_and_a_row_are_both_there(first: ModelTransaction, second: Mo
     explain([create, first, second], result)
 
 
+def test_a_property_has_no_order_with_rows_that_came_later() -> None:
+    """The second did not see the first one's row, so it comes first."""
+    first, second = alters(2, "k"), ModelTransaction(1, START, version=3)
+    first.change("A", new=[ROW])
+    second.select("A", None)
+    second.change("A", new=[Row(2, 2, 2)])
+    create = ModelTransaction(0, {}, version=1)
+    create.create("A", START["A"])
+    explain([create, first, second], second.applied_to(first.applied_to(START)))
+
+
 def test_of_two_changes_of_properties_one_would_be_lost() -> None:
     with pytest.raises(WrongResultError, match="changed twice"):
         alters(3, "l").applied_to(alters(2, "k").applied_to(START))

@@ -106,7 +106,7 @@ _OTHER_ESCAPE = re.compile(r"(?s)(?:[^\\]|\\[\\'])*+\\")
 """A backslash before anything but itself or a quote: Catalyst escapes nothing else, and readings of others differ."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _compiled(predicate: str) -> Condition:
     if len(predicate) > _CHARACTERS_AT_MOST or _OTHER_ESCAPE.match(predicate):
         return UNKNOWN
