@@ -6,6 +6,7 @@ Its section stands between two comments, which `tests.bench` keeps when it write
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 import tracemalloc
@@ -154,7 +155,7 @@ them wrote and read. The bound is {BOUND_SECONDS} s, of CPU. No two winners read
 each one's is parsed; *again* (the median of {repeats}) they are known, as when the next transaction meets them. The
 peak is what Python allocates while winners come one by one. To read a winner's commit, once, takes {read[0]:.1f} ms
 before that, of which {read[1]:.1f} ms go into the [covers](../python/lockstep/delta/covers.py) by which many files are
-judged as few.
+judged as few. Measured on {os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}: other work makes it slower.
 
 {costs}
 
