@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+import msgspec
+
 from lockstep.announce import Announcer
 from lockstep.commit import (
     Committed,
@@ -39,7 +41,7 @@ from lockstep.errors import (
     UndefinedError,
 )
 from lockstep.lake import Lake
-from lockstep.model import Database, Isolation, Name, Table, TransactionInfo
+from lockstep.model import Batch, Database, Isolation, Name, Table, TransactionInfo
 from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
 from lockstep.retry import RACE, Backoff
 from lockstep.savepoint import rollback_to
@@ -169,14 +171,22 @@ class TransactionalCatalog:
         read_only: bool = False,
         record_reads: bool | None = None,
         comment: str = "",
+        batch: Batch | None = None,
         absorb: bool = True,
     ) -> Transaction:
         """Begin a transaction whose snapshot is the newest database version, foreign commits taken in.
 
         Args:
             record_reads: for this transaction, instead of what the catalog is set to.
+            batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
+                the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
             absorb: whether to look for foreign commits first; a statement on its own did that for its table.
+
+        Raises:
+            InvalidError: the batch's application or number cannot be one, or a READ ONLY transaction has a batch.
         """
+        if batch is not None:
+            _check_batch(batch, read_only=read_only)
         return Transaction(
             id=self.lake.new_id(),
             base=self.lake.all_caught_up() if absorb else self.lake.refresh(),
@@ -184,6 +194,7 @@ class TransactionalCatalog:
             isolation=isolation or self.isolation,
             read_only=read_only,
             record_reads=self.record_reads if record_reads is None else record_reads,
+            batch=batch,
             comment=comment,
             author=self.author,
             application=self.application,
@@ -330,6 +341,15 @@ def find_table(database: Database, name: Name) -> Table:
     if (table := database.tables.get(name)) is None:
         raise UndefinedError(f"no table {name} in database version {database.version}")
     return table
+
+
+def _check_batch(batch: Batch, *, read_only: bool) -> None:
+    if read_only:
+        raise InvalidError(f"{batch}: a READ ONLY transaction has no batch, for to record it is a write")
+    try:
+        msgspec.convert(msgspec.structs.asdict(batch), Batch)  # what readers of the entry will check
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"{str(batch)[:400]}: {error}") from error
 
 
 def _raised(outcome: Outcome, transaction: str) -> Committed:

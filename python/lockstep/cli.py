@@ -121,6 +121,7 @@ def show(root: str, version: int, as_json: bool) -> None:
         "author": said.author,
         "application": said.application,
         "message": said.message,
+        "batch": "" if entry.batch is None else entry.batch,
     }
     _print_table(["", ""], [[key, value] for key, value in facts.items() if value != ""], header=False)
     _section("statements", [], [[text] for text in said.statements])
@@ -256,6 +257,7 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "author": entry.transaction.author,
         "isolation": entry.transaction.isolation,
         "message": entry.transaction.message,
+        "batch": entry.batch,
         "statements": entry.transaction.statements,
         "tables": sorted({str(w.name) for w in entry.writes} | {str(d.new_name or d.name) for d in entry.tables}),
         "namespaces": [".".join(ddl.name) for ddl in entry.namespaces],

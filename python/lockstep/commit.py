@@ -146,8 +146,8 @@ def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
 def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     if tx.in_doubt is not None and (landed := _landed(lake, tx)) is not None:
         return landed
-    drafts = _collect(lake, tx)
-    if not drafts and not tx.table_ddl() and not tx.namespace_ddl() and not tx.is_recorded():
+    drafts = [] if tx.is_replay else _collect(lake, tx)
+    if tx.is_replay or not (drafts or tx.table_ddl() or tx.namespace_ddl() or tx.is_recorded()):
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, written=tx.vectors)
@@ -274,6 +274,7 @@ def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
         names={table.id: table.name for table in tx.tables.values()},
         isolation=tx.isolation,
         base=tx.base.version,
+        batch=tx.batch,
     )
 
 
@@ -336,6 +337,7 @@ def _entry(
             writes=writes,
             reads=tx.reads(),
             precedes=precedes,
+            batch=tx.batch,
         )
 
     return draft

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from lockstep.delta.actions import Footprint
 from lockstep.delta.evolution import collide
-from lockstep.model import Isolation, Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.model import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl
 from lockstep.rows import Rows
 
 
@@ -34,6 +34,7 @@ class Changes:
         names: by table id, what its tables are called, for messages.
         isolation: its level.
         base: the database version that it read, where known.
+        batch: the micro-batch that it records as done.
         aborts: ids of transactions that it ended.
         database_version: the timeline entry of a winner; None while not committed.
         precedes: of a winner, the first version that it did not see though it read what that changed.
@@ -47,13 +48,14 @@ class Changes:
     names: Mapping[str, Name] = field(default_factory=dict)
     isolation: Isolation = "SERIALIZABLE"
     base: int | None = None
+    batch: Batch | None = None
     aborts: frozenset[str] = frozenset()
     database_version: int | None = None
     precedes: int | None = None
 
     def changes_something(self) -> bool:
         """Whether it has any effect."""
-        return bool(self.writes or self.tables or self.namespaces)
+        return bool(self.writes or self.tables or self.namespaces or self.batch)
 
     def moved(self) -> dict[str, TableDdl]:
         """The tables that it dropped or renamed, by id."""
@@ -277,6 +279,13 @@ def _both_changed(paths: AbstractSet[str], table: str) -> str | None:
     return f"changed file {min(paths)}{more} of table {table}, as this transaction does"
 
 
+def _application(mine: Changes, winner: Changes) -> Hit | None:
+    """Compare what both record in the timeline, then what both record in a table's log, as plain Delta does."""
+    if mine.batch is not None and winner.batch is not None and mine.batch.application == winner.batch.application:
+        return Hit(f"recorded {winner.batch}, of which this transaction records batch {mine.batch.number}")
+    return _in_both(_app)(mine, winner)
+
+
 def _app(ours: Footprint, theirs: Footprint, table: str) -> str | None:
     if not (both := ours.apps & theirs.apps):
         return None
@@ -309,7 +318,7 @@ RULES: tuple[Rule, ...] = (
     Rule("protocol", "both changed a table's protocol, or one so that it matters to the other", _in_both(_protocol)),
     Rule("file", "both removed, or wrote again, the same data file", _in_both(_file)),
     Rule(ROW, "both took the same row out of a data file, by its deletion vector", _in_both(_row)),
-    Rule("application", "both recorded progress of the same streaming application", _in_both(_app)),
+    Rule("application", "both recorded progress of the same streaming application", _application),
     Rule("domain", "both set the same metadata domain of a table", _in_both(_domain)),
 )
 """All rules, in the order in which they are tried: the one that explains most comes first."""

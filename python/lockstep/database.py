@@ -21,7 +21,19 @@ from typing import TypeAlias
 import msgspec
 
 from lockstep.errors import CorruptTimelineError
-from lockstep.model import NEW, Database, Entry, Moved, Name, Namespace, NamespaceDdl, Table, TableDdl, TableWrite
+from lockstep.model import (
+    NEW,
+    Batch,
+    Database,
+    Entry,
+    Moved,
+    Name,
+    Namespace,
+    NamespaceDdl,
+    Table,
+    TableDdl,
+    TableWrite,
+)
 
 Moves: TypeAlias = Mapping[tuple[str, int], int]
 """(table id, version of the entry that wrote it) → the table version where that entry's last commit is now."""
@@ -102,6 +114,7 @@ class _State:
         self._namespaces = {} if db is None else dict(db.namespaces)
         self._tables = {} if db is None else dict(db.tables)
         self._names = {table.id: name for name, table in self._tables.items()}
+        self._batches = {} if db is None else dict(db.batches)
         self._locations = {table.location for table in self._tables.values()}
         self._moved = moved
 
@@ -114,6 +127,7 @@ class _State:
             committed_at=self._committed_at,
             namespaces=dict(self._namespaces),
             tables=dict(self._tables),
+            batches=dict(self._batches),
         )
 
     def apply(self, entry: Entry) -> None:
@@ -127,6 +141,8 @@ class _State:
             self._write(entry, write)
         for move in entry.moved:
             self._move(entry, move)
+        if entry.batch is not None:
+            self._record(entry, entry.batch)
         self._check_result(entry)
         self._version = entry.version
         self._committed_at = entry.committed_at
@@ -219,6 +235,14 @@ class _State:
             )
         version = max(write.to_version, self._moved.get((write.id, entry.version), NEW))
         self._put(msgspec.structs.replace(table, version=max(version, table.version), since=entry.version))
+
+    def _record(self, entry: Entry, batch: Batch) -> None:
+        if entry.kind != "transaction":
+            raise _corrupt(entry, f"is of kind {entry.kind!r} and records {batch}: expected that of 'transaction' only")
+        last = self._batches.get(batch.application)
+        if last is not None and batch.number <= last:
+            raise _corrupt(entry, f"records {batch}: expected a number above {last}, the last one")
+        self._batches[batch.application] = batch.number
 
     def _was_moved(self, table: Table) -> bool:
         """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""

@@ -310,6 +310,7 @@ class Lake:
             # A plain Delta writer's own check is a serializable one, of the table that it writes.
             isolation="SERIALIZABLE" if entry.kind == "external" else entry.transaction.isolation,
             base=entry.transaction.base_version,
+            batch=entry.batch,
             aborts=frozenset(entry.aborts),
             database_version=entry.version,
             precedes=entry.precedes,

@@ -14,7 +14,7 @@ reader that guesses would show a database that nobody committed. Times are UTC, 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,12 @@ INLINE_BYTES = 64 * 1024
 
 NEW = -1
 """The table version before a table's first: a pin of `NEW` means that the table does not exist yet."""
+
+MAX_APPLICATION_CHARACTERS = 256
+"""How long the name of a streaming application may be: each database version keeps all of them."""
+
+MAX_BATCH_NUMBER = 2**63 - 1
+"""Delta's own bound of a transaction identifier's version, a `long`."""
 
 Isolation: TypeAlias = Literal["SNAPSHOT", "SERIALIZABLE"]
 Namespace: TypeAlias = tuple[str, ...]
@@ -135,16 +141,32 @@ class Moved(Value, frozen=True):
     to_version: int
 
 
+class Batch(Value, frozen=True):
+    """A micro-batch of a streaming application, which is to happen once: all its tables, and this record of it.
+
+    What `txn` is to one Delta table (PROTOCOL.md, "Transaction Identifiers") this is to the database: an application's
+    numbers only grow, and whoever finds its number recorded, or a later one, has nothing to do.
+    """
+
+    application: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_APPLICATION_CHARACTERS)]
+    number: Annotated[int, msgspec.Meta(ge=0, le=MAX_BATCH_NUMBER)]
+
+    def __str__(self) -> str:
+        return f"batch {self.number} of application {self.application}"
+
+
 class Entry(Value, frozen=True):
     """One version of the database.
 
     `kind` is `create` (version 0, an empty database), `transaction`, `external`: commits that a plain Delta writer
     made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published), or
     `abort`: the transactions whose ids are in `aborts` can never commit after it; it changes nothing else.
-    Order of meaning: `namespaces`, then `tables`, then `writes`, then `moved`.
+    Order of meaning: `namespaces`, then `tables`, then `writes`, then `moved`, then `batch`.
 
     `precedes` is the first database version whose changes a SERIALIZABLE transaction did not see though it read what
     they changed: it comes before that version in every serial order, though it committed after it.
+
+    `batch` is the micro-batch that the transaction carried out, which no later one may do again.
     """
 
     format: int
@@ -158,6 +180,7 @@ class Entry(Value, frozen=True):
     reads: list[TableRead] = []
     precedes: int | None = None
     moved: list[Moved] = []
+    batch: Batch | None = None
     aborts: list[str] = []
 
 
@@ -174,13 +197,19 @@ class Table(Value, frozen=True):
 class Database(Value, frozen=True):
     """The whole catalog at one database version; a value, never changed in place.
 
-    `tables` is by name, `namespaces` maps each namespace to its properties.
+    `tables` is by name, `namespaces` maps each namespace to its properties, `batches` each streaming application to
+    the number of its last micro-batch.
     """
 
     version: int
     committed_at: datetime
     namespaces: dict[Namespace, dict[str, str]]
     tables: dict[Name, Table]
+    batches: dict[str, int] = {}
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Tell whether this micro-batch, or a later one of its application, is recorded."""
+        return batch.number <= self.batches.get(batch.application, -1)
 
     def table_by_id(self, id: str) -> Table | None:
         """Return the table with this id, whatever it is called now."""

@@ -29,6 +29,7 @@ from lockstep.errors import (
 )
 from lockstep.model import (
     NEW,
+    Batch,
     Database,
     Isolation,
     Name,
@@ -107,6 +108,7 @@ class Transaction:
         base: the database version at BEGIN.
         began_at: when, UTC.
         record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
+        batch: the micro-batch that it carries out, if it is one: its entry records it.
         epoch: how often it went back to a savepoint; its URIs differ from one to the next.
         staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
         dropped: tables that it staged commits for, and then dropped.
@@ -124,6 +126,7 @@ class Transaction:
     isolation: Isolation = "SERIALIZABLE"
     read_only: bool = False
     record_reads: bool = False
+    batch: Batch | None = None
     comment: str = ""
     author: str = ""
     application: str = ""
@@ -158,6 +161,11 @@ class Transaction:
     def is_open(self) -> bool:
         """Whether it can still do anything."""
         return self.state in (State.REQUESTED, State.INFLIGHT)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its micro-batch was done before it began: whatever it does, COMMIT changes nothing."""
+        return self.batch is not None and self.base.has_batch(self.batch)
 
     @property
     def tables(self) -> Mapping[Name, Table]:
@@ -436,6 +444,8 @@ class Transaction:
 
     def is_recorded(self) -> bool:
         """Whether it makes an entry even if it changed nothing."""
+        if self.batch is not None:
+            return True
         return self.record_reads and self.isolation == "SERIALIZABLE" and bool(self.reads())
 
     def reads(self) -> list[TableRead]:

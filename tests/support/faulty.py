@@ -70,6 +70,18 @@ class FaultyStorage:
         """Run an action just before (or after) the next such call: what another process does in between."""
         self._plans.append(_Plan(operation, path, when, action, 1))
 
+    def go_down(self, path: str, *, landed: bool) -> None:
+        """Fail at the next write of a file, done or not, and do not answer for the file after that until it heals."""
+
+        def down() -> None:
+            self.fail("get", path=path, times=100)
+            if not landed:
+                raise UnavailableError(f"injected: the store is down at {path}")
+
+        self.interrupt("put_if_absent", down, path=path)
+        if landed:
+            self.fail("put_if_absent", path=path, when="after")
+
     def heal(self) -> None:
         """Forget all that was asked for: the store works again."""
         with self._lock:

@@ -17,7 +17,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import main
 from lockstep.delta.log import commit_path
 from lockstep.errors import UnavailableError
-from lockstep.model import Name
+from lockstep.model import Batch, Name
 from lockstep.spark import session
 from lockstep.timeline import HINT, entry_path
 
@@ -88,6 +88,14 @@ def test_show_tells_everything_an_entry_says(root: Path, orders: str) -> None:
         assert expected in shown
     assert read("show", root, 2)["writes"][0]["location"] == orders
     assert "[bold]ada" in lockstep("show", root, 1).stdout  # what users wrote is no markup
+
+
+def test_a_batch_is_shown_and_logged(root: Path) -> None:
+    catalog = TransactionalCatalog.open(str(root), create=True)
+    catalog.commit(catalog.begin(batch=Batch(application="orders", number=7)))
+    assert "batch 7 of application orders" in lockstep("show", root, 1).stdout
+    assert "batch" not in lockstep("show", root, 0).stdout
+    assert [entry["batch"] for entry in read("log", root)] == [{"application": "orders", "number": 7}, None]
 
 
 def test_show_of_version_0_is_the_empty_database(root: Path, orders: str) -> None:

@@ -377,24 +377,11 @@ def test_a_lost_response_is_no_lost_commit(
     assert files(other, "a") == {"p", "x"}
 
 
-def go_down(store: FaultyStorage, version: int, *, landed: bool) -> None:
-    """Let the store fail at the write of an entry, done or not, and not answer for it after that until it heals."""
-
-    def down() -> None:
-        store.fail("get", path=entry_path(version), times=100)
-        if not landed:
-            raise UnavailableError("injected: the store is down")
-
-    store.interrupt("put_if_absent", down, path=entry_path(version))
-    if landed:
-        store.fail("put_if_absent", path=entry_path(version), when="after")
-
-
 def in_doubt(catalog: TransactionalCatalog, store: FaultyStorage, *, landed: bool) -> Transaction:
     """Return a transaction that appended x to a, and whose COMMIT got no answer."""
     tx = catalog.begin()
     stage(catalog, tx, "a", add("x"))
-    go_down(store, 2, landed=landed)
+    store.go_down(entry_path(2), landed=landed)
     with pytest.raises(CommitUnknownError, match="committed as database version 2") as caught:
         catalog.commit(tx)
     assert not caught.value.retryable
@@ -786,7 +773,7 @@ def test_a_creation_in_doubt_keeps_its_files(
 ) -> None:
     creation = catalog.reserve(named("c"))
     store.put(f"{creation.location}/part-0", b"rows")
-    go_down(store, 2, landed=True)
+    store.go_down(entry_path(2), landed=True)
     with pytest.raises(CommitUnknownError):
         catalog.write(creation.location, 0, json.dumps(metadata()), creation=creation)
     assert store.exists(f"{creation.location}/part-0")
