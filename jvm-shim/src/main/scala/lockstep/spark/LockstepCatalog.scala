@@ -223,10 +223,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
     delta.stageCreateOrReplace(creating(ident, "create_or_replace", properties), columns, parts, asDelta(properties))
 
   override def alterTable(ident: Identifier, changes: TableChange*): Table = {
-    val answer = ask("resolve", names(ident) ++ Seq("use" -> "target", "writes" -> true): _*)
+    val answer = ask("resolve", names(ident) ++ Seq("use" -> useName(Append), "writes" -> true): _*)
     if (answer.get("missing").asBoolean) throw new NoSuchTableException(fullName(ident))
     delta.alterTable(pathIdentifier(answer.get("uri").asText), changes: _*)
-    loadTable(ident)
+    load(ident, "use" -> useName(Append))
   }
 
   override def dropTable(ident: Identifier): Boolean = ask("drop", names(ident): _*).get("dropped").asBoolean

@@ -13,7 +13,13 @@ import org.apache.spark.sql.catalyst.analysis.{
   UnresolvedTableValuedFunction
 }
 import org.apache.spark.sql.catalyst.expressions.StringLiteral
-import org.apache.spark.sql.catalyst.plans.logical.{InsertIntoStatement, LogicalPlan, MergeIntoTable, V2WriteCommand}
+import org.apache.spark.sql.catalyst.plans.logical.{
+  AlterTableCommand,
+  InsertIntoStatement,
+  LogicalPlan,
+  MergeIntoTable,
+  V2WriteCommand
+}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.lockstep.Internals
@@ -26,7 +32,7 @@ sealed private[spark] trait Use {
   }
 }
 
-/** The statement adds rows to the table, and reads none of it. */
+/** The statement adds rows to the table, or alters its schema or properties, and reads none of it. */
 private[spark] case object Append extends Use
 
 /** The statement changes rows that it finds by a condition. */
@@ -111,7 +117,9 @@ private[spark] object Statement {
         u.multipartIdentifier -> Changed
       case u: UnresolvedRelation if u.isStreaming || (u eq plan) => u.multipartIdentifier -> Live
     }
-    inserts ++ others ++ plan.collect(changesOf(session))
+    // Of what it alters it reads no row, but for a constraint, which conflicts with any.
+    val altered = plan.collect { case alter: AlterTableCommand => named(alter.table, Append) }.flatten
+    inserts ++ others ++ altered ++ plan.collect(changesOf(session))
   }
 
   /** Delta's `table_changes('table', …)` resolves its table by itself, and cannot read a pinned one. */
@@ -125,6 +133,7 @@ private[spark] object Statement {
 
   private def named(table: LogicalPlan, use: Use): Seq[(Seq[String], Use)] = table match {
     case u: UnresolvedRelation => Seq(u.multipartIdentifier -> use)
+    case u: UnresolvedTable => Seq(u.multipartIdentifier -> use)
     case _ => Nil
   }
 
