@@ -107,11 +107,9 @@ def _shared(read: frozenset[str], found: Rows) -> frozenset[str]:
     return frozenset(one for one in read if any(may_both_match(one, other) for other in near))
 
 
-def _may_hold(read: frozenset[str], files: tuple[FileValues, ...], covers: tuple[FileValues, ...]) -> bool:
+def _may_hold(read: frozenset[str], files: tuple[FileValues, ...], covers: tuple[tuple[FileValues, ...], ...]) -> bool:
     """Tell whether some of the files may hold a row that was read; their covers, if any, tell sooner."""
-    if not read or (covers and not any(may_any_match(read, cover) for cover in covers)):
-        return False
-    return any(may_any_match(read, file) for file in files)
+    return bool(read) and all(any(may_any_match(read, file) for file in level) for level in (*covers, files))
 
 
 def _is_pivot(winner: Changes, mine: Changes) -> bool:

@@ -218,8 +218,8 @@ class Footprint:
         rows_added, rows_removed: what the log says of the files in which rows came and went, those of rewritten files
             on both sides.
         blind: whether these are appends that read nothing of the table, by their own word (`isBlindAppend`).
-        covers_added, covers_removed: few file values that cover those of `rows_added` and `rows_removed`, none where
-            those are few (`lockstep.delta.covers`).
+        covers_added, covers_removed: levels of few file values that cover those of `rows_added` and `rows_removed`,
+            none where those are few (`lockstep.delta.covers`).
         vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
     """
 
@@ -236,8 +236,8 @@ class Footprint:
     rows_removed: tuple[FileValues, ...] = ()
     blind: bool = False
     vectors: Mapping[str, VectorChange] = field(default_factory=dict)
-    covers_added: tuple[FileValues, ...] = ()
-    covers_removed: tuple[FileValues, ...] = ()
+    covers_added: tuple[tuple[FileValues, ...], ...] = ()
+    covers_removed: tuple[tuple[FileValues, ...], ...] = ()
 
     @cached_property
     def touched(self) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """Few file values that cover those of many files: what cannot be in a cover cannot be in any file of it.
 
 A predicate is judged against a cover first, so that a commit of a thousand files that have nothing to do with it costs
-few comparisons. A cover has the files of one partition, and bounds of the top-level columns whose bounds are, in all
-its files, integers, or dates or times of one form; all else it leaves open.
+few comparisons. A cover has the files of one partition, or all, and bounds of the top-level columns whose bounds are,
+in all its files, integers, or dates or times of one form; all else it leaves open.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class _Stats(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Stats).decode
 
 
-def covers(files: Sequence[FileValues]) -> tuple[FileValues, ...]:
-    """Return at most `MAX_COVERS` file values such that a row that may be in one of the files may be in one of them.
+def covers(files: Sequence[FileValues]) -> tuple[tuple[FileValues, ...], ...]:
+    """Return levels of covers, the coarsest first: a row that may be in one of the files may be in one of each level.
 
-    No values at all are no cover: less than two files are judged as fast themselves.
+    A level has at most `MAX_COVERS`; there is none for less than two files, which are judged as fast themselves.
     """
     if len(files) < 2:
         return ()
@@ -43,8 +43,10 @@ def covers(files: Sequence[FileValues]) -> tuple[FileValues, ...]:
     for file in files:
         by_partition.setdefault(tuple(sorted(file.partition.items())), []).append(file)
     if len(by_partition) > MAX_COVERS:
-        return (FileValues({}, _stats(files)),)
-    return tuple(FileValues(dict(partition), _stats(inside)) for partition, inside in by_partition.items())
+        return ((FileValues({}, _stats(files)),),)
+    each = tuple(FileValues(dict(partition), _stats(inside)) for partition, inside in by_partition.items())
+    whole = _stats(each) if len(each) > 1 else None
+    return (each,) if whole is None else ((FileValues({}, whole),), each)
 
 
 def _stats(files: Iterable[FileValues]) -> str | None:
