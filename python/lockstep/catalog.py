@@ -48,7 +48,8 @@ from lockstep.savepoint import rollback_to
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from lockstep.timeline import Clock, Timeline, utc_now
-from lockstep.transactions import Creation, Transaction, new_location
+from lockstep.transactions import Transaction
+from lockstep.undo import Creation, new_location
 
 
 def new_id() -> str:

@@ -16,14 +16,15 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 from msgspec import structs
 
 from lockstep import __version__
-from lockstep.conflicts import Changes, Conflict, check
+from lockstep.conflicts import Changes, Conflict
+from lockstep.ddl import holder
 from lockstep.delta.actions import Action, Footprint, assert_real, bodies, real_paths, render, total
 from lockstep.delta.collapse import collapse, created_paths
 from lockstep.delta.log import ratified_path, read_staged, staging_folder
@@ -45,12 +46,14 @@ from lockstep.model import (
     TableWrite,
     TransactionInfo,
 )
+from lockstep.race import Race
 from lockstep.retry import RACE, Backoff
 from lockstep.rows import EVERY_ROW, NO_ROW, rows_of
-from lockstep.serializable import Antidependency, judge
+from lockstep.serializable import Antidependency
 from lockstep.statement import Scan, judge_statement, table_reads
 from lockstep.timeline import Lost, Ratified, Unknown
-from lockstep.transactions import Creation, State, Transaction
+from lockstep.transactions import State, Transaction
+from lockstep.undo import Creation
 
 _log = logging.getLogger(__name__)
 
@@ -91,40 +94,6 @@ class _Draft:
     counts: Counts
 
 
-@dataclass
-class _Race:
-    """What the winners since a transaction's snapshot mean for it, up to database version `judged`.
-
-    Attributes:
-        merge: judges the rows of files whose deletion vectors both wrote, and merges them.
-        winners: by table id, what they did to the tables that it writes, in order.
-    """
-
-    mine: Changes
-    judged: int
-    merge: RowMerge
-    winners: dict[str, list[Footprint]] = field(default_factory=dict)
-    _first: Antidependency | None = None
-
-    def lose_to(self, winner: Changes) -> Conflict | None:
-        """Take the next winner into account, and tell whether ours cannot land behind it."""
-        if (conflict := check(self.mine, winner, same_rows=self.merge.find)) is not None:
-            return conflict
-        if self.mine.isolation == "SERIALIZABLE":
-            found = judge(self.mine, [winner], self._first)
-            if isinstance(found, Conflict):
-                return found
-            self._first = found
-        for id_ in self.mine.writes.keys() & winner.writes.keys():
-            self.winners.setdefault(id_, []).append(winner.writes[id_])
-        return None
-
-    @property
-    def precedes(self) -> int | None:
-        """The first winner that it comes before in every serial order, as its entry says it."""
-        return None if self._first is None else self._first.winner.database_version
-
-
 def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
     """Commit a transaction. Its state tells what became of it: unchanged for `InDoubt`, ended otherwise.
 
@@ -147,11 +116,11 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     if tx.in_doubt is not None and (landed := _landed(lake, tx)) is not None:
         return landed
     drafts = [] if tx.is_replay else _collect(lake, tx)
-    if tx.is_replay or not (drafts or tx.table_ddl() or tx.namespace_ddl() or tx.is_recorded()):
+    if tx.is_replay or not (drafts or tx.is_recorded()):
         _discard(lake, tx)
         return _completed(tx, Committed(tx.base.version, None))
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, written=tx.vectors)
-    race = _Race(_changes(tx, drafts), tx.base.version, merge)
+    race = Race(_changes(tx, drafts), tx.base.version, merge)
     lost = 0
     for attempt in backoff.tries(lake.contention):
         head = _caught_up(lake, drafts)
@@ -269,8 +238,10 @@ def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
         transaction=tx.id,
         namespaces=tuple(tx.namespace_ddl()),
         tables=tuple(tx.table_ddl()),
+        views=tuple(tx.view_ddl()),
         writes={draft.table.id: draft.footprint for draft in drafts},
         reads={draft.table.id: NO_ROW for draft in drafts} | reads,
+        view_reads=frozenset(tx.view_reads()),
         names={table.id: table.name for table in tx.tables.values()},
         isolation=tx.isolation,
         base=tx.base.version,
@@ -284,7 +255,7 @@ def _caught_up(lake: Lake, drafts: list[_Draft]) -> Database:
     return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None])
 
 
-def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, race: _Race) -> TableWrite:
+def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, race: Race) -> TableWrite:
     """Merge a table's commits with what is there now, renumber them behind it, and stage the large ones."""
     table = draft.table
     current = head.table_by_id(table.id)
@@ -334,8 +305,10 @@ def _entry(
             transaction=tx.info(operations),
             namespaces=tx.namespace_ddl(),
             tables=tx.table_ddl(),
+            views=tx.view_ddl(),
             writes=writes,
             reads=tx.reads(),
+            view_reads=tx.view_reads(),
             precedes=precedes,
             batch=tx.batch,
         )
@@ -464,8 +437,8 @@ def new_table(head: Database, creation: Creation) -> Table:
     """
     if creation.name.namespace not in head.namespaces:
         raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
-    if creation.name in head.tables:
-        raise DuplicateError(f"table {creation.name} was created meanwhile; nothing was written")
+    if kind := holder(creation.name, head.tables, head.views):
+        raise DuplicateError(f"{kind} {creation.name} was created meanwhile; nothing was written")
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 

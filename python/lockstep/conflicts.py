@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from lockstep.delta.actions import Footprint
 from lockstep.delta.evolution import collide
-from lockstep.model import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.model import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, ViewDdl
 from lockstep.rows import Rows
 
 
@@ -27,10 +27,11 @@ class Changes:
 
     Attributes:
         transaction: its id.
-        namespaces, tables: its DDL, net of what it undid itself.
+        namespaces, tables, views: its DDL, net of what it undid itself.
         writes: by table id, what its commits touched.
         reads: by table id, which rows it read, also through UPDATE, DELETE and MERGE; a blind append reads none, but
             the columns (`NO_ROW`).
+        view_reads: views whose definitions it used.
         names: by table id, what its tables are called, for messages.
         isolation: its level.
         base: the database version that it read, where known.
@@ -43,8 +44,10 @@ class Changes:
     transaction: str
     namespaces: tuple[NamespaceDdl, ...] = ()
     tables: tuple[TableDdl, ...] = ()
+    views: tuple[ViewDdl, ...] = ()
     writes: Mapping[str, Footprint] = field(default_factory=dict)
     reads: Mapping[str, Rows] = field(default_factory=dict)
+    view_reads: frozenset[Name] = frozenset()
     names: Mapping[str, Name] = field(default_factory=dict)
     isolation: Isolation = "SERIALIZABLE"
     base: int | None = None
@@ -55,16 +58,21 @@ class Changes:
 
     def changes_something(self) -> bool:
         """Whether it has any effect."""
-        return bool(self.writes or self.tables or self.namespaces or self.batch)
+        return bool(self.writes or self.tables or self.views or self.namespaces or self.batch)
 
     def moved(self) -> dict[str, TableDdl]:
         """The tables that it dropped or renamed, by id."""
         return {ddl.id: ddl for ddl in self.tables if ddl.action in ("drop", "rename")}
 
-    def claims(self) -> dict[Name, TableDdl]:
-        """The names that it gave to tables, created or renamed."""
-        named = [(ddl.new_name if ddl.action == "rename" else ddl.name, ddl) for ddl in self.tables]
-        return {name: ddl for name, ddl in named if name is not None and ddl.action != "drop"}
+    def claims(self) -> dict[Name, str]:
+        """The names that it gave away, each with what it gave it to: a table, created or renamed, or a new view."""
+        tables = [ddl.new_name if ddl.action == "rename" else ddl.name for ddl in self.tables if ddl.action != "drop"]
+        views = [ddl.name for ddl in self.views if ddl.action == "create"]
+        return dict.fromkeys(filter(None, tables), "table") | dict.fromkeys(views, "view")
+
+    def views_by(self, *actions: str) -> dict[Name, ViewDdl]:
+        """The views that it created, replaced or dropped, as asked, by name."""
+        return {ddl.name: ddl for ddl in self.views if ddl.action in actions}
 
     def namespaces_by(self, *actions: str) -> list[Namespace]:
         """The namespaces that it created, altered or dropped, as asked, in order."""
@@ -77,7 +85,8 @@ class Conflict:
 
     Attributes:
         rule: the name of the rule in `RULES`.
-        table, namespace: what it is about; at most one is set, and none for a table whose name nobody gave.
+        table, namespace: what it is about, a view being called as a table; at most one is set, and none for a
+            table whose name nobody gave.
         version: the winner's database version.
         message: what happened, to what, by whom, and what to do.
     """
@@ -164,7 +173,16 @@ def _name_taken(mine: Changes, winner: Changes) -> Hit | None:
     theirs = winner.claims()
     for name in mine.claims():
         if name in theirs:
-            return Hit(f"gave a table the name {name}, as this transaction does", table=name)
+            return Hit(f"gave a {theirs[name]} the name {name}, as this transaction does", table=name)
+    return None
+
+
+def _view_changed(mine: Changes, winner: Changes) -> Hit | None:
+    ours, theirs = mine.views_by("replace", "drop"), winner.views_by("replace", "drop")
+    for name in ours:
+        if name in theirs:
+            what = f"{did_view(theirs[name])}, which this transaction {_PAST[ours[name].action]}"
+            return Hit(what, table=name)
     return None
 
 
@@ -177,13 +195,18 @@ def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
     return None
 
 
-_PAST = {"create": "created", "rename": "renamed", "drop": "dropped", "alter": "altered"}
+_PAST = {"create": "created", "rename": "renamed", "replace": "replaced", "drop": "dropped", "alter": "altered"}
 
 
 def did(ddl: TableDdl) -> str:
     """Say what a change of the list of tables did, as a clause without a subject."""
     target = f" to {ddl.new_name}" if ddl.action == "rename" else ""
     return f"{_PAST[ddl.action]} table {ddl.name}{target}"
+
+
+def did_view(ddl: ViewDdl) -> str:
+    """Say what a change of the list of views did, as a clause without a subject."""
+    return f"{_PAST[ddl.action]} view {ddl.name}"
 
 
 # --- namespaces -------------------------------------------------------------------------------------------------------
@@ -205,8 +228,8 @@ def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _filled(dropped: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
-    """Find the dropped namespaces in which the other transaction made a table or a namespace."""
-    made = [(name.namespace, f"table {name}") for name in other.claims()]
+    """Find the dropped namespaces in which the other transaction made a table, a view or a namespace."""
+    made = [(name.namespace, f"{kind} {name}") for name, kind in other.claims().items()]
     made += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
     for namespace in dropped:
         for parent, what in made:
@@ -305,7 +328,8 @@ RULES: tuple[Rule, ...] = (
     Rule("killed", "the winner is an `abort` entry that names our transaction", _killed),
     Rule("table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", _table_gone),
     Rule("table-written", "the winner wrote a table that we dropped or renamed", _table_written),
-    Rule("name-taken", "both gave a table the same name, created or renamed", _name_taken),
+    Rule("name-taken", "both gave a table or a view the same name, created or renamed", _name_taken),
+    Rule("view-changed", "both replaced or dropped the same view, or one did this and the other that", _view_changed),
     Rule("location-taken", "both created a table in the same folder", _location_taken),
     Rule("namespace-gone", "the winner dropped a namespace in which we made something", _namespace_gone),
     Rule("namespace-filled", "the winner made something in a namespace that we dropped", _namespace_filled),

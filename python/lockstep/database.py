@@ -33,6 +33,8 @@ from lockstep.model import (
     Table,
     TableDdl,
     TableWrite,
+    View,
+    ViewDdl,
 )
 
 Moves: TypeAlias = Mapping[tuple[str, int], int]
@@ -113,6 +115,7 @@ class _State:
         self._committed_at = None if db is None else db.committed_at
         self._namespaces = {} if db is None else dict(db.namespaces)
         self._tables = {} if db is None else dict(db.tables)
+        self._views = {} if db is None else dict(db.views)
         self._names = {table.id: name for name, table in self._tables.items()}
         self._batches = {} if db is None else dict(db.batches)
         self._locations = {table.location for table in self._tables.values()}
@@ -128,6 +131,7 @@ class _State:
             namespaces=dict(self._namespaces),
             tables=dict(self._tables),
             batches=dict(self._batches),
+            views=dict(self._views),
         )
 
     def apply(self, entry: Entry) -> None:
@@ -135,8 +139,14 @@ class _State:
         self._check_header(entry)
         for namespace in entry.namespaces:
             self._change_namespace(entry, namespace)
+        for view in entry.views:
+            if view.action == "drop":
+                self._drop_view(entry, view)
         for ddl in entry.tables:
             self._change_table(entry, ddl)
+        for view in entry.views:
+            if view.action != "drop":
+                self._define_view(entry, view)
         for write in entry.writes:
             self._write(entry, write)
         for move in entry.moved:
@@ -156,8 +166,8 @@ class _State:
             raise _corrupt(entry, f"committed at {at}: expected a time after {before}, its predecessor's")
         if (entry.kind == "create") != (entry.version == 0):
             raise _corrupt(entry, f"is of kind {entry.kind!r}: expected 'create' in entry 0 and only there")
-        if entry.kind == "create" and (entry.tables or entry.writes or entry.reads or entry.moved):
-            raise _corrupt(entry, "touches tables: expected an empty database")
+        if entry.kind == "create" and (_touches(entry) or entry.moved):
+            raise _corrupt(entry, "touches tables or views: expected an empty database")
         if entry.version > 0 and not -1 < entry.transaction.base_version < entry.version:
             base = entry.transaction.base_version
             raise _corrupt(entry, f"is based on database version {base}: expected one from 0 to {entry.version - 1}")
@@ -167,8 +177,8 @@ class _State:
             raise _corrupt(
                 entry, f"is of kind {entry.kind!r} and aborts {entry.aborts}: expected ids with 'abort' only"
             )
-        if entry.kind == "abort" and (entry.namespaces or entry.tables or entry.writes or entry.reads):
-            raise _corrupt(entry, "aborts transactions and touches tables: expected one of the two")
+        if entry.kind == "abort" and (entry.namespaces or _touches(entry)):
+            raise _corrupt(entry, "aborts transactions and touches tables or views: expected one of the two")
         ids = [write.id for write in entry.writes]
         if len(set(ids)) != len(ids):
             raise _corrupt(entry, "writes a table twice: expected one write for each table")
@@ -210,11 +220,30 @@ class _State:
             raise _corrupt(entry, f"creates table {ddl.name} at {ddl.location!r}: expected a folder of its own")
         self._put(Table(id=ddl.id, name=ddl.name, location=ddl.location, version=NEW, since=entry.version))
 
-    def _take_name(self, entry: Entry, name: Name) -> None:
-        if name in self._tables or not name.table:
-            raise _corrupt(entry, f"gives a table the name {name}: expected one that is free")
+    def _take_name(self, entry: Entry, name: Name, what: str = "table") -> None:
+        if name in self._tables or name in self._views or not name.table:
+            raise _corrupt(entry, f"gives a {what} the name {name}: expected one that is free")
         if name.namespace not in self._namespaces:
-            raise _corrupt(entry, f"gives a table the name {name}: expected its namespace to exist")
+            raise _corrupt(entry, f"gives a {what} the name {name}: expected its namespace to exist")
+
+    def _drop_view(self, entry: Entry, ddl: ViewDdl) -> None:
+        self._check_view(entry, ddl)
+        if ddl.definition is not None:
+            raise _corrupt(entry, f"drops view {ddl.name} and defines it: expected one of the two")
+        del self._views[ddl.name]
+
+    def _define_view(self, entry: Entry, ddl: ViewDdl) -> None:
+        if ddl.definition is None:
+            raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected its definition")
+        if ddl.action == "create":
+            self._take_name(entry, ddl.name, "view")
+        else:
+            self._check_view(entry, ddl)
+        self._views[ddl.name] = View(name=ddl.name, definition=ddl.definition, since=entry.version)
+
+    def _check_view(self, entry: Entry, ddl: ViewDdl) -> None:
+        if ddl.name not in self._views:
+            raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected it to exist")
 
     def _write(self, entry: Entry, write: TableWrite) -> None:
         table = self._table(entry, write.id, write.name, "write")
@@ -259,17 +288,15 @@ class _State:
         self._put(msgspec.structs.replace(self._tables[name], version=version, since=entry.version))
 
     def _check_result(self, entry: Entry) -> None:
-        """See that the whole entry leaves no table without a version or a namespace."""
+        """See that the whole entry leaves no table without a version, and nothing without a namespace."""
         created = {ddl.id for ddl in entry.tables if ddl.action == "create"} & self._names.keys()
         for id_ in created:
             if self._tables[self._names[id_]].version == NEW:
                 raise _corrupt(entry, f"creates table {self._names[id_]}: expected a write of its first version")
         dropped = {ddl.name for ddl in entry.namespaces if ddl.action == "drop"} - self._namespaces.keys()
-        for name in self._tables if dropped else ():
+        for name in (*self._tables, *self._views) if dropped else ():
             if name.namespace in dropped:
-                raise _corrupt(
-                    entry, f"drops namespace {'.'.join(name.namespace)}: expected no table in it, not {name}"
-                )
+                raise _corrupt(entry, f"drops namespace {'.'.join(name.namespace)}: expected nothing in it, not {name}")
         if entry.kind == "create" and self._namespaces != {DEFAULT_NAMESPACE: {}}:
             raise _corrupt(
                 entry, f"creates namespaces {self._namespaces}: expected 'default' alone, without properties"
@@ -288,6 +315,11 @@ class _State:
         self._tables[table.name] = table
         self._names[table.id] = table.name
         self._locations.add(table.location)
+
+
+def _touches(entry: Entry) -> bool:
+    """Tell whether an entry changes or reads tables or views."""
+    return bool(entry.tables or entry.views or entry.writes or entry.reads or entry.view_reads)
 
 
 def _corrupt(entry: Entry, what: str) -> CorruptTimelineError:

@@ -1,12 +1,31 @@
-"""What changed in a list of tables: the difference between what a transaction began with and what it sees now."""
+"""What changed in the lists of tables and views: from what a transaction began with to what it sees now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from lockstep.model import Name, Table, TableDdl
+from lockstep.errors import InvalidError
+from lockstep.model import MAX_VIEW_BYTES, Name, Table, TableDdl, View, ViewDdl, ViewDefinition
+
+TOO_LARGE = "54000"
+
+
+def holder(name: Name, tables: Container[Name], views: Container[Name]) -> str | None:
+    """Return what has this name, a "table" or a "view", which share their names; None if it is free."""
+    if name in tables:
+        return "table"
+    return "view" if name in views else None
+
+
+def check_size(name: Name, definition: ViewDefinition) -> None:
+    """Raise InvalidError (54000) if the definition of a view is larger than `MAX_VIEW_BYTES`."""
+    if (size := len(msgspec.json.encode(definition))) > MAX_VIEW_BYTES:
+        raise InvalidError(
+            f"the definition of view {name} has {size} bytes, at most {MAX_VIEW_BYTES} fit: make it of several views",
+            sqlstate=TOO_LARGE,
+        )
 
 
 def net_ddl(before: Iterable[Table], after: Iterable[Table], unique: str) -> list[TableDdl]:
@@ -31,6 +50,19 @@ def net_ddl(before: Iterable[Table], after: Iterable[Table], unique: str) -> lis
             for id, table in new.items()
             if id not in old
         ),
+    ]
+
+
+def net_views(before: Mapping[Name, View], after: Mapping[Name, View]) -> list[ViewDdl]:
+    """Return the changes between two mappings of views, drops first, each in the order of names.
+
+    A view is its name and definition: one that was dropped and made again as it was has not changed.
+    """
+    drops = [ViewDdl(action="drop", name=name) for name in sorted(before.keys() - after.keys())]
+    return drops + [
+        ViewDdl(action="replace" if name in before else "create", name=name, definition=view.definition)
+        for name, view in sorted(after.items())
+        if name not in before or before[name].definition != view.definition
     ]
 
 

@@ -304,8 +304,10 @@ class Lake:
             transaction=entry.transaction.id,
             namespaces=tuple(entry.namespaces),
             tables=tuple(entry.tables),
+            views=tuple(entry.views),
             writes=footprints,
             reads=_reads(entry, footprints),
+            view_reads=frozenset(entry.view_reads),
             names=names,
             # A plain Delta writer's own check is a serializable one, of the table that it writes.
             isolation="SERIALIZABLE" if entry.kind == "external" else entry.transaction.isolation,

@@ -25,6 +25,9 @@ MAX_ENTRY_BYTES = 64 * 1024 * 1024
 INLINE_BYTES = 64 * 1024
 """A table's commit up to this size travels inside the timeline entry; a larger one is a staged file."""
 
+MAX_VIEW_BYTES = 1024 * 1024
+"""A view's definition as JSON may have this size: it travels inside the entry, and every opened lake holds it."""
+
 NEW = -1
 """The table version before a table's first: a pin of `NEW` means that the table does not exist yet."""
 
@@ -43,7 +46,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Name(Value, frozen=True, order=True):
-    """A table's name inside a catalog: its namespace and its last part, as the user wrote them."""
+    """The name of a table or a view inside a catalog: its namespace and its last part, as the user wrote them."""
 
     namespace: Namespace
     table: str
@@ -104,6 +107,33 @@ class NamespaceDdl(Value, frozen=True):
     properties: dict[str, str] = {}
 
 
+class ViewDefinition(Value, frozen=True):
+    """What a view says, and all that gives its text a meaning; Spark's to interpret (its CatalogTable of a view).
+
+    `text` is the query, `schema` Spark's JSON of the columns that it gave when the view was made. `catalog` and
+    `namespace` were current then, and `configs` were the SQL settings: the text is analyzed with them.
+    `query_columns` are the names of the query's own columns; `mode` says what becomes of a view whose query gives
+    others meanwhile.
+    """
+
+    text: str
+    schema: str
+    catalog: str | None = None
+    namespace: list[str] = []
+    configs: dict[str, str] = {}
+    mode: str | None = None
+    query_columns: list[str] = []
+    properties: dict[str, str] = {}
+
+
+class ViewDdl(Value, frozen=True):
+    """A change of the catalog's list of views; `create` and `replace` give the definition. A rename is both others."""
+
+    action: Literal["create", "replace", "drop"]
+    name: Name
+    definition: ViewDefinition | None = None
+
+
 class TableRead(Value, frozen=True):
     """A table that the transaction read, and the version it saw.
 
@@ -161,8 +191,10 @@ class Entry(Value, frozen=True):
     `kind` is `create` (version 0, an empty database), `transaction`, `external`: commits that a plain Delta writer
     made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published), or
     `abort`: the transactions whose ids are in `aborts` can never commit after it; it changes nothing else.
-    Order of meaning: `namespaces`, then `tables`, then `writes`, then `moved`, then `batch`.
+    Order of meaning: `namespaces`, then the drops of `views`, then `tables`, then what else is in `views`, then
+    `writes`, then `moved`, then `batch`. So a name goes from a table to a view, or the other way, in one entry.
 
+    `view_reads` names the views of its snapshot whose definitions the transaction used.
     `precedes` is the first database version whose changes a SERIALIZABLE transaction did not see though it read what
     they changed: it comes before that version in every serial order, though it committed after it.
 
@@ -176,8 +208,10 @@ class Entry(Value, frozen=True):
     transaction: TransactionInfo
     namespaces: list[NamespaceDdl] = []
     tables: list[TableDdl] = []
+    views: list[ViewDdl] = []
     writes: list[TableWrite] = []
     reads: list[TableRead] = []
+    view_reads: list[Name] = []
     precedes: int | None = None
     moved: list[Moved] = []
     batch: Batch | None = None
@@ -194,17 +228,26 @@ class Table(Value, frozen=True):
     since: int
 
 
+class View(Value, frozen=True):
+    """A view in one database version; `since` is the database version of its last change."""
+
+    name: Name
+    definition: ViewDefinition
+    since: int
+
+
 class Database(Value, frozen=True):
     """The whole catalog at one database version; a value, never changed in place.
 
-    `tables` is by name, `namespaces` maps each namespace to its properties, `batches` each streaming application to
-    the number of its last micro-batch.
+    `tables` and `views` are by name, and have none in common; `namespaces` maps each namespace to its properties,
+    `batches` each streaming application to the number of its last micro-batch.
     """
 
     version: int
     committed_at: datetime
     namespaces: dict[Namespace, dict[str, str]]
     tables: dict[Name, Table]
+    views: dict[Name, View] = {}
     batches: dict[str, int] = {}
 
     def has_batch(self, batch: Batch) -> bool:

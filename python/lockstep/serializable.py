@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lockstep.conflicts import Changes, Conflict, Hit, did, named
+from lockstep.conflicts import Changes, Conflict, Hit, did, did_view, named
 from lockstep.delta.actions import Footprint
 from lockstep.delta.evolution import COLUMNS, OTHER
 from lockstep.delta.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
@@ -75,6 +75,9 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     for id, ddl in writer.moved().items():
         if id in reader.reads:
             return Hit(f"{did(ddl)}", table=ddl.name)
+    for view in writer.views:
+        if view.name in reader.view_reads:
+            return Hit(did_view(view), table=view.name)
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
         wrote = writer.writes[id]
         if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):

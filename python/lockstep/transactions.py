@@ -10,14 +10,13 @@ table versions only; the commits themselves lie in the tables' staging folders.
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
 
-from lockstep.ddl import net_ddl
+from lockstep.ddl import check_size, holder, net_ddl, net_views
 from lockstep.errors import (
     DuplicateError,
     FailedTransactionError,
@@ -39,8 +38,12 @@ from lockstep.model import (
     TableDdl,
     TableRead,
     TransactionInfo,
+    View,
+    ViewDdl,
+    ViewDefinition,
 )
 from lockstep.rows import EVERY_ROW, Rows, either, listed
+from lockstep.undo import Creation, Savepoint, Undone, new_location
 
 MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000
@@ -61,42 +64,6 @@ class State(enum.StrEnum):
     INFLIGHT = "INFLIGHT"
     COMPLETED = "COMPLETED"
     ROLLED_BACK = "ROLLED_BACK"
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """A table that is about to be created: its name is taken once its first version is staged."""
-
-    id: str
-    name: Name
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class Savepoint:
-    """What a transaction had done when the savepoint was set."""
-
-    name: str
-    staged: Mapping[str, tuple[int, ...]]
-    tables: Mapping[Name, Table]
-    namespaces: Mapping[Namespace, dict[str, str]]
-    namespace_ddl: tuple[NamespaceDdl, ...]
-    creations: Mapping[str, Creation]
-    dropped: tuple[Table, ...]
-    statements: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Undone:
-    """What going back to a savepoint leaves in the store: nobody sees it once it is gone.
-
-    Attributes:
-        cut: tables with staged commits that were undone: the versions that are kept, and those that go.
-        made: folders of tables that were made since.
-    """
-
-    cut: list[tuple[Table, list[int], list[int]]]
-    made: list[str]
 
 
 @dataclass
@@ -140,15 +107,18 @@ class Transaction:
     statements: list[str] = field(default_factory=list)
     dropped: list[Table] = field(default_factory=list)
     _tables: dict[Name, Table] = field(init=False)
+    _views: dict[Name, View] = field(init=False)
     _namespaces: dict[Namespace, dict[str, str]] = field(init=False)
     _namespace_ddl: list[NamespaceDdl] = field(init=False, default_factory=list)
     _touched: set[str] = field(init=False, default_factory=set)
     _reads: dict[str, Rows] = field(init=False, default_factory=dict)
+    _view_reads: set[Name] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
     _savepoints: list[Savepoint] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._tables = dict(self.base.tables)
+        self._views = dict(self.base.views)
         self._namespaces = dict(self.base.namespaces)
 
     def __repr__(self) -> str:
@@ -173,6 +143,11 @@ class Transaction:
         return self._tables
 
     @property
+    def views(self) -> Mapping[Name, View]:
+        """The views that it sees; of one that it made itself, `since` is the database version at BEGIN."""
+        return self._views
+
+    @property
     def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]:
         """The namespaces that it sees, with their properties."""
         return self._namespaces
@@ -187,6 +162,16 @@ class Transaction:
             raise UndefinedError(f"no table {name} in database version {self.base.version} or made by this transaction")
         return table
 
+    def view(self, name: Name) -> View:
+        """Return a view that it sees.
+
+        Raises:
+            UndefinedError: it sees none of that name.
+        """
+        if (view := self._views.get(name)) is None:
+            raise UndefinedError(f"no view {name} in database version {self.base.version} or made by this transaction")
+        return view
+
     def has_written(self, table: Table) -> bool:
         """Whether reads of the table must see staged commits."""
         return table.id in self.staged
@@ -198,6 +183,11 @@ class Transaction:
     def read(self, table: Table, predicate: str | None = None) -> None:
         """Note that rows of the table were read: those that satisfy the predicate, or any."""
         self._reads[table.id] = either(self._reads.get(table.id, frozenset()), predicate)
+
+    def read_view(self, name: Name) -> None:
+        """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
+        if name in self.base.views and self._views.get(name) is self.base.views[name]:
+            self._view_reads.add(name)
 
     def said(self, text: str) -> None:
         """Keep a statement's text for the entry, bounded; an analysis that runs twice says it once."""
@@ -294,6 +284,35 @@ class Transaction:
         self._put(msgspec.structs.replace(table, name=new_name))
         self.state = State.INFLIGHT
 
+    def create_view(self, name: Name, definition: ViewDefinition, *, replace: bool) -> None:
+        """Make a view, in the place of the one of that name if `replace`.
+
+        Raises:
+            UndefinedError (3F000): no such namespace.
+            DuplicateError (42P07): the name is a table's, or a view's that is not to be replaced.
+            InvalidError (54000): the definition is larger than `MAX_VIEW_BYTES`.
+        """
+        self.check_writable()
+        check_size(name, definition)
+        if not (replace and name in self._views):
+            self._check_free(name)
+        self._views[name] = View(name=name, definition=definition, since=self.base.version)
+        self.state = State.INFLIGHT
+
+    def drop_view(self, name: Name) -> None:
+        """Take a view out of the catalog."""
+        self.check_writable()
+        del self._views[self.view(name).name]
+        self.state = State.INFLIGHT
+
+    def rename_view(self, name: Name, new_name: Name) -> None:
+        """Give a view another name, in another namespace if asked: a drop and a create to all others."""
+        self.check_writable()
+        definition = self.view(name).definition
+        self._check_free(new_name)
+        self.drop_view(name)
+        self.create_view(new_name, definition, replace=False)
+
     def create_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
         """Make a namespace.
 
@@ -323,13 +342,13 @@ class Transaction:
         """
         self.check_writable()
         self.check_namespace(name)
-        inside = [n for n in self._tables if n.namespace[: len(name)] == name]
+        inside = [n for n in (*self._tables, *self._views) if n.namespace[: len(name)] == name]
         below = sorted((n for n in self._namespaces if n[: len(name)] == name and n != name), key=len, reverse=True)
         if (inside or below) and not cascade:
             what = inside[0] if inside else ".".join(below[0])
             raise InvalidError(f"namespace {'.'.join(name)} is not empty ({what}); use CASCADE", sqlstate=NOT_EMPTY)
-        for table in inside:
-            self.drop_table(table)
+        for each in inside:
+            (self.drop_view if each in self._views else self.drop_table)(each)
         for namespace in (*below, name):
             del self._namespaces[namespace]
             self._namespace_ddl.append(NamespaceDdl(action="drop", name=namespace))
@@ -341,8 +360,8 @@ class Transaction:
 
     def _check_free(self, name: Name) -> None:
         self.check_namespace(name.namespace)
-        if name in self._tables:
-            raise DuplicateError(f"table {name} exists")
+        if kind := holder(name, self._tables, self._views):
+            raise DuplicateError(f"{kind} {name} exists")
 
     def _put(self, table: Table) -> None:
         self._tables[table.name] = table
@@ -365,6 +384,7 @@ class Transaction:
                 name=name.casefold(),
                 staged={id: tuple(versions) for id, versions in self.staged.items()},
                 tables=dict(self._tables),
+                views=dict(self._views),
                 namespaces=dict(self._namespaces),
                 namespace_ddl=tuple(self._namespace_ddl),
                 creations=dict(self._creations),
@@ -395,7 +415,8 @@ class Transaction:
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
         self.dropped, self.statements = list(point.dropped), list(point.statements)
-        self._tables, self._namespaces = dict(point.tables), dict(point.namespaces)
+        self._tables, self._views = dict(point.tables), dict(point.views)
+        self._namespaces = dict(point.namespaces)
         self._namespace_ddl, self._creations = list(point.namespace_ddl), dict(point.creations)
         return undone
 
@@ -437,16 +458,24 @@ class Transaction:
         """Its net changes of the list of tables, see `net_ddl`."""
         return net_ddl(self.base.tables.values(), self._tables.values(), self.id)
 
+    def view_ddl(self) -> list[ViewDdl]:
+        """Its net changes of the list of views, see `net_views`."""
+        return net_views(self.base.views, self._views)
+
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Its changes of the list of namespaces, in order, without those that it both made and dropped."""
         gone = {n.name for n in self._namespace_ddl} - self._namespaces.keys() - self.base.namespaces.keys()
         return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
 
     def is_recorded(self) -> bool:
-        """Whether it makes an entry even if it changed nothing."""
-        if self.batch is not None:
+        """Whether it makes an entry even if it staged nothing: it changed names, or what it did is to be recorded."""
+        if self.batch is not None or self.table_ddl() or self.view_ddl() or self.namespace_ddl():
             return True
-        return self.record_reads and self.isolation == "SERIALIZABLE" and bool(self.reads())
+        return self.record_reads and self.isolation == "SERIALIZABLE" and bool(self.reads() or self._view_reads)
+
+    def view_reads(self) -> list[Name]:
+        """The views of its snapshot whose definitions it used."""
+        return sorted(self._view_reads)
 
     def reads(self) -> list[TableRead]:
         """The tables of its snapshot that it read, and which rows."""
@@ -466,9 +495,3 @@ class Transaction:
             message=self.comment,
             statements=self.statements or list(operations),
         )
-
-
-def new_location(name: Name, id: str) -> str:
-    """Return a folder for a new table: readable, and unique because the id is."""
-    parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part) or "_" for part in (*name.namespace, name.table)]
-    return f"{'/'.join(parts)}-{id}"

@@ -1,6 +1,7 @@
 """What operations mean: functions from the facts of a small database to facts and answers, without files or logs.
 
-The database is that of `tests.support.operations`: table s.a of rows (id, p, v), table s.b, and the empty namespace n.
+The database is that of `tests.support.operations`: table s.a of rows (id, p, v), table s.b, view s.v, and the empty
+namespace n.
 By these functions, and by no conflict rule of anybody, `serial` tells whether two concurrent operations have a serial
 order: one after the other gives the facts, and the answers, that both give when each sees the database as it began.
 """
@@ -26,6 +27,7 @@ IDS = {"x1": (1, 2), "x2": (3, 4), "y1": (21, 22)}
 
 START: State = frozenset(
     {("namespace", "s"), ("namespace", "n"), ("table", "A", "s.a"), ("table", "B", "s.b"), ("row", "B", 1, "x", 0)}
+    | {("view", "s.v", "0")}
     | {("columns", "A", "id p v"), ("columns", "B", "id p v"), ("identity", "A", 100)}
     | {("row", "A", id, PART[path], 0) for path, ids in IDS.items() for id in ids}
 )
@@ -54,7 +56,7 @@ def _is_order(first: Run, its_answer: Any, then: Run, thens_answer: Any, togethe
 def _tidy(state: State) -> State:
     """Leave out what is said of tables that are not there."""
     there = {fact[1] for fact in state if fact[0] == "table"}
-    return frozenset(fact for fact in state if fact[0] in ("namespace", "table") or fact[1] in there)
+    return frozenset(fact for fact in state if fact[0] in ("namespace", "table", "view") or fact[1] in there)
 
 
 # --- what one means ---------------------------------------------------------------------------------------------------
@@ -63,6 +65,19 @@ def _tidy(state: State) -> State:
 def find(state: State, name: str) -> str:
     """Return the id of the table of this name."""
     found = [fact[1] for fact in state if fact[0] == "table" and fact[2] == name]
+    if len(found) != 1:
+        raise CannotRunError(name)
+    return str(found[0])
+
+
+def is_taken(state: State, name: str) -> bool:
+    """Tell whether a table or a view has this name."""
+    return any((fact[0] == "table" and fact[2] == name) or fact[:2] == ("view", name) for fact in state)
+
+
+def definition(state: State, name: str) -> str:
+    """Return what the view of this name says."""
+    found = [fact[2] for fact in state if fact[:2] == ("view", name)]
     if len(found) != 1:
         raise CannotRunError(name)
     return str(found[0])

@@ -1,8 +1,8 @@
 """What a transaction may do to a small database, once as Delta's actions and once as a function of rows and names.
 
 The database: table s.a (id "A") of rows (id, p, v), partitioned by p, in the files x1 (ids 1, 2), x2 (3, 4) and y1
-(21, 22); table s.b (id "B") with one row; the empty namespace n. A CHECK constraint on s.a forbids a negative v, once
-there is one.
+(21, 22); table s.b (id "B") with one row; view s.v, which asks no table; the empty namespace n. A CHECK constraint on
+s.a forbids a negative v, once there is one.
 
 Each operation says what it writes and reads as Lockstep records it, what Delta and DuckLake keep of it, and what it
 means (`tests.support.meaning`). An ALTER TABLE is recorded so as a statement on its own: inside a transaction it counts
@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pyroaring import BitMap64
 
@@ -23,7 +23,7 @@ from lockstep.conflicts import Changes
 from lockstep.delta.actions import Action, footprint
 from lockstep.delta.deletion_vectors import inline, serialize
 from lockstep.delta.evolution import TableState
-from lockstep.model import Isolation, Name, NamespaceDdl, TableDdl
+from lockstep.model import Isolation, Name, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows
 from tests.support.lakes import PROTOCOL, metadata
 from tests.support.meaning import (
@@ -34,8 +34,10 @@ from tests.support.meaning import (
     Outcome,
     Run,
     State,
+    definition,
     find,
     inserting,
+    is_taken,
     overwriting,
     rows,
     saying,
@@ -75,6 +77,7 @@ class Operation:
         run: what it means.
         writes: by table id, Delta's actions.
         reads: by table id, the rows that Lockstep records as read.
+        view_reads: the views whose definitions it uses.
         ddl: its changes of names.
         delta: what Delta tracks; None for what Delta has no conflict check for, DDL of its catalog.
         duck: the changes that DuckLake records, each with what it is about; None where it has no such operation.
@@ -85,7 +88,8 @@ class Operation:
     run: Run
     writes: dict[str, tuple[Action, ...]] = field(default_factory=dict)
     reads: dict[str, Rows] = field(default_factory=dict)
-    ddl: tuple[TableDdl | NamespaceDdl, ...] = ()
+    view_reads: frozenset[Name] = frozenset()
+    ddl: tuple[TableDdl | NamespaceDdl | ViewDdl, ...] = ()
     delta: Tracked | None = BLIND
     duck: frozenset[tuple[str, str]] | None = frozenset()
 
@@ -95,8 +99,10 @@ class Operation:
             transaction,
             namespaces=tuple(ddl for ddl in self.ddl if isinstance(ddl, NamespaceDdl)),
             tables=tuple(ddl for ddl in self.ddl if isinstance(ddl, TableDdl)),
+            views=tuple(ddl for ddl in self.ddl if isinstance(ddl, ViewDdl)),
             writes={id: footprint(actions, partial(_before, id)) for id, actions in self.writes.items()},
             reads=dict.fromkeys(self.writes, NO_ROW) | self.reads,
+            view_reads=self.view_reads,
             names={"A": A, "B": B},
             isolation=isolation,
             base=1,
@@ -125,7 +131,7 @@ def _field(name: str) -> dict[str, Any]:
     return {"name": name, "type": "long", "nullable": True, "metadata": {}}
 
 
-A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
+A, B, C, V = (Name(namespace=("s",), table=table) for table in "abcv")
 # --- actions ----------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +199,7 @@ def operations(by: str) -> dict[str, Operation]:
     """
     n = {"m": 50, "w": 60}[by]
     found = [*_appending(by, n), *_changing(by), *_by_vector(by), *_replacing(by, n), *_describing(by, n), *_naming(by)]
-    return {operation.name: operation for operation in found}
+    return {operation.name: operation for operation in (*found, *_viewing(by, n))}
 
 
 def _appending(by: str, n: int) -> list[Operation]:
@@ -399,7 +405,7 @@ def _describing(by: str, n: int) -> list[Operation]:
 def _naming(by: str) -> list[Operation]:
     def names(fact: Fact, namespace: str) -> Run:
         def run(state: State) -> Outcome:
-            if ("namespace", namespace) not in state or any(f[0] == "table" and f[2] == fact[2] for f in state):
+            if ("namespace", namespace) not in state or is_taken(state, fact[2]):
                 raise CannotRunError(fact[2])
             return state - {("table", fact[1], "s.a")} | {fact}, None
 
@@ -434,3 +440,40 @@ def _naming(by: str) -> list[Operation]:
                   ddl=(NamespaceDdl(action="drop", name=("n",)),), duck=duck(("drop namespace", "n"))),
     ]  # fmt: skip
     return [replace(operation, delta=None) for operation in found]
+
+
+def _viewing(by: str, n: int) -> list[Operation]:
+    def create(state: State) -> Outcome:
+        if is_taken(state, "s.c"):
+            raise CannotRunError("s.c")
+        return state | {("view", "s.c", by)}, None
+
+    def replaces(state: State) -> Outcome:
+        return frozenset(fact for fact in state if fact[:2] != ("view", "s.v")) | {("view", "s.v", by)}, None
+
+    def drop(state: State) -> Outcome:
+        return state - {("view", "s.v", definition(state, "s.v"))}, None
+
+    def read_v(state: State) -> Outcome:
+        found = definition(state, "s.v")
+        return with_row(state, find(state, "s.b"), n + 7, "x", int(found == by)), found
+
+    def read_b(state: State) -> Outcome:
+        return replaces(state)[0], len(rows(state, find(state, "s.b")))
+
+    def ddl(action: Literal["create", "replace", "drop"], name: Name) -> tuple[ViewDdl]:
+        text = None if action == "drop" else ViewDefinition(text=by, schema="{}")
+        return (ViewDdl(action=action, name=name, definition=text),)
+
+    replaced = duck(("drop", "s.v"), ("create", "s.v"))
+    return [
+        Operation("CREATE VIEW c", "CREATE VIEW c AS SELECT 1", create, ddl=ddl("create", C), delta=None,
+                  duck=duck(("create", "s.c"))),
+        Operation("REPLACE VIEW v", "CREATE OR REPLACE VIEW v AS SELECT 2", replaces, ddl=ddl("replace", V), delta=None,
+                  duck=replaced),
+        Operation("DROP VIEW v", "DROP VIEW v", drop, ddl=ddl("drop", V), delta=None, duck=duck(("drop", "s.v"))),
+        Operation("append to b, read v", "INSERT INTO b SELECT … FROM v", read_v,
+                  {"B": appends(add(f"{by}7", "x", [n + 7]))}, view_reads=frozenset({V}), duck=duck(("insert", "B"))),
+        Operation("REPLACE VIEW v, read b", "SELECT count(*) FROM b, then CREATE OR REPLACE VIEW v AS …", read_b,
+                  reads={"B": EVERY_ROW}, ddl=ddl("replace", V), delta=None, duck=replaced),
+    ]  # fmt: skip

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from lockstep.conflicts import RULES, Changes, Hit, check
 from lockstep.delta.actions import Footprint, VectorChange
 from lockstep.delta.evolution import COLUMNS, FEATURES, MARKS, OTHER, PROPERTIES, UNCLEAR
-from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
 
-A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
+A, B, C, V = (Name(namespace=("s",), table=table) for table in "abcv")
 NAMES = {"A": A, "B": B}
 
 
@@ -30,10 +30,11 @@ def reads(table: str) -> Changes:
     return Changes("r", reads={table: None}, writes={"B": files(added="b")}, names=NAMES, database_version=7)
 
 
-def ddl(*changes: TableDdl | NamespaceDdl) -> Changes:
+def ddl(*changes: TableDdl | NamespaceDdl | ViewDdl) -> Changes:
     tables = tuple(change for change in changes if isinstance(change, TableDdl))
     namespaces = tuple(change for change in changes if isinstance(change, NamespaceDdl))
-    return Changes("d", tables=tables, namespaces=namespaces, names=NAMES, database_version=7)
+    views = tuple(change for change in changes if isinstance(change, ViewDdl))
+    return Changes("d", tables=tables, views=views, namespaces=namespaces, names=NAMES, database_version=7)
 
 
 def create(name: Name, id: str = "new", location: str = "") -> TableDdl:
@@ -46,6 +47,11 @@ def rename(id: str, name: Name, to: Name) -> TableDdl:
 
 def drop(id: str, name: Name) -> TableDdl:
     return TableDdl(action="drop", id=id, name=name)
+
+
+def view(action: Literal["create", "replace", "drop"], name: Name) -> ViewDdl:
+    definition = None if action == "drop" else ViewDefinition(text="SELECT 1", schema="{}")
+    return ViewDdl(action=action, name=name, definition=definition)
 
 
 def space(action: Literal["create", "alter", "drop"], *name: str) -> NamespaceDdl:
@@ -83,12 +89,28 @@ KILLER = Changes("k", aborts=frozenset({"w", "x"}), database_version=7)
         pytest.param(ddl(create(C, "1")), ddl(create(C, "2")), "name-taken", id="created by both"),
         pytest.param(ddl(create(C)), RENAMED, "name-taken", id="renamed to the name we create"),
         pytest.param(ddl(rename("B", B, C)), RENAMED, "name-taken", id="two tables renamed to one name"),
+        pytest.param(ddl(view("create", C)), ddl(view("create", C)), "name-taken", id="a view made by both"),
+        pytest.param(ddl(view("create", C)), ddl(create(C)), "name-taken", id="a table of our new view's name"),
+        pytest.param(ddl(create(C)), ddl(view("create", C)), "name-taken", id="a view of our new table's name"),
+        pytest.param(ddl(view("create", C)), RENAMED, "name-taken", id="a table renamed to our new view's name"),
+        *(
+            pytest.param(ddl(view(ours, V)), ddl(view(theirs, V)), "view-changed", id=f"view: {theirs}, {ours} by us")
+            for ours in ("replace", "drop")
+            for theirs in ("replace", "drop")
+        ),
+        pytest.param(
+            ddl(view("drop", V), create(V)), ddl(view("replace", V)), "view-changed", id="our table in a view's place"
+        ),
         pytest.param(
             ddl(create(C, "1", "/x")), ddl(create(B, "2", "/x")), "location-taken", id="one folder, two tables"
         ),
         pytest.param(ddl(create(IN_T)), ddl(space("drop", "t")), "namespace-gone", id="created in what was dropped"),
         pytest.param(ddl(create(IN_TU)), ddl(space("drop", "t")), "namespace-gone", id="created further down"),
         pytest.param(ddl(rename("A", A, IN_T)), ddl(space("drop", "t")), "namespace-gone", id="renamed into it"),
+        pytest.param(ddl(view("create", IN_TU)), ddl(space("drop", "t")), "namespace-gone", id="a view made in it"),
+        pytest.param(
+            ddl(space("drop", "t")), ddl(view("create", IN_T)), "namespace-filled", id="a view in what we drop"
+        ),
         pytest.param(ddl(space("create", "t", "u")), ddl(space("drop", "t")), "namespace-gone", id="child namespace"),
         pytest.param(ddl(space("drop", "t")), ddl(create(IN_T)), "namespace-filled", id="created in what we drop"),
         pytest.param(
@@ -176,6 +198,15 @@ def test_who_reads_the_vectors_judges_by_row(mine: Changes, found: Hit | None, r
         pytest.param(reads("A"), KILLER, id="others were killed"),
         pytest.param(ddl(create(C, "1")), ddl(create(B, "2")), id="different names"),
         pytest.param(ddl(create(C)), ddl(drop("A", A)), id="created and dropped, unrelated"),
+        pytest.param(ddl(view("create", C)), ddl(create(B, "2")), id="a view and a table"),
+        pytest.param(ddl(view("replace", V)), ddl(view("drop", C)), id="different views"),
+        pytest.param(ddl(view("replace", V)), writes(INSERT), id="a view replaced, rows of a table"),
+        pytest.param(ddl(view("drop", IN_T)), ddl(space("alter", "t")), id="a view dropped in what was altered"),
+        pytest.param(
+            Changes("m", view_reads=frozenset({V})),
+            ddl(view("replace", V)),
+            id="the view that we used is no matter here",
+        ),
         pytest.param(ddl(create(IN_T)), ddl(space("alter", "t")), id="created in what was altered"),
         pytest.param(ddl(create(A)), ddl(space("drop", "s", "u")), id="a child of the namespace was dropped"),
         pytest.param(ddl(space("create", "t")), ddl(space("create", "u")), id="different namespaces"),
@@ -202,6 +233,24 @@ def test_no_conflict(mine: Changes, winner: Changes) -> None:
             ddl(space("drop", "t")),
             "dropped namespace t, in which this transaction made table t.a",
             id="namespace",
+        ),
+        pytest.param(
+            ddl(view("drop", V)),
+            ddl(view("replace", V)),
+            "replaced view s.v, which this transaction dropped",
+            id="view",
+        ),
+        pytest.param(
+            ddl(create(C)),
+            ddl(view("create", C)),
+            "gave a view the name s.c, as this transaction does",
+            id="a name taken by a view",
+        ),
+        pytest.param(
+            ddl(space("drop", "t")),
+            ddl(view("create", IN_T)),
+            "made view t.a in namespace t, which this transaction dropped",
+            id="a namespace filled by a view",
         ),
         pytest.param(
             Changes("m", writes={"Z": ALTER}),
@@ -248,6 +297,7 @@ changes = st.builds(
     st.lists(st.builds(table_ddl, st.sampled_from(["create", "rename", "drop"]), ids, names, names), max_size=1).map(
         tuple
     ),
+    st.lists(st.builds(view, st.sampled_from(["create", "replace", "drop"]), names), max_size=1).map(tuple),
     st.dictionaries(ids, footprints, max_size=2),
     st.dictionaries(ids, st.none(), max_size=2),
 )
@@ -261,6 +311,6 @@ def test_it_does_not_matter_who_came_first(one: Changes, other: Changes) -> None
 
 @given(changes)
 def test_nothing_conflicts_with_a_transaction_that_changed_nothing(mine: Changes) -> None:
-    reader = Changes("w", reads=dict.fromkeys("ABC"))
+    reader = Changes("w", reads=dict.fromkeys("ABC"), view_reads=frozenset({A, V}))
     assert check(mine, reader) is None
     assert check(reader, mine) is None

@@ -203,7 +203,7 @@ BAD: dict[str, tuple[Entry, str]] = {
     "namespace exists": (entry(2, namespaces=[namespace("create", "default")]), "expected no such namespace"),
     "alter no namespace": (entry(2, namespaces=[namespace("alter", "n")]), "expected it to exist"),
     "drop no namespace": (entry(2, namespaces=[namespace("drop", "n")]), "expected it to exist"),
-    "drop full namespace": (entry(2, namespaces=[namespace("drop", "default")]), "expected no table in it"),
+    "drop full namespace": (entry(2, namespaces=[namespace("drop", "default")]), "expected nothing in it"),
     "namespace empty": (entry(2, namespaces=[namespace("create")]), "expected no empty part"),
     "namespace empty part": (entry(2, namespaces=[namespace("create", "a", "")]), "expected no empty part"),
     "moves in a transaction": (entry(2, moved=[Moved(id="id-t", entry=1, to_version=1)]), "'external' only"),

@@ -39,13 +39,14 @@ def test_without_a_serial_order_one_is_refused(mine: str) -> None:
 
 
 def test_all_that_snapshot_lets_through_is_write_skew() -> None:
-    """Each read what the other wrote, and both wrote different files."""
+    """Each read what the other wrote, and both wrote different files, or a file and a view."""
     skewed = [pair for pair in pairs() if not pair.serial and pair.snapshot == ALLOWED]
     assert {frozenset({pair.mine, pair.winner}) for pair in skewed} == {
         frozenset({"append what was read"}),
         frozenset({"append what was read", "INSERT OVERWRITE"}),
         frozenset({"append what was read", "replaceWhere p = 'x'"}),
         frozenset({"append to a, read b", "append to b, read a"}),
+        frozenset({"append to b, read v", "REPLACE VIEW v, read b"}),
     }
 
 
@@ -81,6 +82,12 @@ def test_rows_come_first() -> None:
         pytest.param("append", "DROP", True, id="the drop comes after"),
         pytest.param("DROP", "RENAME", False, id="the name is gone"),
         pytest.param("CREATE n.t", "DROP NAMESPACE n", False, id="a table without a namespace"),
+        pytest.param("CREATE VIEW c", "CREATE c", False, id="a name for a table and a view"),
+        pytest.param("REPLACE VIEW v", "REPLACE VIEW v", False, id="a view says one thing"),
+        pytest.param("REPLACE VIEW v", "DROP VIEW v", True, id="a view made again"),
+        pytest.param("DROP VIEW v", "DROP VIEW v", False, id="only one of two can have found the view"),
+        pytest.param("append to b, read v", "REPLACE VIEW v", True, id="the view was used before"),
+        pytest.param("append to b, read v", "REPLACE VIEW v, read b", False, id="write skew over a view"),
         pytest.param("identity append", "identity append", False, id="the same id twice"),
         pytest.param("stream batch, app", "stream batch, app", False, id="a batch twice"),
         pytest.param("stream batch, app", "stream batch, other", True, id="two streams"),
@@ -165,6 +172,10 @@ def test_delta_refuses_a_file_removed_twice_though_nobody_read_it() -> None:
         pytest.param("CREATE n.t", "DROP NAMESPACE n", "drop namespace", id="into a dropped schema"),
         pytest.param("DROP NAMESPACE n", "CREATE n.t", "drop namespace", id="a schema that was filled"),
         pytest.param("CREATE c", "DROP NAMESPACE n", ALLOWED, id="into another schema"),
+        pytest.param("CREATE VIEW c", "CREATE c", "create", id="a view of a table's name"),
+        pytest.param("DROP VIEW v", "DROP VIEW v", "drop", id="a view dropped twice"),
+        pytest.param("DROP VIEW v", "REPLACE VIEW v", "drop", id="a view replaced is dropped and made"),
+        pytest.param("append to b, read v", "REPLACE VIEW v, read b", ALLOWED, id="the use of a view is not kept"),
         pytest.param("append to a, read b", "append to b, read a", ALLOWED, id="reads are not kept"),
         pytest.param("append", "protocol upgrade", None, id="no such thing"),
     ],

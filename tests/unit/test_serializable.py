@@ -14,7 +14,7 @@ from lockstep.conflicts import Changes, Conflict
 from lockstep.delta.actions import Footprint
 from lockstep.delta.evolution import COLUMNS, MARKS, PROPERTIES, UNCLEAR
 from lockstep.delta.predicates import FileValues
-from lockstep.model import Isolation, Name, TableDdl
+from lockstep.model import Isolation, Name, TableDdl, ViewDdl
 from lockstep.rows import NO_ROW, Rows
 from lockstep.serializable import Antidependency, antidependency, judge, rows_changed
 
@@ -116,6 +116,7 @@ def tx(
     )
 
 
+USES_B = replace(tx(), view_reads=frozenset({B}))
 DROP = TableDdl(action="drop", id="A", name=A)
 RENAME = TableDdl(action="rename", id="A", name=A, new_name=C)
 
@@ -143,6 +144,9 @@ RENAME = TableDdl(action="rename", id="A", name=A, new_name=C)
         pytest.param(tx(reads={"A": NEVER}), tx("w", None, None, DROP), "dropped table s.a", id="dropped"),
         pytest.param(tx(reads={"A": EVERY}), tx("w", None, None, RENAME), "renamed table s.a to s.c", id="renamed"),
         pytest.param(tx(writes={"A": append()}), tx(writes={"A": append()}), None, id="two appends"),
+        pytest.param(USES_B, replace(tx(), views=(ViewDdl(action="drop", name=B),)), "dropped view s.b", id="a view"),
+        pytest.param(USES_B, replace(tx(), views=(ViewDdl(action="drop", name=A),)), None, id="another view"),
+        pytest.param(USES_B, replace(tx(), view_reads=frozenset({B})), None, id="a view that both use"),
     ],
 )
 def test_antidependency(reader: Changes, writer: Changes, says: str | None) -> None:

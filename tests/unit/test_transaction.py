@@ -26,8 +26,8 @@ from lockstep.transactions import (
     MAX_STATEMENTS,
     State,
     Transaction,
-    new_location,
 )
+from lockstep.undo import new_location
 from tests.support.lakes import named
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -33,7 +33,8 @@ from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
 from lockstep.spark.uris import Uris
-from lockstep.transactions import Creation, Transaction
+from lockstep.transactions import Transaction
+from lockstep.undo import Creation
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]

@@ -1,0 +1,52 @@
+"""What a transaction can still take back: the tables that it began to make, and what it had done at its savepoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lockstep.model import Name, Namespace, NamespaceDdl, Table, View
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A table that is about to be created: its name is taken once its first version is staged."""
+
+    id: str
+    name: Name
+    location: str
+
+
+def new_location(name: Name, id: str) -> str:
+    """Return a folder for a new table: readable, and unique because the id is."""
+    parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part) or "_" for part in (*name.namespace, name.table)]
+    return f"{'/'.join(parts)}-{id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a transaction had done when the savepoint was set."""
+
+    name: str
+    staged: Mapping[str, tuple[int, ...]]
+    tables: Mapping[Name, Table]
+    views: Mapping[Name, View]
+    namespaces: Mapping[Namespace, dict[str, str]]
+    namespace_ddl: tuple[NamespaceDdl, ...]
+    creations: Mapping[str, Creation]
+    dropped: tuple[Table, ...]
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What going back to a savepoint leaves in the store: nobody sees it once it is gone.
+
+    Attributes:
+        cut: tables with staged commits that were undone: the versions that are kept, and those that go.
+        made: folders of tables that were made since.
+    """
+
+    cut: list[tuple[Table, list[int], list[int]]]
+    made: list[str]
