@@ -1,6 +1,7 @@
 """The command line: look at a lake without Spark, and print what Spark needs.
 
-    lockstep init | log | show | tables | verify    a lake: a path or s3:// URL, credentials from AWS_* variables
+    lockstep init | log | show | tables | views | verify
+                                                    a lake: a path or s3:// URL, credentials from AWS_* variables
     lockstep conf | jars                            settings and jars for spark-defaults.conf and spark-submit
 
 Every command has `--json`. Exit codes: 0, 1 for a refusal or a difference found (the message and its SQLSTATE are on
@@ -128,6 +129,8 @@ def show(root: str, version: int, as_json: bool) -> None:
     namespaces = [[ddl.action, ".".join(ddl.name), _properties(ddl.properties)] for ddl in entry.namespaces]
     _section("namespaces", ["action", "namespace", "properties"], namespaces)
     _section("tables", ["action", "table", "detail", "id"], [_ddl(ddl) for ddl in entry.tables])
+    views = [[ddl.action, ddl.name, "" if ddl.definition is None else ddl.definition.text] for ddl in entry.views]
+    _section("views", ["action", "view", "definition"], views)
     writes = [
         [
             *(write.name, f"{write.from_version} → {write.to_version}"),
@@ -139,6 +142,7 @@ def show(root: str, version: int, as_json: bool) -> None:
     ]
     _section("writes", ["table", "version", "files +", "files -", "rows +", "rows -", "commits", "location"], writes)
     _section("reads", ["table", "version"], [[read.name, read.version] for read in entry.reads])
+    _section("views used", [], [[name] for name in entry.view_reads])
     moved = [[move.id, move.entry, move.to_version] for move in entry.moved]
     _section("moved", ["table id", "committed by", "is now version"], moved)
 
@@ -160,6 +164,25 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
     else:
         rows = [[table.name, table.version, table.since, table.location] for table in found]
         _print_table(["table", "version", "changed in", "location"], rows)
+
+
+@main.command()
+@_root
+@click.option("--at", "version", type=click.IntRange(min=0), help="The database version; the newest by default.")
+@_as_json
+def views(root: str, version: int | None, as_json: bool) -> None:
+    """List the views of a database version.
+
+    Example: lockstep views /data/lake --at 42
+    """
+    timeline = _open(root)
+    database = timeline.head if version is None else timeline.at(version)
+    found = sorted(database.views.values(), key=lambda view: view.name)
+    if as_json:
+        _print_json(found)
+    else:
+        rows = [[view.name, view.since, view.definition.text] for view in found]
+        _print_table(["view", "changed in", "definition"], rows)
 
 
 @main.command()
@@ -260,13 +283,16 @@ def _summary(entry: Entry) -> dict[str, Any]:
         "batch": entry.batch,
         "statements": entry.transaction.statements,
         "tables": sorted({str(w.name) for w in entry.writes} | {str(d.new_name or d.name) for d in entry.tables}),
+        "views": sorted({str(ddl.name) for ddl in entry.views}),
         "namespaces": [".".join(ddl.name) for ddl in entry.namespaces],
         **{key: None if unknown or -1 in values else sum(values) for key, values in counts.items()},
     }
 
 
 def _names(summary: dict[str, Any]) -> str:
-    return ", ".join([*summary["tables"], *(f"{name} (namespace)" for name in summary["namespaces"])])
+    kinds = {"views": "view", "namespaces": "namespace"}
+    others = [f"{name} ({kind})" for key, kind in kinds.items() for name in summary[key]]
+    return ", ".join([*summary["tables"], *others])
 
 
 def _time(entry: Entry) -> str:

@@ -9,7 +9,7 @@
     │   ├── NoTransactionError         25P01  COMMIT or ROLLBACK with nothing open
     │   └── FailedTransactionError     25P02  a write failed earlier; only ROLLBACK helps
     ├── InvalidError             22023  bad input, refused before anything was written
-    │   ├── UndefinedError             42P01 / 3F000  no such table or namespace
+    │   ├── UndefinedError             42P01 / 3F000  no such table, view or namespace
     │   ├── DuplicateError             42P07 / 42P06  the name is taken
     │   └── UnsupportedError           0A000  Lockstep cannot do that; the message says what to do instead
     ├── ForeignCommitError       40002  another Delta writer took a table version that conflicts with ours
@@ -95,13 +95,13 @@ class InvalidError(LockstepError):
 
 
 class UndefinedError(InvalidError):
-    """No such table (42P01), namespace (3F000) or version."""
+    """No such table or view (42P01), namespace (3F000) or version."""
 
     default_sqlstate = "42P01"
 
 
 class DuplicateError(InvalidError):
-    """The name of a table (42P07) or namespace (42P06) is taken."""
+    """The name of a table or view (42P07), or of a namespace (42P06), is taken."""
 
     default_sqlstate = "42P07"
 

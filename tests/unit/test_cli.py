@@ -17,7 +17,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import main
 from lockstep.delta.log import commit_path
 from lockstep.errors import UnavailableError
-from lockstep.model import Batch, Name
+from lockstep.model import Batch, Name, ViewDefinition
 from lockstep.spark import session
 from lockstep.timeline import HINT, entry_path
 
@@ -110,6 +110,42 @@ def test_tables_lists_an_older_version_too(root: Path, orders: str) -> None:
     assert "sales.orders" in lockstep("tables", root).stdout
 
 
+@pytest.fixture
+def totals(root: Path, orders: str) -> Name:
+    """The view totals, made in database version 4, used and replaced by a transaction in 5."""
+    catalog = TransactionalCatalog.open(str(root))
+    name = Name(namespace=("sales",), table="totals")
+    first, then = (ViewDefinition(text=text, schema="{}") for text in ("SELECT [bold]1", "SELECT 2"))
+    catalog.run(lambda tx: tx.create_view(name, first, replace=False))
+    tx = catalog.begin()
+    tx.read_view(name)
+    tx.create_view(name, then, replace=True)
+    catalog.commit(tx)
+    return name
+
+
+def test_views_lists_an_older_version_too(root: Path, totals: Name) -> None:
+    [view] = read("views", root)
+    assert (view["name"], view["definition"]["text"], view["since"]) == (
+        {"namespace": ["sales"], "table": "totals"},
+        "SELECT 2",
+        5,
+    )
+    assert [view["since"] for view in read("views", root, "--at", 4)] == [4]
+    assert read("views", root, "--at", 3) == []
+    assert lockstep("views", root).stdout.splitlines()[1].split() == ["sales.totals", "5", "SELECT", "2"]
+    assert [table["name"]["table"] for table in read("tables", root)] == ["orders"]
+
+
+def test_changes_of_views_are_shown_and_logged(root: Path, totals: Name) -> None:
+    assert "create  sales.totals  SELECT [bold]1" in lockstep("show", root, 4).stdout
+    shown = lockstep("show", root, 5).stdout
+    assert "replace  sales.totals  SELECT 2" in shown
+    assert shown.split("views used\n")[1].split() == ["sales.totals"]
+    assert [entry["views"] for entry in read("log", root, "-n", 3)] == [["sales.totals"], ["sales.totals"], []]
+    assert "sales.totals (view)" in lockstep("log", root, "-n", 1).stdout
+
+
 def test_verify_finds_nothing_in_a_whole_lake(root: Path, orders: str) -> None:
     done = lockstep("verify", root)
     assert done.exit_code == 0
@@ -166,7 +202,7 @@ def test_verify_reads_only(root: Path, orders: str) -> None:
     assert sorted(root.rglob("*")) == before
 
 
-@pytest.mark.parametrize("command", ["log", "show", "tables", "verify"])
+@pytest.mark.parametrize("command", ["log", "show", "tables", "views", "verify"])
 def test_a_corrupt_entry_is_named_with_its_sqlstate(command: str, root: Path, orders: str) -> None:
     (root / entry_path(2)).write_bytes(b'{"format": 1}')
     done = lockstep(command, root, *(["1"] if command == "show" else []))
@@ -176,7 +212,7 @@ def test_a_corrupt_entry_is_named_with_its_sqlstate(command: str, root: Path, or
     assert "SQLSTATE XX001" in done.stderr
 
 
-@pytest.mark.parametrize("args", [["log"], ["show", "1"], ["tables"], ["verify"]])
+@pytest.mark.parametrize("args", [["log"], ["show", "1"], ["tables"], ["views"], ["verify"]])
 def test_a_folder_without_a_lake_is_refused(args: list[str], tmp_path: Path) -> None:
     done = lockstep(args[0], tmp_path, *args[1:])
     assert done.exit_code == 1
@@ -185,7 +221,7 @@ def test_a_folder_without_a_lake_is_refused(args: list[str], tmp_path: Path) -> 
 
 
 def test_a_version_that_does_not_exist_is_refused(root: Path, orders: str) -> None:
-    for args in (("show", root, 9), ("tables", root, "--at", 9)):
+    for args in (("show", root, 9), ("tables", root, "--at", 9), ("views", root, "--at", 9)):
         done = lockstep(*args)
         assert done.exit_code == 1
         assert "database version 9 does not exist: there are 0 to 3" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,52 +16,9 @@ from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
 from lockstep.spark.host import Host, condition_of
 from lockstep.timeline import entry_path
+from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove
-
-
-class Client:
-    """Asks as the shim does, in one session."""
-
-    def __init__(self, host: Host, root: Path, session: str = "s1", catalog: str = "lake") -> None:
-        self.host, self.session, self.catalog = host, session, catalog
-        self.options = {"root": str(root), "create": "true"}
-
-    def ask(self, op: str, **args: Any) -> dict[str, Any]:
-        request = {"op": op, "session": self.session, "catalog": self.catalog, "options": self.options, **args}
-        answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
-        return answer
-
-    def ok(self, op: str, **args: Any) -> dict[str, Any]:
-        answer = self.ask(op, **args)
-        assert "error" not in answer, answer
-        found: dict[str, Any] = answer["ok"]
-        return found
-
-    def refused(self, op: str, **args: Any) -> tuple[str, str, str]:
-        error = self.ask(op, **args)["error"]
-        return error["sqlstate"], error["condition"], error["message"]
-
-    def begin(self, **args: Any) -> str:
-        id: str = self.ok("begin", catalogs={self.catalog: self.options}, current=self.catalog, **args)[
-            "transaction_id"
-        ]
-        return id
-
-    def resolve(self, table: str, use: str = "pinned", **args: Any) -> dict[str, Any]:
-        return self.ok("resolve", namespace=[], table=table, use=use, **args)
-
-    def stage(self, uri: str, version: int, *actions: dict[str, Any]) -> None:
-        """Do what Delta does under a transaction's URI: write the file, and tell."""
-        house = self.host.owner(uri)
-        view = house.uris.parse(uri)
-        assert view.transaction is not None
-        data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
-        house.catalog.lake.storage.put(staged_path(view.location, view.transaction, version), data)
-        self.ok("staged", uri=uri, version=version)
-
-    def lake(self) -> TransactionalCatalog:
-        return self.host.lakehouse(self.catalog, self.options).catalog
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
 from lockstep.spark.uris import Uris
+from lockstep.spark.views import ViewRequests
 from lockstep.transactions import Transaction
 from lockstep.undo import Creation
 
@@ -109,7 +110,6 @@ class Host:
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._lakehouses: dict[tuple[str, str], Lakehouse] = {}
-        tables = TableRequests(self)
         self._operations: dict[str, Callable[[Session, Request], Answer]] = {
             "begin": self._begin,
             "commit": self._commit,
@@ -119,7 +119,8 @@ class Host:
             "release": self._release,
             "ended": self._ended,
             "outside": self._outside,
-            **tables.operations,
+            **TableRequests(self).operations,
+            **ViewRequests(self).operations,
         }
 
     def call(self, request: str) -> str:

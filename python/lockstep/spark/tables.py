@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from lockstep.catalog import find_table
 from lockstep.commit import Taken
 from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError, UnsupportedError
-from lockstep.model import NEW, Database, Isolation, Name, Table
+from lockstep.model import NEW, Isolation, Name, Table
+from lockstep.spark.requests import Requests, listed, name_of, new_name_of
 from lockstep.statement import Scan
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
-
-Change: TypeAlias = "Callable[[Transaction], None]"
 
 PENDING_CREATIONS = 256
 """New tables of one session that were announced and not yet written; a failed CREATE leaves its announcement behind."""
@@ -24,11 +23,11 @@ PENDING_CREATIONS = 256
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class TableRequests:
+class TableRequests(Requests):
     """Answers about tables and namespaces, for one host."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        super().__init__(host)
         self.operations: dict[str, Callable[[Session, Request], Answer]] = {
             "resolve": self._resolve,
             "exists": self._exists,
@@ -45,19 +44,12 @@ class TableRequests:
             "drop_namespace": self._drop_namespace,
         }
 
-    def _house(self, asked: Request) -> Lakehouse:
-        return self._host.lakehouse(asked["catalog"], asked["options"])
-
-    def _seen(self, session: Session, house: Lakehouse) -> Transaction | Database:
-        """Return what a session sees now: its transaction's view, or the newest database version."""
-        return session.inside(house) or house.catalog.database()
-
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _resolve(self, session: Session, asked: Request) -> Answer:
         """Answer which URI, and which version of it, a name means for this use."""
         house = self._house(asked)
-        name = _name(asked)
+        name = name_of(asked)
         if asked.get("text"):
             session.text = asked["text"]
         try:
@@ -76,9 +68,7 @@ class TableRequests:
         if asked["use"] != "pinned":
             table = find_table(house.catalog.database([name]), name)
             return self._head(house, table) | {"table": table.id}
-        mentioned = [Name(namespace=tuple(ns) or ("default",), table=t) for *ns, t in asked.get("mentioned") or []]
-        database = session.statement(asked.get("statement"), lambda: house.catalog.database([name, *mentioned]))
-        table = find_table(database, name)
+        table = find_table(self._pinned(session, house, name, asked), name)
         if asked.get("timestamp_micros") is not None:
             return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]}
         return self._head(house, table) | {"version": table.version, "table": table.id}
@@ -137,20 +127,17 @@ class TableRequests:
         return {"missing": False, "uri": uri, "location": house.uris.real(table.location)}
 
     def _exists(self, session: Session, asked: Request) -> Answer:
-        return {"exists": _name(asked) in self._seen(session, self._house(asked)).tables}
+        return {"exists": name_of(asked) in self._seen(session, self._house(asked)).tables}
 
     def _list_tables(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
-        namespace = tuple(asked["namespace"]) or ("default",)
-        if namespace not in seen.namespaces:
-            raise UndefinedError(f"no namespace {'.'.join(namespace)}", sqlstate=NO_NAMESPACE)
-        return {"tables": sorted(name.table for name in seen.tables if name.namespace == namespace)}
+        return {"tables": listed(asked, seen, seen.tables)}
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _create(self, session: Session, asked: Request) -> Answer:
         """Answer where Delta has to create or replace a table; the write of its first version makes it real."""
-        house, name = self._house(asked), _name(asked)
+        house, name = self._house(asked), name_of(asked)
         if (asked.get("provider") or "delta").lower() != "delta":
             raise UnsupportedError(
                 f"table {name} cannot be USING {asked['provider']}: Lockstep's tables are Delta tables"
@@ -213,28 +200,16 @@ class TableRequests:
         return {}
 
     def _drop(self, session: Session, asked: Request) -> Answer:
-        name = _name(asked)
+        name = name_of(asked)
         if name not in self._seen(session, self._house(asked)).tables:
             return {"dropped": False}
         self._change(session, asked, lambda tx: tx.drop_table(name), f"DROP TABLE {name}")
         return {"dropped": True}
 
     def _rename(self, session: Session, asked: Request) -> Answer:
-        name, to = _name(asked), list(asked["to"])
-        if len(to) > 1 and to[0] == asked["catalog"]:
-            to = to[1:]
-        new = Name(namespace=tuple(to[:-1]) or name.namespace, table=to[-1])
+        name, new = name_of(asked), new_name_of(asked)
         self._change(session, asked, lambda tx: tx.rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}")
         return {}
-
-    def _change(self, session: Session, asked: Request, change: Change, text: str) -> None:
-        """Change the catalog in the open transaction, or in one of its own."""
-        house = self._house(asked)
-        if (tx := session.inside(house)) is not None:
-            change(tx)
-            tx.said(text)
-        else:
-            house.catalog.run(change, text)
 
     # --- namespaces ---------------------------------------------------------------------------------------------------
 
@@ -277,11 +252,6 @@ class TableRequests:
             session, asked, lambda tx: tx.drop_namespace(name, cascade=cascade), f"DROP NAMESPACE {'.'.join(name)}"
         )
         return {"dropped": True}
-
-
-def _name(asked: Request) -> Name:
-    """Return the table that a request names; Spark's empty namespace is `default`."""
-    return Name(namespace=tuple(asked["namespace"]) or ("default",), table=asked["table"])
 
 
 def scans_of(asked: Request) -> list[Scan]:

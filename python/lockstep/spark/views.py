@@ -1,0 +1,91 @@
+"""The requests of the shim's catalog about views: what a name says, and what becomes of it.
+
+view          {namespace, table, statement?, mentioned?, text?}
+              → {"missing": true} or {"missing": false, "view": {…}}, with the fields of `ViewDefinition`
+views         {namespace} → {"views": […]}
+create_view   {namespace, table, "replace": "create" | "replace" | "create_or_replace", "view": {…}} → {}
+drop_view     {namespace, table} → {"dropped": true | false}
+rename_view   {namespace, table, "to": […]} → {}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from lockstep.errors import InvalidError
+from lockstep.model import Name, ViewDefinition
+from lockstep.spark.requests import Requests, listed, name_of, new_name_of
+from lockstep.transactions import Transaction
+
+if TYPE_CHECKING:
+    from lockstep.spark.host import Answer, Host, Request, Session
+
+_VERBS = {"create": "CREATE VIEW", "replace": "ALTER VIEW", "create_or_replace": "CREATE OR REPLACE VIEW"}
+
+
+class ViewRequests(Requests):
+    """Answers about views, for one host."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.operations: dict[str, Callable[[Session, Request], Answer]] = {
+            "view": self._view,
+            "views": self._list_views,
+            "create_view": self._create_view,
+            "drop_view": self._drop_view,
+            "rename_view": self._rename_view,
+        }
+
+    def _view(self, session: Session, asked: Request) -> Answer:
+        """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
+        house, name = self._house(asked), name_of(asked)
+        if asked.get("text"):
+            session.text = asked["text"]
+        if (tx := session.inside(house)) is not None:
+            tx.read_view(name)
+            found = tx.views.get(name)
+        else:
+            found = self._pinned(session, house, name, asked).views.get(name)
+        if found is None:
+            return {"missing": True}
+        return {"missing": False, "view": msgspec.structs.asdict(found.definition)}
+
+    def _list_views(self, session: Session, asked: Request) -> Answer:
+        seen = self._seen(session, self._house(asked))
+        return {"views": listed(asked, seen, seen.views)}
+
+    def _create_view(self, session: Session, asked: Request) -> Answer:
+        name, mode = name_of(asked), asked["replace"]
+        if mode not in _VERBS:
+            raise InvalidError(f"view {name}: replace is {mode!r}, expected one of {', '.join(_VERBS)}")
+        definition = _definition(name, asked["view"])
+
+        def create(tx: Transaction) -> None:
+            if mode == "replace":
+                tx.view(name)
+            tx.create_view(name, definition, replace=mode != "create")
+
+        self._change(session, asked, create, f"{_VERBS[mode]} {name}")
+        return {}
+
+    def _drop_view(self, session: Session, asked: Request) -> Answer:
+        name = name_of(asked)
+        if name not in self._seen(session, self._house(asked)).views:
+            return {"dropped": False}
+        self._change(session, asked, lambda tx: tx.drop_view(name), f"DROP VIEW {name}")
+        return {"dropped": True}
+
+    def _rename_view(self, session: Session, asked: Request) -> Answer:
+        name, new = name_of(asked), new_name_of(asked)
+        self._change(session, asked, lambda tx: tx.rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}")
+        return {}
+
+
+def _definition(name: Name, given: Any) -> ViewDefinition:
+    try:
+        return msgspec.convert(given, ViewDefinition)
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"the definition of view {name} is not one: {error}") from error
