@@ -438,7 +438,7 @@ def new_table(head: Database, creation: Creation) -> Table:
     if creation.name.namespace not in head.namespaces:
         raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
     if kind := holder(creation.name, head.tables, head.views):
-        raise DuplicateError(f"{kind} {creation.name} was created meanwhile; nothing was written")
+        raise DuplicateError(f"{kind} {creation.name} exists; nothing was written")
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 

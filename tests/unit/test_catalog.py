@@ -151,7 +151,7 @@ def test_a_created_table_exists_with_its_first_version(catalog: TransactionalCat
 def test_of_two_that_reserve_a_name_the_first_to_write_has_it(catalog: TransactionalCatalog) -> None:
     first, second = catalog.reserve(named("a")), catalog.reserve(named("a"))
     catalog.write(second.location, 0, content(*NEW_TABLE), creation=second)
-    with pytest.raises(DuplicateError, match=r"table default\.a was created meanwhile") as caught:
+    with pytest.raises(DuplicateError, match=r"table default\.a exists") as caught:
         catalog.write(first.location, 0, content(*NEW_TABLE), creation=first)
     assert caught.value.sqlstate == "42P07"
     with pytest.raises(DuplicateError):

@@ -762,7 +762,7 @@ def test_a_refused_creation_leaves_nothing(
     creation = catalog.reserve(named("c"))
     store.put(f"{creation.location}/part-0", b"rows")
     create(other, "c")
-    with pytest.raises(Exception, match=r"table default\.c was created meanwhile"):
+    with pytest.raises(Exception, match=r"table default\.c exists"):
         catalog.write(creation.location, 0, json.dumps(metadata()), creation=creation)
     assert not any(path.startswith(creation.location) for path in tree(store))
     assert "default.c" in {str(name) for name in other.database().tables}

@@ -179,7 +179,7 @@ def test_a_table_on_its_own_does_not_take_a_views_name(
 ) -> None:
     creation = catalog.reserve(named("x"))
     other.run(lambda tx: do(tx, "+x=1"))
-    with pytest.raises(DuplicateError, match=r"view default\.x was created meanwhile"):
+    with pytest.raises(DuplicateError, match=r"view default\.x exists"):
         catalog.write(creation.location, 0, "", creation=creation)
-    with pytest.raises(DuplicateError, match=r"view default\.v was created meanwhile"):
+    with pytest.raises(DuplicateError, match=r"view default\.v exists"):
         catalog.reserve(named("v"))

@@ -32,7 +32,7 @@ import scala.jdk.CollectionConverters._
  * Creating, replacing and altering are Delta's too, through its path identifier (``delta.`lockstep://…` ``).
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
-class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
+class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
   private lazy val session: SparkSession = Sessions.owner(this)
@@ -48,14 +48,25 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   private[spark] def settings: Map[String, String] = options.asCaseSensitiveMap.asScala.toMap
 
-  private def ask(op: String, args: (String, Any)*): JsonNode =
+  protected def ask(op: String, args: (String, Any)*): JsonNode =
     Bridge.call(op, session, (Seq("catalog" -> catalogName, "options" -> settings) ++ args): _*)
 
   private def tell(op: String, args: (String, Any)*): Unit = {
     val _ = ask(op, args: _*)
   }
 
-  private def names(ident: Identifier): Seq[(String, Any)] =
+  /** Spark looks for a view of the name where one will do; elsewhere it would only say that there is no table. */
+  private def missing(ident: Identifier, asked: Set[String]): Exception =
+    if ((asked & Set("writes", "version", "timestamp_micros", "system_time_micros")).nonEmpty && viewExists(ident))
+      new LockstepException(
+        "LOCKSTEP_NOT_A_TABLE",
+        s"${fullName(ident).mkString(".")} is a view: it has no rows to write and no versions of its own. Write the " +
+          "tables that it reads, or say `FOR SYSTEM_VERSION AS OF` at each of them.",
+        "42809"
+      )
+    else new NoSuchTableException(fullName(ident))
+
+  protected def names(ident: Identifier): Seq[(String, Any)] =
     Seq("namespace" -> ident.namespace.toSeq, "table" -> ident.name)
 
   // Tables: which URI, which version.
@@ -88,13 +99,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
   }
 
   private def load(ident: Identifier, args: (String, Any)*): Table = {
-    val statement = Statement.current
-    val said = Seq(
-      "statement" -> statement.map(_.id),
-      "text" -> statement.flatMap(_.text),
-      "mentioned" -> statement.fold(Seq.empty[Seq[String]])(_.mentioned(catalogName)))
-    val answer = ask("resolve", names(ident) ++ args ++ said: _*)
-    if (answer.get("missing").asBoolean) throw new NoSuchTableException(fullName(ident))
+    val answer = ask("resolve", names(ident) ++ args ++ Statement.said(catalogName): _*)
+    if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
     table(ident, answer)
   }
 
@@ -236,7 +242,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces {
 
   // Namespaces.
 
-  private def missingNamespace[T](namespace: Array[String])(body: => T): T =
+  protected def missingNamespace[T](namespace: Array[String])(body: => T): T =
     try body
     catch {
       case e: LockstepException if e.getSqlState == "3F000" =>
@@ -295,7 +301,7 @@ private[spark] object LockstepCatalog {
     Seq("catalogs" -> catalogs, "current" -> Option(manager.currentCatalog.name).filter(catalogs.contains))
   }
 
-  private def textMap(node: JsonNode): util.Map[String, String] = {
+  private[spark] def textMap(node: JsonNode): util.Map[String, String] = {
     val entries = node.properties().asScala.map(entry => entry.getKey -> entry.getValue.asText)
     new util.HashMap[String, String](entries.toMap.asJava)
   }

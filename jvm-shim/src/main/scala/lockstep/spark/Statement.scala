@@ -75,6 +75,12 @@ final private[spark] class Statement(val id: String) {
 private[spark] object Statement {
   private val ids = new AtomicLong()
 
+  /** What a request says of the statement whose analysis makes it. */
+  def said(catalog: String): Seq[(String, Any)] = Seq(
+    "statement" -> current.map(_.id),
+    "text" -> current.flatMap(_.text),
+    "mentioned" -> current.fold(Seq.empty[Seq[String]])(_.mentioned(catalog)))
+
   /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
   def latestText: Option[String] = recent.get.headOption.flatMap(_._2.text)
 

@@ -56,6 +56,22 @@ private[spark] object Tokens {
         case (text, _) => text
       }
 
+  /** Undoes `rewriteSystemVersion`, in the text of a view: there it must not show. */
+  def restoreSystemVersion(sql: String): String =
+    if (!sql.contains("@")) sql
+    else
+      of(sql).sliding(4).toSeq.reverse.foldLeft(sql) {
+        case (text, Seq(keyword, as, of, version))
+            if keyword.getType == SqlBaseLexer.VERSION && as.getType == SqlBaseLexer.AS &&
+              of.getType == SqlBaseLexer.OF && isString(version.getText) && version.getText.startsWith("@", 1) =>
+          val value = version.getText.drop(2).dropRight(1)
+          text.patch(
+            keyword.getStartIndex,
+            s"SYSTEM_VERSION AS OF $value",
+            version.getStopIndex + 1 - keyword.getStartIndex)
+        case (text, _) => text
+      }
+
   /** A version with the mark of a database version; what is neither a number nor a string cannot be one. */
   private def quoted(version: String): String =
     if (isString(version)) s"${version.head}@${version.substring(1)}"

@@ -1,0 +1,55 @@
+"""Views of a Lockstep catalog beyond SQL: their text, Spark's catalog API, and DataFrames over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+
+@pytest.fixture
+def v(spark: Any) -> str:
+    """Return the name of a view over a table with the rows 1 and 2, as version 1 of the database had it."""
+    spark.sql("CREATE TABLE lake.default.t AS SELECT * FROM VALUES (1), (2) r(id)")
+    spark.sql("INSERT INTO lake.default.t VALUES (3)")
+    spark.sql("CREATE VIEW lake.default.v AS SELECT id FROM lake.default.t FOR SYSTEM_VERSION AS OF 1 WHERE id > '@0'")
+    return "lake.default.v"
+
+
+def test_a_views_text_is_what_was_written(v: str, spark: Any) -> None:
+    ((text,),) = spark.sql(f"SHOW CREATE TABLE {v}").collect()
+    assert "SELECT id FROM lake.default.t FOR SYSTEM_VERSION AS OF 1 WHERE id > '@0'" in text
+    rows = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {v}").collect()}
+    assert not [value for value in rows.values() if "'@1'" in value or "lockstep:" in value]
+
+
+def test_sparks_catalog_knows_views(v: str, spark: Any, other: Any) -> None:
+    assert spark.catalog.tableExists(v)
+    assert not spark.catalog.tableExists("lake.default.w")
+    spark.sql("BEGIN")
+    spark.sql("CREATE VIEW lake.default.w AS SELECT count(*) AS n FROM lake.default.t")
+    assert spark.table("lake.default.w").collect() == [(3,)]
+    assert not other.catalog.tableExists("lake.default.w")
+    spark.sql("ROLLBACK")
+    with pytest.raises(PySparkException) as refused:
+        spark.table("lake.default.w").collect()
+    assert refused.value.getSqlState() == "42P01"
+
+
+def test_all_of_a_query_is_of_one_version_through_views_too(spark: Any, other: Any) -> None:
+    spark.sql("CREATE TABLE lake.default.a AS SELECT 0 AS n")
+    spark.sql("CREATE TABLE lake.default.b AS SELECT 0 AS n")
+    spark.sql("CREATE VIEW lake.default.va AS SELECT n FROM lake.default.a")
+    both = spark.sql("SELECT va.n, b.n FROM lake.default.va, lake.default.b")
+    other.sql("BEGIN")
+    other.sql("UPDATE lake.default.a SET n = 1")
+    other.sql("UPDATE lake.default.b SET n = 1")
+    other.sql("COMMIT")
+    assert both.collect() == [(0, 0)]
+
+
+def test_a_frame_cannot_be_written_into_a_view(v: str, spark: Any) -> None:
+    with pytest.raises(PySparkException) as refused:
+        spark.sql("SELECT 1 AS id").writeTo(v).append()
+    assert refused.value.getSqlState() in ("42809", "42P01")
