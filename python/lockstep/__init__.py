@@ -19,6 +19,7 @@ from lockstep._version import __version__
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
     from lockstep.spark.session import attach, conf, configure, run, transaction
+    from lockstep.spark.streaming import foreach_batch
     from lockstep.timeline import Timeline
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "attach",
     "conf",
     "configure",
+    "foreach_batch",
     "run",
     "transaction",
 ]
@@ -35,6 +37,7 @@ __all__ = [
 _HOMES = {
     "Timeline": "lockstep.timeline",
     "TransactionalCatalog": "lockstep.catalog",
+    "foreach_batch": "lockstep.spark.streaming",
     **dict.fromkeys(("attach", "conf", "configure", "run", "transaction"), "lockstep.spark.session"),
 }
 

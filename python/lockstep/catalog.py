@@ -187,7 +187,9 @@ class TransactionalCatalog:
             InvalidError: the batch's application or number cannot be one, or a READ ONLY transaction has a batch.
         """
         if batch is not None:
-            _check_batch(batch, read_only=read_only)
+            check_batch(batch)
+            if read_only:
+                raise InvalidError(f"{batch}: a READ ONLY transaction has no batch, for to record it is a write")
         return Transaction(
             id=self.lake.new_id(),
             base=self.lake.all_caught_up() if absorb else self.lake.refresh(),
@@ -344,9 +346,8 @@ def find_table(database: Database, name: Name) -> Table:
     return table
 
 
-def _check_batch(batch: Batch, *, read_only: bool) -> None:
-    if read_only:
-        raise InvalidError(f"{batch}: a READ ONLY transaction has no batch, for to record it is a write")
+def check_batch(batch: Batch) -> None:
+    """Raise InvalidError unless an entry may record such a batch: its name's length and its number are bounded."""
     try:
         msgspec.convert(msgspec.structs.asdict(batch), Batch)  # what readers of the entry will check
     except msgspec.ValidationError as error:

@@ -11,13 +11,13 @@ from lockstep.sql import split
 from tests.support.markdown import Block, blocks
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/isolation.md", "docs/limits.md", "sql/grammar.md"]
+PAGES = ["README.md", "docs/isolation.md", "docs/limits.md", "docs/streaming.md", "sql/grammar.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_blocks_of_a_page_run(page: str, spark: Any) -> None:
+def test_the_blocks_of_a_page_run(page: str, spark: Any, tmp_path: Path) -> None:
     """One session and one namespace of names for a page; nothing may be left open at its end."""
-    names: dict[str, Any] = {"spark": spark}
+    names: dict[str, Any] = {"spark": spark, "checkpoints": str(tmp_path / "checkpoints")}
     for block in blocks((REPOSITORY / page).read_text(encoding="utf-8")):
         if block.language in ("sql", "python") and not block.not_run:
             try:

@@ -5,6 +5,7 @@ python -m tests.support.driver <root>       a line of JSON in, a line of JSON ou
 {"sql": "SELECT 1 AS x"}           {"columns": ["x"], "rows": [[1]]}, or {"sqlstate": "40001", "message": "…"}
 {"open": "con1", "root": "/lake"}  {"opened": "con1"}: a further session, on a lake of its own
 {"sql": …, "session": "con1"}      the same as the first, in that session
+{"stream": "/checkpoint"}          {"streamed": [0, 1]}: rows of `source` into `a` and `b`, and the batches that it took
 {"stop": "after-ratify"}           {"armed": "after-ratify"}; later, when a COMMIT comes to that point, {"stopped": …}
 """
 
@@ -147,11 +148,31 @@ def main(root: str) -> None:
         if "stop" in asked:
             STOPS[asked["stop"]]()
             say(armed=asked["stop"])
+        elif "stream" in asked:
+            say(streamed=stream(spark, asked["stream"]))
         elif "open" in asked:
             sessions[asked["open"]] = SparkConnection(new_session(spark, asked["root"]))
             say(opened=asked["open"])
         else:
             say(**asdict(sessions[asked.get("session", "")].run(asked["sql"])))
+
+
+def stream(spark: Any, checkpoint: str) -> list[int]:
+    """Carry what is new in `source` into `a` and `b`, until there is no more; return the batches that wrote."""
+    import lockstep
+
+    written = []
+
+    def load(frame: Any, number: int) -> None:
+        written.append(number)
+        frame.createOrReplaceTempView("batch")
+        for table in "ab":
+            frame.sparkSession.sql(f"INSERT INTO {CATALOG}.default.{table} SELECT id FROM batch")
+
+    source = spark.readStream.table(f"{CATALOG}.default.source")
+    writer = source.writeStream.foreachBatch(lockstep.foreach_batch(load, application="from source to a and b"))
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+    return written
 
 
 def say(**answer: Any) -> None:

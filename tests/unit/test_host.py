@@ -14,6 +14,7 @@ from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
+from lockstep.model import Batch
 from lockstep.spark.host import Host, condition_of
 from lockstep.timeline import entry_path
 from tests.support.client import Client
@@ -73,6 +74,49 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
     assert one.ok("ended") == {"open": False, "uris": []}
     assert two.resolve("a")["version"] == 1
     assert two.lake().timeline.entries(1)[0].transaction.statements == ["INSERT INTO a …"]
+
+
+def test_a_batch_is_that_of_the_next_begin_alone(host: Host, one: Client, two: Client) -> None:
+    """One that stayed would make a replay, whose work is dropped, of the transaction after it."""
+    host.announce_batch("s1", Batch(application="orders", number=7))
+    two.begin()
+    one.begin()
+    begun, others = host.transaction("s1"), host.transaction("s2")
+    assert begun is not None
+    assert others is not None
+    assert (begun.batch, others.batch) == (Batch(application="orders", number=7), None)
+    assert one.ok("commit")["database_version"] == 2
+    assert not one.ok("ended")["open"]
+    assert host.transaction("s1") is None
+    one.begin()
+    after = host.transaction("s1")
+    assert after is not None
+    assert (after.batch, after.base.batches) == (None, {"orders": 7})
+
+
+@pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "BEGIN was refused"])
+def test_a_batch_that_did_not_begin_is_forgotten(host: Host, one: Client, taken_back: bool) -> None:
+    host.announce_batch("s1", Batch(application="orders", number=7))
+    if taken_back:
+        host.announce_batch("s1", None)
+    else:
+        assert one.refused("begin", catalogs={}, current=None)[0] == "22023"
+    one.begin()
+    begun = host.transaction("s1")
+    assert begun is not None
+    assert begun.batch is None
+
+
+def test_a_replay_says_that_it_changed_nothing(host: Host, one: Client, elsewhere: TransactionalCatalog) -> None:
+    batch = Batch(application="orders", number=7)
+    elsewhere.commit(elsewhere.begin(batch=batch))
+    host.announce_batch("s1", batch)
+    one.begin()
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    answer = one.ok("commit")
+    assert (answer["database_version"], answer["tables_changed"], answer["rows_added"]) == (2, 0, 0)
+    assert not one.ok("ended")["open"]
+    assert one.resolve("a")["version"] == 0
 
 
 def test_a_clone_of_the_session_may_write_its_transaction(one: Client, two: Client) -> None:

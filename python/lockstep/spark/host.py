@@ -28,7 +28,7 @@ from lockstep.errors import (
     NoTransactionError,
     UnsupportedError,
 )
-from lockstep.model import Database
+from lockstep.model import Batch, Database
 from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
@@ -66,6 +66,7 @@ class Session:
         pins: which database version a statement reads, by the statement's id.
         creations: new tables that autocommitted statements are about to write, by location, with their text.
         text: the last statement's text.
+        next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
     """
 
@@ -76,6 +77,7 @@ class Session:
     pins: OrderedDict[str, Database] = field(default_factory=OrderedDict)
     creations: OrderedDict[str, Creation] = field(default_factory=OrderedDict)
     text: str = ""
+    next_batch: Batch | None = None
     goes_on: bool = False
 
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
@@ -204,9 +206,24 @@ class Host:
                 return session, session.transaction
         raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
 
+    def announce_batch(self, session: str, batch: Batch | None) -> None:
+        """Say which micro-batch the session's next BEGIN carries out; None takes that back.
+
+        It is said beside BEGIN, and for one BEGIN only: a setting of the session that outlived its transaction would
+        make replays, whose work is dropped, of all that follow.
+        """
+        found = self._session(session)
+        with found.lock:
+            found.next_batch = batch
+
+    def transaction(self, session: str) -> Transaction | None:
+        """Return a session's open transaction."""
+        return self._session(session).transaction
+
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def _begin(self, session: Session, asked: Request) -> Answer:
+        batch, session.next_batch = session.next_batch, None
         if session.transaction is not None:
             raise ActiveTransactionError(
                 f"a transaction is open in this session ({session.transaction.id}); COMMIT or ROLLBACK it first"
@@ -225,6 +242,7 @@ class Host:
             read_only=bool(asked.get("read_only")),
             record_reads=_flag("lockstep.record_reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
+            batch=batch,
         )
         session.catalog, session.goes_on = house, goes_on
         return _named(session.transaction)

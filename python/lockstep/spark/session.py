@@ -27,8 +27,9 @@ from py4j.java_gateway import JavaClass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lockstep.errors import InvalidError, LockstepError, TransactionStateError, UnsupportedError
-from lockstep.model import Isolation
+from lockstep.catalog import check_batch
+from lockstep.errors import CommitUnknownError, InvalidError, LockstepError, TransactionStateError, UnsupportedError
+from lockstep.model import Batch, Isolation
 from lockstep.retry import AGAIN
 from lockstep.spark.host import Host, condition_of
 from lockstep.spark.jars import session_jars
@@ -199,11 +200,18 @@ class SessionTransaction:
         version: the database version that it made, once committed; the snapshot's if there was nothing to commit.
         status: NEW, OPEN, COMMITTED or ROLLED BACK.
         result: what COMMIT answered, as a dictionary.
+        batch: the micro-batch that it carries out, if it is one.
+        last_batch: the number of its application's last recorded batch, once begun; None if there is none.
+        is_replay: whether `batch` was done before this transaction began. There is nothing to do then: whatever the
+            block does to tables is dropped at its end.
     """
 
-    def __init__(self, spark: SparkSession, begin: str) -> None:
+    def __init__(self, spark: SparkSession, begin: str, batch: Batch | None = None) -> None:
         self._spark = spark
         self._begin = begin
+        self.batch = batch
+        self.last_batch: int | None = None
+        self.is_replay = False
         self.id: str | None = None
         self.snapshot: int | None = None
         self.version: int | None = None
@@ -220,9 +228,23 @@ class SessionTransaction:
                 f"{self!r} was used already; call lockstep.transaction() again", sqlstate="25000"
             )
         attach(self._spark)
-        row = self._execute(self._begin)
+        row = self._execute(self._begin) if self.batch is None else self._begin_batch(self.batch)
         self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
         return self
+
+    def _begin_batch(self, batch: Batch) -> dict[str, Any]:
+        gateway: Any = self._spark.sparkContext._gateway
+        host = _hosts[id(gateway)]
+        session = str(gateway.jvm.org.apache.spark.sql.lockstep.Internals.id(self._spark._jsparkSession))
+        host.announce_batch(session, batch)
+        try:
+            row = self._execute(self._begin)
+        finally:
+            host.announce_batch(session, None)
+        begun = host.transaction(session)
+        assert begun is not None, "BEGIN has just answered"
+        self.last_batch, self.is_replay = begun.base.batches.get(batch.application), begun.is_replay
+        return row
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -281,6 +303,7 @@ def transaction(
     isolation: Isolation | None = None,
     read_only: bool = False,
     comment: str = "",
+    batch: tuple[str, int] | None = None,
 ) -> SessionTransaction:
     """Return a transaction to use in a `with` statement: commits at its end, rolls back if the block raises.
 
@@ -288,12 +311,19 @@ def transaction(
         isolation: SNAPSHOT or SERIALIZABLE; the catalog's level by default.
         read_only: refuse writes.
         comment: why, for the timeline.
+        batch: the name of a streaming application and the number of its micro-batch, which the transaction carries
+            out once and for all: look at `is_replay` first, and do nothing if it is. An application's numbers only grow
+            (Delta's PROTOCOL.md, "Transaction Identifiers", for one table).
 
     Raises:
-        InvalidError: no such isolation level.
+        InvalidError: no such isolation level; an application's name of less than 1 or more than 256 characters; a
+            number below 0 or above 2^63 - 1.
     """
     if isolation not in (None, "SNAPSHOT", "SERIALIZABLE"):
         raise InvalidError(f"isolation {isolation!r}: expected SNAPSHOT or SERIALIZABLE")
+    recorded = None if batch is None else Batch(application=batch[0], number=batch[1])
+    if recorded is not None:
+        check_batch(recorded)
     words = ["BEGIN TRANSACTION"]
     if isolation:
         words.append(f"ISOLATION LEVEL {isolation}")
@@ -302,7 +332,7 @@ def transaction(
     if comment:
         escaped = comment.replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"COMMENT '{escaped}'")
-    return SessionTransaction(spark, " ".join(words))
+    return SessionTransaction(spark, " ".join(words), recorded)
 
 
 def run(
@@ -312,6 +342,7 @@ def run(
     attempts: int = AGAIN.attempts,
     isolation: Isolation | None = None,
     comment: str = "",
+    batch: tuple[str, int] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Run `fn` in a transaction, again from the start if another transaction was first, and return what it returns.
@@ -322,6 +353,8 @@ def run(
     Args:
         fn: gets the open transaction.
         attempts: how often at most, 1 or more.
+        batch: as in `transaction`. With one, a COMMIT without an answer is retried too: if it landed, the next attempt
+            `is_replay`.
 
     Raises:
         LockstepError: the last attempt's, or the first that is not retryable.
@@ -330,10 +363,10 @@ def run(
     refused: LockstepError | None = None
     for _ in replace(AGAIN, attempts=attempts, sleep=sleep).tries():
         try:
-            with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment) as tx:
+            with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment, batch=batch) as tx:
                 return fn(tx)
         except LockstepError as error:
-            if not error.retryable:
+            if not (error.retryable or (batch is not None and isinstance(error, CommitUnknownError))):
                 raise
             refused = error
     assert refused is not None, "there was one attempt, which returned or raised"
