@@ -165,18 +165,20 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private def pathIdentifier(uri: String) = Identifier.of(Array("delta"), uri)
 
   /** Where Delta has to create the table; refused here are tables that are not Delta's, or lie elsewhere. */
-  private def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier = {
+  private def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier =
+    pathIdentifier(place(ident, mode, properties).get("uri").asText)
+
+  private def place(ident: Identifier, mode: String, properties: util.Map[String, String]): JsonNode = {
     val asked = properties.asScala
-    pathIdentifier(
-      ask(
-        "create",
-        names(ident) ++ Seq(
-          "mode" -> mode,
-          "provider" -> asked.get(TableCatalog.PROP_PROVIDER).filterNot(isUnsaid),
-          "location" -> asked.get(TableCatalog.PROP_LOCATION),
-          "text" -> Statement.latestText
-        ): _*
-      ).get("uri").asText)
+    ask(
+      "create",
+      names(ident) ++ Seq(
+        "mode" -> mode,
+        "provider" -> asked.get(TableCatalog.PROP_PROVIDER).filterNot(isUnsaid),
+        "location" -> asked.get(TableCatalog.PROP_LOCATION),
+        "text" -> Statement.latestText
+      ): _*
+    )
   }
 
   /** A DataFrame's `saveAsTable` that names no format says Spark's default one; only in SQL is it what the user wrote. */
@@ -225,8 +227,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       ident: Identifier,
       columns: Array[Column],
       parts: Array[Transform],
-      properties: util.Map[String, String]): StagedTable =
-    delta.stageCreateOrReplace(creating(ident, "create_or_replace", properties), columns, parts, asDelta(properties))
+      properties: util.Map[String, String]): StagedTable = {
+    val found = place(ident, "create_or_replace", properties)
+    val target = pathIdentifier(found.get("uri").asText)
+    // Delta takes a path for no table of a catalog, and so would create where it has to replace.
+    if (found.has("missing")) delta.stageReplace(target, columns, parts, asDelta(properties))
+    else delta.stageCreateOrReplace(target, columns, parts, asDelta(properties))
+  }
 
   override def alterTable(ident: Identifier, changes: TableChange*): Table = {
     val answer = ask("resolve", names(ident) ++ Seq("use" -> useName(Append), "writes" -> true): _*)
