@@ -44,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Java's first compiler alone: tests end before most of what the second one makes is used.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.executor.memory": "1g",

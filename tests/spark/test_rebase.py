@@ -1,0 +1,93 @@
+"""What a transaction leaves in a table behind a winner, read by Delta itself: rows, row ids, history, change feed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+T = "lake.default.t"
+FEATURES = {
+    "delta.enableRowTracking": "true",
+    "delta.enableInCommitTimestamps": "true",
+    "delta.enableDeletionVectors": "true",
+    "delta.columnMapping.mode": "name",
+}
+
+
+def rows(session: Any, query: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in session.sql(query).collect())
+
+
+def make(session: Any, clauses: str, properties: dict[str, str]) -> None:
+    """Make a table with the rows (1, 0) … (10, 0) in one file."""
+    said = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    session.sql(f"CREATE TABLE {T} (id INT, v INT) {clauses} TBLPROPERTIES ({said})")
+    session.sql(f"INSERT INTO {T} SELECT /*+ COALESCE(1) */ CAST(id AS INT), 0 FROM range(1, 11)")
+
+
+def race(winner: Any, theirs: list[str], loser: Any, ours: list[str]) -> None:
+    """Open two transactions at once, and commit the one before the other."""
+    for session, statements in ((winner, theirs), (loser, ours)):
+        session.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+        for statement in statements:
+            session.sql(statement)
+    winner.sql("COMMIT")
+    loser.sql("COMMIT")
+
+
+def test_a_table_with_every_feature_is_right_behind_a_winner(spark: Any, other: Any, root: Path) -> None:
+    make(spark, "CLUSTER BY (id)", FEATURES)
+    ids = dict(rows(spark, f"SELECT id, _metadata.row_id FROM {T}"))
+    race(
+        other, [f"INSERT INTO {T} VALUES (21, 21)", f"DELETE FROM {T} WHERE id = 5"],
+        spark, [f"INSERT INTO {T} VALUES (11, 11)", f"INSERT INTO {T} VALUES (12, 12)",
+                f"UPDATE {T} SET v = 1 WHERE id = 1"],
+    )  # fmt: skip
+    expected = [(1, 1), *((id, 0) for id in (2, 3, 4, 6, 7, 8, 9, 10)), (11, 11), (12, 12), (21, 21)]
+    assert rows(spark, f"SELECT id, v FROM {T}") == expected
+    ((location,),) = spark.sql(f"SELECT location FROM (DESCRIBE DETAIL {T})").collect()
+    (folder,) = root.glob("default/t-*")
+    assert folder.name in location
+    assert rows(spark, f"SELECT id, v FROM delta.`{folder}`") == expected, "plain Delta, by path"
+
+    found = rows(spark, f"SELECT id, _metadata.row_id, _metadata.row_commit_version FROM {T}")
+    assert len({row_id for _, row_id, _ in found}) == len(found)
+    assert {id: row_id for id, row_id, _ in found if id in ids} == {id: ids[id] for id in ids if id != 5}
+
+    history = spark.sql(f"SELECT version, timestamp FROM (DESCRIBE HISTORY {T}) ORDER BY version").collect()
+    assert [row.version for row in history] == list(range(len(history)))
+    assert all(one.timestamp < next.timestamp for one, next in pairwise(history))
+    changed = {id: version for id, _, version in found}
+    assert changed[2] == 1
+    assert changed[21] < changed[11] <= changed[12] <= changed[1] == history[-1].version
+
+    spark.sql(f"OPTIMIZE {T}")
+    spark.sql(f"INSERT INTO {T} VALUES (31, 31)")
+    assert rows(spark, f"SELECT id, v FROM {T}") == [*expected, (31, 31)]
+    after = rows(spark, f"SELECT id, _metadata.row_id FROM {T}")
+    assert len({row_id for _, row_id in after}) == len(after)
+    assert {id: row_id for id, row_id in after if id in changed} == {id: row_id for id, row_id, _ in found}
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_a_change_feed_tells_what_became_of_the_table(vectors: str, spark: Any, other: Any) -> None:
+    make(spark, "", {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": vectors})
+    race(
+        other, [f"INSERT INTO {T} VALUES (21, 21)"],
+        spark, [f"UPDATE {T} SET v = 1 WHERE id <= 2", f"DELETE FROM {T} WHERE id = 2",
+                f"INSERT INTO {T} VALUES (11, 0)", f"DELETE FROM {T} WHERE id = 11",
+                f"UPDATE {T} SET v = v + 1 WHERE id = 1"],
+    )  # fmt: skip
+    feed = spark.sql(f"SELECT _commit_version, _change_type, id, v FROM table_changes('{T}', 1)").collect()
+    state: list[tuple[int, int]] = []
+    for version in sorted({row[0] for row in feed}):
+        changes = [(kind, (id, v)) for at, kind, id, v in feed if at == version]
+        for kind, row in changes:
+            if kind in ("delete", "update_preimage"):
+                state.remove(row)  # a row that is not there fails here
+        state += [row for kind, row in changes if kind in ("insert", "update_postimage")]
+    assert sorted(state) == rows(spark, f"SELECT id, v FROM {T}")
+    assert sorted(state) == [(1, 2), *((id, 0) for id in range(3, 11)), (21, 21)]
