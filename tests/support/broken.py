@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import lockstep.commit as committing
+from lockstep import race
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.publish import publish
 from lockstep.lake import Lake
@@ -17,15 +19,21 @@ from lockstep.timeline import Lost, Ratified, Unknown
 from lockstep.transactions import Transaction
 
 
+def _replace(module: ModuleType, name: str, by: Callable[..., object]) -> None:
+    """Put another function in a module's place; one that is not there any more would leave all as it was."""
+    assert callable(getattr(module, name)), f"{module.__name__} has no {name}"
+    setattr(module, name, by)
+
+
 def no_conflicts(_: TransactionalCatalog) -> None:
     """COMMIT refuses nothing."""
-    committing.check = lambda *_, **__: None  # type: ignore[attr-defined]
-    committing.judge = lambda *_: None  # type: ignore[attr-defined]
+    _replace(race, "check", lambda *_, **__: None)
+    _replace(race, "judge", lambda *_: None)
 
 
 def reads_unchecked(_: TransactionalCatalog) -> None:
     """COMMIT does not look at what was read: SERIALIZABLE is SNAPSHOT."""
-    committing.judge = lambda *_: None  # type: ignore[attr-defined]
+    _replace(race, "judge", lambda *_: None)
 
 
 def late_snapshot(catalog: TransactionalCatalog) -> None:
@@ -52,7 +60,7 @@ def early_publish(catalog: TransactionalCatalog) -> None:
         time.sleep(0.01)
         return original(lake, tx, draft, judged)
 
-    committing._append = append
+    _replace(committing, "_append", append)
     catalog.lake.delete = lambda *_: None  # type: ignore[method-assign]
 
 
