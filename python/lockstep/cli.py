@@ -21,7 +21,7 @@ from lockstep._version import __version__
 from lockstep.errors import InvalidError, LockstepError
 
 if TYPE_CHECKING:
-    from lockstep.model import Commit, Entry, TableDdl
+    from lockstep.model import Commit, Database, Entry, TableDdl
     from lockstep.storage import Storage
     from lockstep.timeline import Timeline
 
@@ -48,6 +48,7 @@ def main() -> None:
 
 _root = click.argument("root")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+_at = click.option("--at", "version", type=click.IntRange(min=0), help="The database version; the newest by default.")
 
 
 @main.command()
@@ -149,16 +150,14 @@ def show(root: str, version: int, as_json: bool) -> None:
 
 @main.command()
 @_root
-@click.option("--at", "version", type=click.IntRange(min=0), help="The database version; the newest by default.")
+@_at
 @_as_json
 def tables(root: str, version: int | None, as_json: bool) -> None:
     """List the tables of a database version.
 
     Example: lockstep tables /data/lake --at 42
     """
-    timeline = _open(root)
-    database = timeline.head if version is None else timeline.at(version)
-    found = sorted(database.tables.values(), key=lambda table: table.name)
+    found = sorted(_database(root, version).tables.values(), key=lambda table: table.name)
     if as_json:
         _print_json(found)
     else:
@@ -168,16 +167,14 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
 
 @main.command()
 @_root
-@click.option("--at", "version", type=click.IntRange(min=0), help="The database version; the newest by default.")
+@_at
 @_as_json
 def views(root: str, version: int | None, as_json: bool) -> None:
     """List the views of a database version.
 
     Example: lockstep views /data/lake --at 42
     """
-    timeline = _open(root)
-    database = timeline.head if version is None else timeline.at(version)
-    found = sorted(database.views.values(), key=lambda view: view.name)
+    found = sorted(_database(root, version).views.values(), key=lambda view: view.name)
     if as_json:
         _print_json(found)
     else:
@@ -256,6 +253,11 @@ def _open(root: str) -> Timeline:
     from lockstep.timeline import Timeline
 
     return Timeline.open(open_storage(root))
+
+
+def _database(root: str, version: int | None) -> Database:
+    timeline = _open(root)
+    return timeline.head if version is None else timeline.at(version)
 
 
 def _timeline_or_none(storage: Storage) -> Timeline | None:
