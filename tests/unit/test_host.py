@@ -23,28 +23,11 @@ from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, fore
 
 
 @pytest.fixture
-def host() -> Host:
-    return Host("test")
-
-
-@pytest.fixture
 def one(host: Host, tmp_path: Path) -> Client:
     """A session on a lake with the tables a and b, at table version 0."""
     client = Client(host, tmp_path / "lake")
     create(client.lake(), "a", "b")
     return client
-
-
-@pytest.fixture
-def two(host: Host, one: Client, tmp_path: Path) -> Client:
-    """Another session on the same lake."""
-    return Client(host, tmp_path / "lake", "s2")
-
-
-@pytest.fixture
-def elsewhere(one: Client, tmp_path: Path) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return TransactionalCatalog.open(str(tmp_path / "lake"))
 
 
 def content(*actions: dict[str, Any]) -> str:

@@ -35,11 +35,6 @@ FILLED: dict[str, Any] = {
 
 
 @pytest.fixture
-def host() -> Host:
-    return Host("test")
-
-
-@pytest.fixture
 def one(host: Host, tmp_path: Path) -> Client:
     """A session on a lake with the tables a and b, the view v and the namespace s."""
     client = Client(host, tmp_path / "lake")
@@ -47,18 +42,6 @@ def one(host: Host, tmp_path: Path) -> Client:
     made(client, "v", FULL)
     client.ok("create_namespace", namespace=["s"], properties={})
     return client
-
-
-@pytest.fixture
-def two(host: Host, one: Client, tmp_path: Path) -> Client:
-    """Another session on the same lake."""
-    return Client(host, tmp_path / "lake", "s2")
-
-
-@pytest.fixture
-def elsewhere(one: Client, tmp_path: Path) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return TransactionalCatalog.open(str(tmp_path / "lake"))
 
 
 def made(client: Client, table: str, view: dict[str, Any], replace: str = "create", *namespace: str) -> None:
