@@ -60,8 +60,7 @@ private[spark] trait Views extends RelationCatalog {
   private def orSpark[T](ident: Identifier)(body: => T): T =
     try body
     catch {
-      case e: LockstepException if e.getSqlState == "42P07" && e.getMessage.contains("view") =>
-        throw new ViewAlreadyExistsException(ident)
+      case e: LockstepException if e.getSqlState == "42P07" => throw new ViewAlreadyExistsException(ident)
       case e: LockstepException if e.getSqlState == "42P01" => throw new NoSuchViewException(ident)
     }
 }
