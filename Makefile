@@ -23,7 +23,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast test-isolation soak lint format demo bench bench-conflicts wheel clean
+.PHONY: help setup jar test test-fast test-isolation test-hosts soak lint format demo bench bench-conflicts wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -54,6 +54,10 @@ test-fast: setup ## run the tests that need no Spark and no network
 test-isolation: setup jar ## run all of sql/isolation at each level, in one Spark and over two
 	@echo "test-isolation: sql/isolation (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_ISOLATION=all $(BIN)/python -m pytest tests/spark/test_contract.py tests/crash/test_isolation.py -k isolation $(PYTEST_ARGS)
+
+test-hosts: setup jar ## run all of sql/ in a Thrift server and in Spark Connect
+	@echo "test-hosts: tests/hosts (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts $(PYTEST_ARGS)
 
 soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"

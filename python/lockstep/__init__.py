@@ -18,7 +18,8 @@ from lockstep._version import __version__
 
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
-    from lockstep.spark.session import attach, conf, configure, run, transaction
+    from lockstep.spark.bridge import attach
+    from lockstep.spark.session import conf, configure, run, transaction
     from lockstep.spark.streaming import foreach_batch
     from lockstep.timeline import Timeline
 
@@ -37,8 +38,9 @@ __all__ = [
 _HOMES = {
     "Timeline": "lockstep.timeline",
     "TransactionalCatalog": "lockstep.catalog",
+    "attach": "lockstep.spark.bridge",
     "foreach_batch": "lockstep.spark.streaming",
-    **dict.fromkeys(("attach", "conf", "configure", "run", "transaction"), "lockstep.spark.session"),
+    **dict.fromkeys(("conf", "configure", "run", "transaction"), "lockstep.spark.session"),
 }
 
 

@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import lockstep
 from lockstep.errors import ActiveTransactionError
 from lockstep.model import Entry
-from lockstep.spark.session import _hosts, from_spark
+from lockstep.spark.bridge import _hosts
+from lockstep.spark.session import from_spark
 from lockstep.timeline import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.sessions import is_open

@@ -28,7 +28,7 @@ ANY = "*"
 
 _HEADER = re.compile(r"^(statement|query|let)\b(.*)$")
 _CONNECTION = re.compile(r"^con\d+$")
-_SQLSTATE = re.compile(r"^[0-9A-Z]{5}$")
+_SQLSTATES = re.compile(r"^[0-9A-Z]{5}(\|[0-9A-Z]{5})*$")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -44,7 +44,7 @@ class Record:
         kind: `ok` succeeds, whatever it returns; `error` fails; `query` returns rows; `let` gives its one value a name.
         line: where in the file it stands, from 1.
         connection: the session it runs in.
-        sqlstate: the error's, for `error`.
+        sqlstates: those that the error may have, for `error`.
         expected: a query's rows, or texts that an error's message has in it.
         is_sorted: the rows' order does not matter.
         has_header: the first expected row names columns; these alone are looked at.
@@ -55,7 +55,7 @@ class Record:
     sql: str
     line: int
     connection: str = CONNECTION
-    sqlstate: str = ""
+    sqlstates: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
     is_sorted: bool = False
     has_header: bool = False
@@ -186,8 +186,8 @@ def _record(line: int, lines: list[str]) -> Record:
     match header[1], words:
         case "statement", ["ok"] if not has_results:
             return Record("ok", sql, line, connection)
-        case "statement", ["error", state] if _SQLSTATE.match(state):
-            return Record("error", sql, line, connection, sqlstate=state, expected=expected)
+        case "statement", ["error", states] if _SQLSTATES.match(states):
+            return Record("error", sql, line, connection, sqlstates=tuple(states.split("|")), expected=expected)
         case "query", options if has_results and set(options) <= {"rowsort", "header"}:
             is_sorted, has_header = "rowsort" in options, "header" in options
             return Record("query", sql, line, connection, "", expected, is_sorted, has_header)

@@ -77,12 +77,13 @@ class Runner:
         return difference(record, found.columns, found.rows) if record.kind == "query" else ""
 
     def _wrong_error(self, record: Record, found: Result | Failure) -> str:
+        expected = " or ".join(record.sqlstates)
         if isinstance(found, Result):
-            return f"expected SQLSTATE {record.sqlstate}, found no error but {found.rows}"
+            return f"expected SQLSTATE {expected}, found no error but {found.rows}"
         missing = [text for text in record.expected if substitute(text, self._variables) not in found.message]
-        if found.sqlstate == record.sqlstate and not missing:
+        if found.sqlstate in record.sqlstates and not missing:
             return ""
-        return f"expected SQLSTATE {record.sqlstate} {missing or ''}, found {found.sqlstate}:\n{_short(found.message)}"
+        return f"expected SQLSTATE {expected} {missing or ''}, found {found.sqlstate}:\n{_short(found.message)}"
 
 
 def _short(message: str) -> str:

@@ -59,47 +59,64 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
     assert two.lake().timeline.entries(1)[0].transaction.statements == ["INSERT INTO a …"]
 
 
-def test_a_batch_is_that_of_the_next_begin_alone(host: Host, one: Client, two: Client) -> None:
+def test_a_batch_is_that_of_the_next_begin_alone(one: Client, two: Client) -> None:
     """One that stayed would make a replay, whose work is dropped, of the transaction after it."""
-    host.announce_batch("s1", Batch(application="orders", number=7))
+    one.ok("batch", application="orders", number=7)
     two.begin()
     one.begin()
-    begun, others = host.transaction("s1"), host.transaction("s2")
-    assert begun is not None
-    assert others is not None
-    assert (begun.batch, others.batch) == (Batch(application="orders", number=7), None)
+    assert one.ok("begun") == two.ok("begun") == {"last_batch": None, "is_replay": False}
     assert one.ok("commit")["database_version"] == 2
+    assert two.ok("commit")["database_version"] == 1, "an empty transaction that is no batch makes no entry"
     assert not one.ok("ended")["open"]
-    assert host.transaction("s1") is None
+    assert one.refused("begun")[0] == "25P01"
     one.begin()
-    after = host.transaction("s1")
-    assert after is not None
-    assert (after.batch, after.base.batches) == (None, {"orders": 7})
+    assert one.ok("begun") == {"last_batch": None, "is_replay": False}, "of no application"
+    assert one.lake().database().batches == {"orders": 7}
 
 
 @pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "BEGIN was refused"])
-def test_a_batch_that_did_not_begin_is_forgotten(host: Host, one: Client, taken_back: bool) -> None:
-    host.announce_batch("s1", Batch(application="orders", number=7))
+def test_a_batch_that_did_not_begin_is_forgotten(one: Client, taken_back: bool) -> None:
+    one.ok("batch", application="orders", number=7)
     if taken_back:
-        host.announce_batch("s1", None)
+        one.ok("batch")
     else:
         assert one.refused("begin", catalogs={}, current=None)[0] == "22023"
     one.begin()
-    begun = host.transaction("s1")
-    assert begun is not None
-    assert begun.batch is None
+    assert one.ok("commit")["database_version"] == 1, "no batch, no entry"
 
 
-def test_a_replay_says_that_it_changed_nothing(host: Host, one: Client, elsewhere: TransactionalCatalog) -> None:
-    batch = Batch(application="orders", number=7)
-    elsewhere.commit(elsewhere.begin(batch=batch))
-    host.announce_batch("s1", batch)
+@pytest.mark.parametrize(("number", "is_replay"), [(7, True), (8, False)])
+def test_a_replay_says_that_it_changed_nothing(
+    one: Client, elsewhere: TransactionalCatalog, number: int, is_replay: bool
+) -> None:
+    elsewhere.commit(elsewhere.begin(batch=Batch(application="orders", number=7)))
+    one.ok("batch", application="orders", number=number)
     one.begin()
+    assert one.ok("begun") == {"last_batch": 7, "is_replay": is_replay}
     one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
     answer = one.ok("commit")
-    assert (answer["database_version"], answer["tables_changed"], answer["rows_added"]) == (2, 0, 0)
+    version, changed = (2, 0) if is_replay else (3, 1)
+    assert (answer["database_version"], answer["tables_changed"], answer["rows_added"]) == (version, changed, changed)
     assert not one.ok("ended")["open"]
-    assert one.resolve("a")["version"] == 0
+    assert one.resolve("a")["version"] == changed
+
+
+def test_a_lost_transaction_can_only_be_ended(one: Client, two: Client) -> None:
+    """The host before this one died with it: what follows must not commit as if there had been no BEGIN."""
+    one.ok("lost", transaction="t1")
+    sqlstate, _, message = one.refused("resolve", namespace=[], table="a", use="live")
+    assert (sqlstate, "t1" in message) == ("25P02", True)
+    assert one.refused("begin", catalogs={}, current=None)[0] == "25P02"
+    assert one.ok("rollback") == {"transaction_id": "t1"}
+    assert one.ok("ended") == {"open": False, "uris": []}
+    assert one.resolve("a")["version"] == two.resolve("a")["version"] == 0
+
+
+def test_a_lost_transaction_does_not_commit(one: Client) -> None:
+    one.ok("lost", transaction="t1")
+    assert one.refused("commit")[0] == "25P02"
+    assert one.ok("ended") == {"open": False, "uris": []}
+    assert one.begin()
 
 
 def test_a_clone_of_the_session_may_write_its_transaction(one: Client, two: Client) -> None:

@@ -68,6 +68,7 @@ class Session:
         text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
+        lost: the transaction that was open when the host before this one died, until somebody ends it.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -79,6 +80,7 @@ class Session:
     text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
+    lost: str | None = None
 
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
         """Return the open transaction, which must be one of this catalog.
@@ -121,6 +123,9 @@ class Host:
             "release": self._release,
             "ended": self._ended,
             "outside": self._outside,
+            "batch": self._batch,
+            "begun": self._begun,
+            "lost": self._lost,
             **TableRequests(self).operations,
             **ViewRequests(self).operations,
         }
@@ -131,7 +136,9 @@ class Host:
         try:
             session = self._session(asked["session"])
             with session.lock:
-                answer = {"ok": self._operations[asked["op"]](session, asked)}
+                lost = session.lost is not None and asked["op"] not in ("lost", "ended")
+                operation = self._in_lost if lost else self._operations[asked["op"]]
+                answer = {"ok": operation(session, asked)}
         except LockstepError as error:
             answer = {"error": _described(error)}
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
@@ -206,20 +213,6 @@ class Host:
                 return session, session.transaction
         raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
 
-    def announce_batch(self, session: str, batch: Batch | None) -> None:
-        """Say which micro-batch the session's next BEGIN carries out; None takes that back.
-
-        It is said beside BEGIN, and for one BEGIN only: a setting of the session that outlived its transaction would
-        make replays, whose work is dropped, of all that follow.
-        """
-        found = self._session(session)
-        with found.lock:
-            found.next_batch = batch
-
-    def transaction(self, session: str) -> Transaction | None:
-        """Return a session's open transaction."""
-        return self._session(session).transaction
-
     # --- transactions -------------------------------------------------------------------------------------------------
 
     def _begin(self, session: Session, asked: Request) -> Answer:
@@ -246,6 +239,22 @@ class Host:
         )
         session.catalog, session.goes_on = house, goes_on
         return _named(session.transaction)
+
+    def _batch(self, session: Session, asked: Request) -> Answer:
+        """Remember which micro-batch the session's next BEGIN carries out; without an application, none.
+
+        It is said beside BEGIN, and for one BEGIN only: a setting of the session that outlived its transaction would
+        make replays, whose work is dropped, of all that follow.
+        """
+        named = "application" in asked
+        session.next_batch = Batch(application=asked["application"], number=asked["number"]) if named else None
+        return {}
+
+    def _begun(self, session: Session, _: Request) -> Answer:
+        """Tell what BEGIN found of its micro-batch's application."""
+        tx = self._open_transaction(session, "a micro-batch")[0]
+        recorded = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
+        return {"last_batch": recorded, "is_replay": tx.is_replay}
 
     def _commit(self, session: Session, asked: Request) -> Answer:
         tx, house = self._open_transaction(session, "COMMIT")
@@ -307,8 +316,22 @@ class Host:
         if session.transaction is not None and session.transaction.is_open:
             return {"open": True, "uris": []}
         uris, session.used = sorted(session.used), set()
-        session.transaction, session.catalog = None, None
+        session.transaction, session.catalog, session.lost = None, None, None
         return {"open": False, "uris": uris}
+
+    def _lost(self, session: Session, asked: Request) -> Answer:
+        """Take over a session from a host that died: what it had open is gone, and its user must notice."""
+        session.lost = asked["transaction"]
+        return {}
+
+    def _in_lost(self, session: Session, asked: Request) -> Answer:
+        """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
+        if asked["op"] == "rollback":
+            return {"transaction_id": session.lost}
+        raise FailedTransactionError(
+            f"transaction {session.lost} was rolled back: Lockstep's host process, which kept it, ended in the middle. "
+            + ("Begin again" if asked["op"] == "commit" else "ROLLBACK, and begin again")
+        )
 
     def _outside(self, session: Session, asked: Request) -> Answer:
         """Refuse what a ROLLBACK could not take back."""

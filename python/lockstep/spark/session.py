@@ -14,8 +14,6 @@ A transaction belongs to a SparkSession: every statement of the session between 
 
 from __future__ import annotations
 
-import atexit
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,25 +21,29 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from py4j.java_gateway import JavaClass
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lockstep.catalog import check_batch
-from lockstep.errors import CommitUnknownError, InvalidError, LockstepError, TransactionStateError, UnsupportedError
+from lockstep.errors import (
+    CommitUnknownError,
+    InvalidError,
+    LockstepError,
+    TransactionStateError,
+    UnavailableError,
+    UnsupportedError,
+)
 from lockstep.model import Batch, Isolation
 from lockstep.retry import AGAIN
-from lockstep.spark.host import Host, condition_of
+from lockstep.spark import bridge
+from lockstep.spark.bridge import EXTENSION, attach
+from lockstep.spark.host import condition_of
 from lockstep.spark.jars import session_jars
 
 T = TypeVar("T")
 
-EXTENSION = "lockstep.spark.Extensions"
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-
-_hosts: dict[int, Host] = {}
-_attaching = threading.Lock()
 
 
 # --- a session --------------------------------------------------------------------------------------------------------
@@ -140,55 +142,6 @@ class _Builder(SparkSession.Builder):
         return spark
 
 
-def attach(spark: SparkSession) -> None:
-    """Let this Python process decide for a session that was configured elsewhere (spark-submit with our settings).
-
-    Raises:
-        UnsupportedError: the session's JVM has no Lockstep in it.
-    """
-    context = spark.sparkContext
-    gateway: Any = context._gateway
-    _require_shim(spark)
-    with _attaching:
-        if id(gateway) in _hosts:
-            return
-        from pyspark.java_gateway import ensure_callback_server_started
-
-        ensure_callback_server_started(gateway)
-        host = Host(application=context.appName)
-        gateway.jvm.lockstep.spark.Bridge.attach(_Callback(host))
-        _hosts[id(gateway)] = host
-        atexit.register(host.close)
-
-
-def _require_shim(spark: SparkSession) -> None:
-    extensions = spark.conf.get("spark.sql.extensions", "") or ""
-    if EXTENSION not in extensions.split(","):
-        raise UnsupportedError(
-            "this Spark session runs without Lockstep: it was made before lockstep.configure(), or submitted without "
-            "its settings. Stop it first (spark.stop()), or submit with the settings of lockstep.conf(root=…)"
-        )
-    jvm: Any = spark.sparkContext._gateway.jvm
-    if not isinstance(jvm.lockstep.spark.Bridge, JavaClass):  # Py4J takes what it cannot find for a package
-        jars = ",".join(map(str, session_jars()))
-        raise UnsupportedError(
-            f"Lockstep's jars are not on the class path of this driver. Submit with: spark-submit --jars {jars} …"
-        )
-
-
-class _Callback:
-    """The host as Py4J calls it."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def call(self, request: str) -> str:
-        return self._host.call(request)
-
-    class Java:
-        implements = ("lockstep.spark.Host",)
-
-
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
@@ -233,17 +186,18 @@ class SessionTransaction:
         return self
 
     def _begin_batch(self, batch: Batch) -> dict[str, Any]:
-        gateway: Any = self._spark.sparkContext._gateway
-        host = _hosts[id(gateway)]
-        session = str(gateway.jvm.org.apache.spark.sql.lockstep.Internals.id(self._spark._jsparkSession))
-        host.announce_batch(session, batch)
+        if bridge.is_remote(self._spark):
+            raise UnsupportedError(
+                f"batch {batch.number} of {batch.application}: a client of Spark Connect cannot say which micro-batch "
+                "a transaction carries out; run the stream in the driver"
+            )
+        bridge.ask(self._spark, "batch", application=batch.application, number=batch.number)
         try:
             row = self._execute(self._begin)
         finally:
-            host.announce_batch(session, None)
-        begun = host.transaction(session)
-        assert begun is not None, "BEGIN has just answered"
-        self.last_batch, self.is_replay = begun.base.batches.get(batch.application), begun.is_replay
+            bridge.ask(self._spark, "batch")
+        begun = bridge.ask(self._spark, "begun")
+        self.last_batch, self.is_replay = begun["last_batch"], begun["is_replay"]
         return row
 
     def __exit__(
@@ -278,9 +232,10 @@ class SessionTransaction:
         self.status = "ROLLED BACK"
         try:
             self.result = self._execute("COMMIT")
-        finally:
-            if not self.result and self._is_open():
+        except Exception as refused:
+            if self._stays_open(refused):
                 self.status = "OPEN"
+            raise
         self.version, self.status = self.result["database_version"], "COMMITTED"
 
     def rollback(self) -> None:
@@ -288,9 +243,10 @@ class SessionTransaction:
         self.status = "ROLLED BACK"
         self._execute("ROLLBACK")
 
-    def _is_open(self) -> bool:
-        jvm: Any = self._spark.sparkContext._gateway.jvm
-        return bool(jvm.lockstep.spark.Bridge.isOpen(self._spark._jsparkSession))
+    def _stays_open(self, refused: Exception) -> bool:
+        if bridge.is_remote(self._spark):  # nobody to ask: these are the refusals that say so
+            return isinstance(refused, CommitUnknownError | UnavailableError)
+        return bridge.is_open(self._spark)
 
     def _execute(self, statement: str) -> dict[str, Any]:
         with lockstep_errors():

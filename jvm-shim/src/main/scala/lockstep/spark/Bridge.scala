@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
+import scala.jdk.CollectionConverters._
+
 /** What decides: Python's `TransactionalCatalog` behind one method. A request and its answer are JSON objects. */
 trait Host {
   def call(request: String): String
@@ -20,27 +22,65 @@ object Bridge {
   private val json = new ObjectMapper()
   @volatile private var host: Option[Host] = None
 
-  def attach(decider: Host): Unit = host = Some(decider)
-
-  def detach(): Unit = host = None
+  /** Makes a host the driver's, unless it has one; says whether it did. */
+  def attach(decider: Host): Boolean = synchronized {
+    val isFirst = host.isEmpty
+    if (isFirst) host = Some(decider)
+    isFirst
+  }
 
   def isOpen(session: SparkSession): Boolean = Transactions.isOpen(session)
 
+  /** For the driver's own Python: a request's arguments and its answer as JSON. */
+  def ask(session: SparkSession, op: String, arguments: String): String =
+    call(
+      op,
+      session,
+      json.readTree(arguments).properties.asScala.map(each => each.getKey -> each.getValue).toSeq: _*).toString
+
   /** Asks Python; throws [[LockstepException]] with what it refused. */
   def call(op: String, session: SparkSession, args: (String, Any)*): JsonNode = {
-    val request = json.createObjectNode().put("op", op).put("session", Internals.id(session))
+    val decider = decide(session)
+    try ask(decider, op, Internals.id(session), args)
+    catch {
+      case e: HostEnded =>
+        throw new LockstepException(
+          "LOCKSTEP_COMMIT_UNKNOWN",
+          s"Lockstep's host ended while it was asked to $op (${e.getMessage}), and whether it did so is not known: " +
+            "`lockstep log` shows what was committed. An open transaction is rolled back; the next statement starts the " +
+            "host again.",
+          "40003"
+        )
+    }
+  }
+
+  private def ask(decider: Host, op: String, session: String, args: Seq[(String, Any)]): JsonNode = {
+    val request = json.createObjectNode().put("op", op).put("session", session)
     args.foreach { case (key, value) => request.set[JsonNode](key, json.valueToTree[JsonNode](plain(value))) }
-    val decider = host.getOrElse(
-      throw new LockstepException(
-        "LOCKSTEP_NO_HOST",
-        "No Lockstep host is attached to this Spark driver. In Python, call `lockstep.attach(spark)` once, " +
-          "right after getOrCreate().",
-        "55000"
-      ))
     val answer = json.readTree(decider.call(json.writeValueAsString(request)))
     Option(answer.get("error")).foreach(e =>
       throw new LockstepException(e.get("condition").asText, e.get("message").asText, e.get("sqlstate").asText))
     answer.get("ok")
+  }
+
+  /** The host that there is, or a new one. What was open with one that died is lost, and its successor is told so. */
+  private def decide(session: SparkSession): Host = host match {
+    case Some(spawned: SpawnedHost) if !spawned.isAlive => spawn(session)
+    case Some(decider) => decider
+    case None => spawn(session)
+  }
+
+  private def spawn(session: SparkSession): Host = synchronized {
+    host match {
+      case Some(spawned: SpawnedHost) if !spawned.isAlive => host = None
+      case _ =>
+    }
+    host.getOrElse {
+      val started = SpawnedHost.start(session.sparkContext)
+      Transactions.all.foreach { case (owner, id) => ask(started, "lost", owner, Seq("transaction" -> id)) }
+      host = Some(started)
+      started
+    }
   }
 
   /** Tells Python something that has no answer but a refusal. */

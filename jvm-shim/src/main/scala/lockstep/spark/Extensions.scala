@@ -1,6 +1,8 @@
 package lockstep.spark
 
+import io.delta.sql.DeltaSparkSessionExtension
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
+import org.apache.spark.sql.lockstep.Internals
 
 private[spark] object Extensions {
 
@@ -10,9 +12,17 @@ private[spark] object Extensions {
       session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
 }
 
-/** `spark.sql.extensions=…,lockstep.spark.Extensions`: after Delta's, so that Lockstep's parser is asked first. */
+/**
+ * `spark.sql.extensions=lockstep.spark.Extensions`. Delta's own extension may stand before it or be left out; Lockstep's
+ * parser must be asked first.
+ */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    Internals.activeContext.foreach { context =>
+      if (!Settings.complete(context).contains(Settings.DeltaExtension)) new DeltaSparkSessionExtension()(extensions)
+      context.removeSparkListener(Clients) // each first session of a context applies the extensions
+      context.addSparkListener(Clients)
+    }
     extensions.injectParser { (session, delegate) =>
       Sessions.add(session)
       new TransactionParser(delegate)

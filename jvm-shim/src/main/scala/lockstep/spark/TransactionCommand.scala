@@ -58,7 +58,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     val settings = Extensions.settings(session)
     val catalogs = LockstepCatalog.in(session)
     val answer = Bridge.call("begin", session, (settings ++ statement.options ++ catalogs).toSeq: _*)
-    Transactions.opened(session)
+    Transactions.opened(session, answer.get("transaction_id").asText)
     answer
   }
 

@@ -9,6 +9,8 @@ import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.util.QueryExecutionListener
 
+import scala.jdk.CollectionConverters._
+
 /**
  * Which sessions have a transaction open, as far as Spark's side must know: to ask Python nothing about a session that
  * has none, and to notice a write that failed. Python holds the transaction itself.
@@ -17,15 +19,21 @@ private[spark] object Transactions {
   private val open = new ConcurrentHashMap[String, Open]()
 
   /** How long COMMIT waits for Spark to report the statements before it. */
-  private val DrainMillis = 60000L
+  private[spark] val DrainMillis = 60000L
 
   def isOpen(session: SparkSession): Boolean = open.containsKey(Internals.id(session))
 
-  def opened(session: SparkSession): Unit = {
+  /** Each session that has a transaction open, and the transaction's id. */
+  def all: Seq[(String, String)] = open.asScala.map { case (session, tx) => session -> tx.id }.toSeq
+
+  def opened(session: SparkSession, id: String): Unit = {
     val listener = new FailureListener
     session.listenerManager.register(listener)
-    val _ = open.put(Internals.id(session), Open(listener, new Reads.Log))
+    val _ = open.put(Internals.id(session), Open(id, session, Clients.current(session), listener, new Reads.Log))
   }
+
+  /** The sessions whose transaction a client has begun. */
+  def of(client: String): Seq[SparkSession] = open.values.asScala.filter(_.client.contains(client)).map(_.session).toSeq
 
   def closed(session: SparkSession): Unit =
     Option(open.remove(Internals.id(session))).foreach(tx => session.listenerManager.unregister(tx.failures))
@@ -65,7 +73,13 @@ private[spark] object Transactions {
 }
 
 /** What is remembered of an open transaction. */
-private[spark] case class Open(failures: FailureListener, reads: Reads.Log, isBlock: Boolean = false)
+private[spark] case class Open(
+    id: String,
+    session: SparkSession,
+    client: Option[String],
+    failures: FailureListener,
+    reads: Reads.Log,
+    isBlock: Boolean = false)
 
 /** Remembers the first write that failed while it ran. Parse and analysis errors never get here. */
 private[spark] class FailureListener extends QueryExecutionListener {

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.lockstep
 
-import org.apache.spark.SparkThrowable
+import org.apache.spark.{SparkContext, SparkThrowable}
 import org.apache.spark.sql.{SparkSession, classic}
 import org.apache.spark.sql.catalyst.plans.logical.CompoundBody
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
@@ -28,6 +28,11 @@ object Internals {
   /** Waits until the listeners have seen everything that happened so far. */
   def drainListeners(session: SparkSession, millis: Long): Unit =
     session.sparkContext.listenerBus.waitUntilEmpty(millis)
+
+  def activeContext: Option[SparkContext] = SparkContext.getActive
+
+  def setIfMissing(context: SparkContext, settings: Map[String, String]): Unit =
+    settings.foreach { case (key, value) => context.conf.setIfMissing(key, value) }
 
   def sessionCatalog(session: SparkSession): CatalogPlugin = session.sessionState.catalogManager.v2SessionCatalog
 

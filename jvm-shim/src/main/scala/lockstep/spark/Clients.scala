@@ -1,0 +1,61 @@
+package lockstep.spark
+
+import java.util.{Collections, LinkedHashMap, Map => JavaMap}
+
+import org.apache.spark.internal.Logging
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.lockstep.Internals
+
+import scala.util.control.NonFatal
+
+/**
+ * The clients of a Thrift server or of a Spark Connect server: when one goes, what it left open is rolled back.
+ *
+ * Both servers tell of their sessions by events of their own. They are read by the names of their fields, since a driver
+ * that is neither server may not have their classes.
+ */
+private[spark] object Clients extends SparkListener with Logging {
+  private val Remembered = 10000
+
+  /** The Thrift server's latest statements, with the session of each. */
+  private val statements = Collections.synchronizedMap(new LinkedHashMap[String, String] {
+    override def removeEldestEntry(eldest: JavaMap.Entry[String, String]): Boolean = size > Remembered
+  })
+
+  /** How Spark Connect tags the jobs of a statement. */
+  private val ConnectTag = "SparkConnect_OperationTag_User_.*_Session_(.*)_Operation_.*".r
+
+  /** Whose statement this thread runs, if it is a client's. */
+  def current(session: SparkSession): Option[String] = {
+    val context = session.sparkContext
+    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse {
+      // Which session a statement is of was said before it ran, on a bus that may be behind.
+      if (!statements.isEmpty) Internals.drainListeners(session, Transactions.DrainMillis)
+      Option(context.getLocalProperty("spark.jobGroup.id")).flatMap(group => Option(statements.get(group)))
+    }
+  }
+
+  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+    case told: Product =>
+      told.productPrefix match {
+        case "SparkListenerThriftServerOperationStart" =>
+          val _ = statements.put(field(told, "id"), field(told, "sessionId"))
+        case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
+          Transactions.of(field(told, "sessionId")).foreach(rollBack)
+        case _ =>
+      }
+    case _ =>
+  }
+
+  private def field(event: Product, name: String): String =
+    event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
+
+  private def rollBack(session: SparkSession): Unit =
+    try {
+      Transactions.block(session, isOpen = false)
+      val _ = TransactionCommand(TransactionStatement("rollback")).run(session)
+    } catch {
+      case NonFatal(e) => logWarning("The transaction of a client that went was not rolled back", e)
+    }
+}

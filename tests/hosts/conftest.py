@@ -1,0 +1,41 @@
+"""One server for all tests here, and connections to it: each test has a lake of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.hosts import ConnectConnection, Server, ThriftConnection, server
+from tests.support.sessions import CATALOG
+
+KINDS = {"thrift": ThriftConnection, "connect": ConnectConnection}
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with server(folder, folder / "unused") as started:
+        yield started
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / CATALOG
+
+
+@pytest.fixture(params=KINDS)
+def connect(request: pytest.FixtureRequest, running: Server, root: Path) -> Iterator[Callable[[], Any]]:
+    """Return a function that opens a session of its own on the test's lake, at each kind of server."""
+    opened: list[Any] = []
+
+    def connection() -> Any:
+        port = running.thrift if request.param == "thrift" else running.connect
+        opened.append(KINDS[request.param](port, root))
+        return opened[-1]
+
+    yield connection
+    for each in opened:
+        each.close()

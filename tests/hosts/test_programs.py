@@ -1,0 +1,94 @@
+"""spark-sql, and a driver's end: programs that are started, and end, as their users start and end them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from tests.support.hosts import command, environment, hosts_of, settings, until
+from tests.support.lakes import named
+from tests.support.sessions import CATALOG
+
+# Slow: each test starts a Spark of its own, since its end is what it is about.
+pytestmark = pytest.mark.slow
+
+
+def spark_sql(tmp_path: Path, script: str, **conf: str) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "script.sql"
+    file.write_text(script, encoding="utf-8")
+    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"} | conf
+    return subprocess.run(
+        command("spark-sql", said, "-f", str(file)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+        check=False,
+        timeout=300,
+    )
+
+
+def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tmp_path: Path) -> None:
+    done = spark_sql(
+        tmp_path,
+        f"""USE {CATALOG};
+        CREATE TABLE a (id INT) USING delta; CREATE TABLE b (id INT) USING delta;
+        BEGIN TRANSACTION COMMENT 'semicolons; inside';
+        INSERT INTO a VALUES (1);
+        INSERT INTO b SELECT id + 1 FROM a;
+        COMMIT;
+        BEGIN;
+        INSERT INTO a VALUES (3);
+        SELECT 'seen', count(*) FROM a;
+        """,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "seen\t2" in done.stdout
+    lake = TransactionalCatalog.open(str(tmp_path / CATALOG))
+    assert [lake.database().tables[named(name)].version for name in "ab"] == [1, 1]
+    assert lake.timeline.entries(1)[-1].transaction.message == "semicolons; inside"
+    assert not [*(tmp_path / CATALOG).rglob("_delta_log/_lockstep/*/*.json")], (
+        "the host rolled back when its driver ended"
+    )
+
+
+def test_a_python_without_lockstep_is_an_error_that_says_what_to_type(tmp_path: Path) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" -S "$@"\n', encoding="utf-8")
+    bare.chmod(0o755)
+    done = spark_sql(
+        tmp_path, f"SELECT 1; CREATE TABLE {CATALOG}.t (id INT) USING delta;", **{"spark.lockstep.python": str(bare)}
+    )
+    assert done.returncode != 0
+    for said in ("LOCKSTEP_NO_HOST", f"{bare} -m pip install lockstep==", "--conf spark.lockstep.python="):
+        assert said in done.stderr, said
+    assert not (tmp_path / CATALOG).exists()
+
+
+def test_a_killed_driver_takes_its_host_along(tmp_path: Path) -> None:
+    """`spark-sql` waits for more of its script, with a transaction open; then it is killed."""
+    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"}
+    with subprocess.Popen(
+        command("spark-sql", said), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        cwd=tmp_path, env=environment(), text=True,
+    ) as driver:  # fmt: skip
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        print(
+            f"USE {CATALOG}; CREATE TABLE t (id INT) USING delta; BEGIN; INSERT INTO t VALUES (1);", file=driver.stdin
+        )
+        print("SELECT 'all', 'is written';", file=driver.stdin, flush=True)
+        assert any("all\tis written" in line for line in driver.stdout)
+        [host] = hosts_of(driver.pid)
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+    until(lambda: not Path(f"/proc/{host}").exists(), f"process {host} outlived its driver")
+    lake = TransactionalCatalog.open(str(tmp_path / CATALOG))
+    assert lake.database().tables[named("t")].version == 0

@@ -1,0 +1,139 @@
+"""Sessions of a Thrift server and of Spark Connect, whose driver has no Python but the host that it spawned."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lockstep
+from lockstep.errors import ConflictError, UnsupportedError
+from tests.support.contract import find
+from tests.support.hosts import ConnectConnection, Server, until
+from tests.support.runner import Failure, Result, run_case
+from tests.support.sessions import CATALOG
+
+SQL = Path(__file__).parents[2] / "sql"
+WHOLE = "LOCKSTEP_TEST_HOSTS"
+"""With this set to `all`, every file of the contract is run: `make test-hosts`."""
+
+FEW = ("begin_commit", "begin_rollback", "conflict_lost_update", "isolation_both_ways", "savepoint")
+
+# Slow: a server with two ports to start, which all tests here share.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+
+def cases() -> list[Any]:
+    return [case for case in find(SQL) if os.environ.get(WHOLE) == "all" or case.id.removesuffix(".test") in FEW]
+
+
+def rows(connection: Any, sql: str) -> list[Any]:
+    found = connection.run(sql)
+    assert isinstance(found, Result), f"{sql}: {found}"
+    return [tuple(row) for row in found.rows]
+
+
+def refused(connection: Any, sql: str) -> str | None:
+    found = connection.run(sql)
+    assert isinstance(found, Failure), f"{sql}: {found}"
+    return found.sqlstate
+
+
+def staged(root: Path) -> list[Path]:
+    """Return what open transactions have written into the logs of tables."""
+    return [*root.rglob("_delta_log/_lockstep/*/*.json")]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+def test_the_contract_holds(case: Any, connect: Callable[[], Any], root: Path) -> None:
+    if wrong := run_case(case, lambda name: connect(), {"catalog": CATALOG, "root": str(root)}):
+        pytest.fail(wrong, pytrace=False)
+
+
+def test_a_client_that_goes_leaves_nothing_behind(connect: Callable[[], Any], root: Path) -> None:
+    gone, stays = connect(), connect()
+    rows(gone, "CREATE TABLE t (id INT) USING delta")
+    for connection in (gone, stays):
+        rows(connection, "BEGIN")
+        rows(connection, "INSERT INTO t VALUES (1)")
+    assert len(staged(root)) == 2
+    gone.close()
+    until(lambda: len(staged(root)) == 1, "the transaction of a client that went is still there")
+    rows(stays, "COMMIT")
+    assert rows(stays, "SELECT count(*) FROM t") == [(1,)]
+
+
+def test_what_a_host_had_open_when_it_died_is_rolled_back(
+    connect: Callable[[], Any], running: Server, root: Path
+) -> None:
+    """The next statement starts another host; the session learns that its transaction is gone, and nothing is lost."""
+    one, two = connect(), connect()
+    rows(one, "CREATE TABLE t (id INT) USING delta")
+    rows(one, "BEGIN")
+    rows(one, "INSERT INTO t VALUES (1)")
+    died = running.host()
+    assert died is not None
+    os.kill(died, signal.SIGKILL)
+    until(lambda: running.host() != died, "it is still there")
+    until(lambda: isinstance(two.run("INSERT INTO t VALUES (2)"), Result), "no new host")
+    assert running.host() not in (None, died)
+    assert refused(one, "INSERT INTO t VALUES (3)") == "25P02", "it would be committed as a statement on its own"
+    assert refused(one, "SELECT * FROM t") == "25P02"
+    assert refused(one, "COMMIT") == "25P02"
+    assert rows(one, "SELECT * FROM t") == [(2,)]
+    rows(one, "BEGIN")
+    rows(one, "INSERT INTO t VALUES (4)")
+    rows(one, "COMMIT")
+    assert sorted(rows(two, "SELECT * FROM t")) == [(2,), (4,)]
+
+
+@pytest.fixture
+def remote(running: Server, root: Path) -> Any:
+    connection = ConnectConnection(running.connect, root)
+    yield connection.session
+    connection.close()
+
+
+def test_the_python_face_works_with_a_client_of_connect(remote: Any, running: Server, root: Path) -> None:
+    remote.sql("CREATE TABLE t (id INT) USING delta")
+    with lockstep.transaction(remote, comment="from afar") as tx:
+        remote.sql("INSERT INTO t VALUES (1)")
+        remote.createDataFrame([(2,)], "id INT").write.mode("append").saveAsTable("t")
+    assert (tx.status, tx.version) == ("COMMITTED", 2)
+    with pytest.raises(ZeroDivisionError):
+        failing(remote)
+    other = ConnectConnection(running.connect, root)
+    with pytest.raises(ConflictError):
+        overtaken(remote, other.session)
+    other.close()
+    assert sorted(row.id for row in remote.table("t").collect()) == [101, 102]
+
+
+def failing(session: Any) -> None:
+    with lockstep.transaction(session):
+        session.sql("INSERT INTO t VALUES (3)")
+        raise ZeroDivisionError
+
+
+def overtaken(session: Any, other: Any) -> None:
+    with lockstep.transaction(session):
+        session.sql("UPDATE t SET id = id + 10")
+        other.sql("UPDATE t SET id = id + 100")
+
+
+def test_a_client_of_connect_has_no_micro_batches(remote: Any) -> None:
+    with pytest.raises(UnsupportedError), lockstep.transaction(remote, batch=("copier", 1)):
+        pass
+    assert refused_by(remote, "COMMIT") == "25P01"
+
+
+def refused_by(session: Any, sql: str) -> str | None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as caught:
+        session.sql(sql)
+    return caught.value.getSqlState()

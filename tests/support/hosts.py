@@ -1,0 +1,201 @@
+"""Sparks that are not this process's: the Thrift server and Spark Connect, started as their users start them.
+
+Both are one JVM, which has a spawned host. A client of either is a `Connection` that runs records of the contract.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lockstep.spark.jars import session_jars
+from tests.support.runner import Failure, Result
+from tests.support.sessions import CATALOG
+
+START_SECONDS = 180
+THRIFT_SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def settings(folder: Path, root: Path) -> dict[str, str]:
+    """Return all that a user has to say of Lockstep, and what makes a small Spark of a test's."""
+    return {
+        "spark.sql.extensions": "lockstep.spark.Extensions",
+        f"spark.sql.catalog.{CATALOG}": "lockstep.spark.LockstepCatalog",
+        f"spark.sql.catalog.{CATALOG}.root": str(root),
+        f"spark.sql.catalog.{CATALOG}.create": "true",
+        "spark.lockstep.python": sys.executable,
+        "spark.master": "local[2]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.ui.enabled": "false",
+    }
+
+
+def command(program: str, conf: Mapping[str, str], *arguments: str) -> list[str]:
+    """Return how to start one of Spark's programs with Lockstep's jars."""
+    said = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
+    return [str(spark_home() / "bin" / program), "--jars", ",".join(map(str, session_jars())), *said, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return what Spark's programs are to know, which is not what a PySpark of this process knows."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK", "SPARK"))}
+    return kept | {"SPARK_HOME": str(spark_home())}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A Thrift server that serves Spark Connect too."""
+
+    thrift: int
+    connect: int
+    process: subprocess.Popen[bytes]
+
+    def host(self) -> int | None:
+        """Return the process id of the host that it spawned, None if there is none now."""
+        return next(iter(hosts_of(self.process.pid)), None)
+
+
+def hosts_of(driver: int) -> list[int]:
+    """Return the process ids of the hosts that a driver has spawned, those that have ended left out."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it ended while it was looked at
+            continue
+        if b"lockstep.spark.spawned" in words and parent == driver:
+            found.append(int(process.name))
+    return found
+
+
+def until(holds: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
+    """Wait until something holds, and fail if it does not in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.05)
+
+
+@contextmanager
+def server(folder: Path, root: Path) -> Iterator[Server]:
+    """Start a server, wait until both of its ports answer, and stop it in the end."""
+    thrift, connect = free_port(), free_port()
+    conf = settings(folder, root) | {
+        # A Thrift server unloads what `--jars` brought when its first session ends.
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, session_jars())),
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(connect),
+        "spark.hadoop.hive.server2.thrift.port": str(thrift),
+        "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
+        "spark.hadoop.hive.server2.authentication": "NOSASL",
+    }
+    log = folder / "server.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command("spark-submit", conf, "--class", THRIFT_SERVER, "spark-internal"),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=environment(),
+        )
+    try:
+        for port in (connect, thrift):
+            until(partial(answers, port, process, log), f"nothing listens at {port}; see {log}", START_SECONDS)
+        yield Server(thrift, connect, process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def answers(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Tell whether a port takes connections yet."""
+    assert process.poll() is None, log.read_text()
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+class ThriftConnection:
+    """A session of the Thrift server, by PyHive."""
+
+    def __init__(self, port: int, root: Path) -> None:
+        from pyhive import hive
+
+        self.connection = hive.connect("127.0.0.1", port, auth="NOSASL")
+        # Spark loads a catalog when it is first named, so another root for each session is early enough here.
+        for sql in (f"SET spark.sql.catalog.{CATALOG}.root={root}", f"USE {CATALOG}"):
+            found = self.run(sql)
+            assert isinstance(found, Result), found
+
+    def run(self, sql: str) -> Result | Failure:
+        from pyhive.exc import OperationalError
+
+        with self.connection.cursor() as cursor:
+            try:
+                cursor.execute(sql)
+                columns = [column[0] for column in cursor.description or ()]
+                return Result(columns, cursor.fetchall() if columns else [])
+            except OperationalError as error:
+                status = error.args[0].status
+                return Failure(status.sqlState, status.errorMessage)
+
+    def close(self) -> None:
+        from thrift.transport.TTransport import TTransportException
+
+        with suppress(TTransportException):  # it was closed already
+            self.connection.close()
+
+
+class ConnectConnection:
+    """A session of Spark Connect, by PySpark's client."""
+
+    def __init__(self, port: int, root: Path) -> None:
+        from pyspark.sql.connect.session import SparkSession
+
+        self.session: Any = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+        self.session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
+        self.session.sql(f"USE {CATALOG}")
+
+    def run(self, sql: str) -> Result | Failure:
+        from pyspark.errors import PySparkException
+
+        try:
+            found = self.session.sql(sql)
+            return Result(found.columns, [tuple(row) for row in found.collect()])
+        except PySparkException as error:
+            return Failure(error.getSqlState(), str(error))
+
+    def close(self) -> None:
+        self.session.stop()
