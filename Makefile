@@ -1,6 +1,8 @@
 # Lockstep's commands. Each one sets up what it needs, in a fresh clone too: only Python 3.11+, Java 17+ and make.
 
 PYTHON ?= python3
+# Processes that run tests, each with a Spark of its own.
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,7 +25,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast test-isolation test-hosts soak lint format demo bench bench-conflicts wheel clean
+.PHONY: help setup jar test test-fast test-isolation test-hosts soak lint format demo bench bench-conflicts bench-hosts wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -44,8 +46,8 @@ $(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockste
 	@$(BIN)/python project/bootstrap.py shimJar
 
 test: setup jar ## run every test
-	@echo "test: all of tests/ (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@echo "test: all of tests/, in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 test-fast: setup ## run the tests that need no Spark and no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
@@ -92,6 +94,10 @@ bench: setup jar ## measure (BENCH_ARGS=…)
 bench-conflicts: setup ## measure the conflict check alone, without Spark (BENCH_ARGS=…)
 	@echo "bench-conflicts: tests/bench/conflicts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.conflicts $(BENCH_ARGS)
+
+bench-hosts: setup jar ## measure the spawned host against the attached one (BENCH_ARGS=…)
+	@echo "bench-hosts: tests/bench/hosts.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.hosts $(BENCH_ARGS)
 
 wheel: setup jar ## build the wheel, with the jar inside, into dist/
 	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"

@@ -190,7 +190,7 @@ def _record(line: int, lines: list[str]) -> Record:
             return Record("error", sql, line, connection, sqlstates=tuple(states.split("|")), expected=expected)
         case "query", options if has_results and set(options) <= {"rowsort", "header"}:
             is_sorted, has_header = "rowsort" in options, "header" in options
-            return Record("query", sql, line, connection, "", expected, is_sorted, has_header)
+            return Record("query", sql, line, connection, (), expected, is_sorted, has_header)
         case "let", [name] if not has_results:
             return Record("let", sql, line, connection, name=name)
     raise ContractError(

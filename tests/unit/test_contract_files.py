@@ -42,7 +42,7 @@ def test_a_file_is_its_records_and_tags() -> None:
     assert contract.records == (
         Record("ok", "CREATE TABLE t\n  AS SELECT 1", 5, "con2"),
         Record("error", "COMMIT", 10, "con1", sqlstates=("40001",), expected=("run it again", "${catalog}")),
-        Record("query", "SELECT a, b FROM t", 16, "con1", "", ("a | b", "1 | NULL"), True, True),
+        Record("query", "SELECT a, b FROM t", 16, "con1", (), ("a | b", "1 | NULL"), True, True),
         Record("let", "SELECT now()", 23, "con3", name="then"),
     )
 
