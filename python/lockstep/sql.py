@@ -33,10 +33,12 @@ class Statement:
     Attributes:
         text: as written, from its first token to its last, without the `;`.
         line: of its first token; the first line of a script is 1.
+        column: of its first token; the first of a line is 1.
     """
 
     text: str
     line: int
+    column: int = 1
 
 
 def split(text: str) -> list[Statement]:
@@ -52,9 +54,50 @@ def split(text: str) -> list[Statement]:
         end = _end(words, at)
         if end > at:
             start = words[at].start
-            statements.append(Statement(text=text[start : words[end - 1].end], line=_line(text, start)))
+            column = start - text.rfind("\n", 0, start)
+            statements.append(Statement(text[start : words[end - 1].end], _line(text, start), column))
         at = end + 1
     return statements
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A place where a statement begins or ends a transaction: BEGIN, BEGIN ATOMIC, COMMIT or ROLLBACK.
+
+    Attributes:
+        verb: that word.
+        line: within the statement's text, whose first line is 1.
+    """
+
+    verb: str
+    line: int
+
+
+def controls(text: str) -> list[Control]:
+    """Return where one statement begins or ends transactions: itself, or those of the block that it is.
+
+    What a block runs with EXECUTE IMMEDIATE is not seen. Savepoints are none: they end nothing.
+
+    Raises:
+        InvalidError: as `split`.
+    """
+    words = _words(text)
+    firsts = [0]
+    if words and _is_block(words, 0):
+        block = _Block(words, 0)
+        block.end()
+        firsts = block.firsts
+    found = [(_verb(words, first), first) for first in firsts if first < len(words)]
+    return [Control(verb, _line(text, words[first].start)) for verb, first in found if verb]
+
+
+def code(text: str) -> list[tuple[int, int]]:
+    """Return where the tokens of a text lie, each from its first character to behind its last; the rest is comments.
+
+    Raises:
+        InvalidError: as `split`.
+    """
+    return [(word.start, word.end) for word in _words(text)]
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -72,13 +115,16 @@ class _Word:
 
 _OPENED_AT = re.compile(r" from \d+:(\d+)$")
 
+_VARIABLE = re.compile(r"(?<!\$)\$\{")
+"""Where one begins: to sqlglot `${a}_$` would open a string, whose tags Spark makes of letters alone."""
+
 
 def _words(text: str) -> list[_Word]:
     from sqlglot.errors import TokenError
 
     tokenizer = _tokenizer()
     try:
-        tokens = tokenizer.tokenize(text)
+        tokens = tokenizer.tokenize(_VARIABLE.sub("?{", text))
     except TokenError as error:
         if opened := _OPENED_AT.search(str(error.__cause__)):
             start = int(opened[1])
@@ -146,6 +192,21 @@ def _is_block(words: Sequence[_Word], at: int) -> bool:
     return first == "BEGIN"
 
 
+def _verb(words: Sequence[_Word], first: int) -> str:
+    """Return how the statement that begins here begins or ends a transaction; empty if it does not."""
+    verb, second, third = (_upper(words, index) for index in range(first, first + 3))
+    match verb:
+        case "BEGIN" if second == "ATOMIC":
+            return "BEGIN ATOMIC"
+        case "BEGIN" if not _is_block(words, first):
+            return "BEGIN"
+        case "START" if second == "TRANSACTION":
+            return "START TRANSACTION"
+        case "COMMIT" | "ROLLBACK" if ";" in (second, third if second in ("TRANSACTION", "WORK") else ""):
+            return verb
+    return ""
+
+
 def _upper(words: Sequence[_Word], index: int) -> str:
     """Return a word in capitals; a script ends as if a `;` stood there."""
     return words[index].upper if index < len(words) else ";"
@@ -160,6 +221,8 @@ class _Block:
         self._open: list[str] = []
         self._first = at
         """Where the statement around `_at` begins."""
+        self.firsts = [at]
+        """Where each statement begins that the walk has come to, blocks and their parts among them."""
 
     def end(self) -> int:
         while self._at < len(self._words):
@@ -180,6 +243,7 @@ class _Block:
 
     def _begin_statement(self) -> None:
         self._first = self._at + 1
+        self.firsts.append(self._first)
 
     def _is_keyword(self) -> bool:
         """Not so in `t.end`."""
@@ -203,7 +267,7 @@ class _Block:
 
     def _opens(self, word: str) -> bool:
         if self._at == self._first:
-            return word in _OPENING
+            return word in _OPENING and (word != "BEGIN" or _is_block(self._words, self._at))
         # DECLARE {EXIT | CONTINUE} HANDLER FOR … BEGIN … END
         return (
             word == "BEGIN"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.errors import InvalidError
-from lockstep.sql import Statement, split
+from lockstep.sql import Control, Statement, code, controls, split
 
 NOT_ENDS = [
     "SELECT ';'",
@@ -23,6 +23,8 @@ NOT_ENDS = [
     "SELECT $$ a;b $$",
     "SELECT $x$ ; $$ $x$",
     "SELECT '${a;b}', ${c}",
+    "SELECT * FROM lake.${a}.t_${b}_${c}, `${d;}`",
+    "SELECT $$ ${a} ; $$, $${b};$$",
     "SELECT '😀;', 'ü;', `;ß`",
     "SELECT 'two\n;lines'",
     "SHOW TABLES LIKE ';'",
@@ -67,6 +69,9 @@ BLOCKS = [
     "BEGIN IF a THEN MERGE INTO t USING u ON a WHEN MATCHED THEN UPDATE SET b = CASE WHEN c THEN d END; END IF; END",
     "BEGIN SELECT * FROM t FOR SYSTEM_VERSION AS OF 3; END",
     "nonsense: BEGIN SELECT 1; END",
+    "BEGIN BEGIN TRANSACTION; INSERT INTO t VALUES (1); COMMIT; END",
+    "BEGIN BEGIN; SELECT 1; BEGIN WORK READ ONLY; BEGIN SELECT 2; END; ROLLBACK; END",
+    "BEGIN IF a THEN BEGIN ISOLATION LEVEL SNAPSHOT; ELSE BEGIN COMMENT 'END'; END IF; COMMIT; END",
 ]
 
 TRANSACTIONS = [
@@ -103,24 +108,24 @@ def test_nothing_is_no_statement(script: str) -> None:
     assert split(script) == []
 
 
-def test_lines_are_those_of_first_tokens() -> None:
+def test_lines_and_columns_are_those_of_first_tokens() -> None:
     script = "-- why\nBEGIN;\n\n/* two\nlines */ SELECT\n 'a\nb' ; SELECT\r\n2;\n\n  COMMIT\n;"
-    assert [(found.line, found.text) for found in split(script)] == [
-        (2, "BEGIN"),
-        (5, "SELECT\n 'a\nb'"),
-        (7, "SELECT\r\n2"),
-        (10, "COMMIT"),
+    assert split(script) == [
+        Statement("BEGIN", line=2, column=1),
+        Statement("SELECT\n 'a\nb'", line=5, column=10),
+        Statement("SELECT\r\n2", line=7, column=6),
+        Statement("COMMIT", line=10, column=3),
     ]
 
 
 def test_comments_around_a_statement_are_left_out_and_those_inside_are_kept() -> None:
-    assert split("/* a */ SELECT /* b */ 1 -- c\n;") == [Statement(text="SELECT /* b */ 1", line=1)]
+    assert split("/* a */ SELECT /* b */ 1 -- c\n;") == [Statement("SELECT /* b */ 1", line=1, column=9)]
 
 
 def test_an_unfinished_block_is_one_statement_for_spark_to_refuse() -> None:
     assert split("SELECT 0; BEGIN SELECT 1; IF a THEN SELECT 2; END; SELECT 3") == [
         Statement(text="SELECT 0", line=1),
-        Statement(text="BEGIN SELECT 1; IF a THEN SELECT 2; END; SELECT 3", line=1),
+        Statement(text="BEGIN SELECT 1; IF a THEN SELECT 2; END; SELECT 3", line=1, column=11),
     ]
 
 
@@ -141,6 +146,42 @@ def test_what_has_no_end_is_refused_with_its_line(script: str, line: int, shown:
         split(script)
     assert refused.value.message.startswith(f"line {line}: ")
     assert shown in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("BEGIN", [Control("BEGIN", 1)]),
+        ("begin transaction read only", [Control("BEGIN", 1)]),
+        ("BEGIN COMMENT 'why'", [Control("BEGIN", 1)]),
+        ("START TRANSACTION", [Control("START TRANSACTION", 1)]),
+        ("COMMIT", [Control("COMMIT", 1)]),
+        ("COMMIT /* all */ WORK", [Control("COMMIT", 1)]),
+        ("ROLLBACK TRANSACTION", [Control("ROLLBACK", 1)]),
+        ("ROLLBACK TO s", []),
+        ("ROLLBACK WORK TO SAVEPOINT s", []),
+        ("SAVEPOINT s", []),
+        ("RELEASE s", []),
+        ("SELECT commit FROM begin", []),
+        ("COMMENT ON TABLE t IS 'COMMIT'", []),
+        ("START LOGGING", []),
+        ("-- nothing", []),
+        ("BEGIN SELECT 1; END", []),
+        ("BEGIN ATOMIC SELECT 1; END", [Control("BEGIN ATOMIC", 1)]),
+        ("BEGIN\nIF a THEN\nCOMMIT; END IF; SELECT commit; END", [Control("COMMIT", 3)]),
+        ("BEGIN\n BEGIN TRANSACTION;\n SELECT 1;\n COMMIT;\nEND", [Control("BEGIN", 2), Control("COMMIT", 4)]),
+        ("BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION\nBEGIN ROLLBACK; END; END", [Control("ROLLBACK", 2)]),
+        ("BEGIN SAVEPOINT s; ROLLBACK TO s; EXECUTE IMMEDIATE 'COMMIT'; END", []),
+    ],
+)
+def test_what_begins_or_ends_a_transaction_is_found_in_blocks_too(text: str, expected: list[Control]) -> None:
+    assert controls(text) == expected
+
+
+def test_code_is_what_is_no_comment() -> None:
+    text = "SELECT /*+ a */ /* b */ ${c} -- d\n, '${e}'"
+    found = [text[start:end] for start, end in code(text)]
+    assert found == ["SELECT", "/*+ a */", "$", "{", "c", "}", ",", "'${e}'"]
 
 
 @given(st.lists(st.sampled_from([*NOT_ENDS, *BLOCKS, *TRANSACTIONS]), max_size=6))
