@@ -91,6 +91,16 @@ def controls(text: str) -> list[Control]:
     return [Control(verb, _line(text, words[first].start)) for verb, first in found if verb]
 
 
+def is_block(text: str) -> bool:
+    """Tell whether a statement is a block, BEGIN … END, and not the beginning of a transaction.
+
+    Raises:
+        InvalidError: as `split`.
+    """
+    words = _words(text)
+    return bool(words) and _is_block(words, 0)
+
+
 def code(text: str) -> list[tuple[int, int]]:
     """Return where the tokens of a text lie, each from its first character to behind its last; the rest is comments.
 
