@@ -10,23 +10,20 @@ standard error), 2 for a wrong command line. Only `init` writes.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lockstep._version import __version__
+from lockstep.display import LOG_COLUMNS, counted, log_row, sections, summary
 from lockstep.errors import InvalidError, LockstepError
+from lockstep.printing import print_json, print_section, print_table
 
 if TYPE_CHECKING:
-    from lockstep.model import Commit, Database, Entry, TableDdl
+    from lockstep.model import Database
     from lockstep.storage import Storage
     from lockstep.timeline import Timeline
-
-PIPE_WIDTH = 1000
-"""Characters a line may have when nobody looks at it: a table in a pipe must not be cut to 80."""
 
 
 class _Commands(click.Group):
@@ -66,7 +63,7 @@ def init(root: str, as_json: bool) -> None:
     is_new = _timeline_or_none(storage) is None
     timeline = Timeline.create(storage, application=f"Lockstep {__version__}")
     if as_json:
-        _print_json({"root": storage.url, "database_version": timeline.head.version, "created": is_new})
+        print_json({"root": storage.url, "database_version": timeline.head.version, "created": is_new})
     else:
         what = "made an empty lake" if is_new else "there is a lake already"
         click.echo(f"{storage.url}: {what}, at database version {timeline.head.version}")
@@ -85,15 +82,9 @@ def log(root: str, count: int, as_json: bool) -> None:
     head = timeline.head.version
     entries = timeline.entries(max(head - count, -1))[::-1]
     if as_json:
-        _print_json([_summary(entry) for entry in entries])
+        print_json([summary(entry) for entry in entries])
         return
-    rows = []
-    for entry in entries:
-        said = _summary(entry)
-        text = entry.transaction.message or "; ".join(entry.transaction.statements)
-        counts = [_signed(said["rows_added"], "+"), _signed(said["rows_removed"], "-")]
-        rows.append([entry.version, _time(entry), entry.kind, entry.transaction.author, _names(said), *counts, text])
-    _print_table(["version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what"], rows)
+    print_table(LOG_COLUMNS, map(log_row, entries))
 
 
 @main.command()
@@ -109,43 +100,10 @@ def show(root: str, version: int, as_json: bool) -> None:
     database = timeline.at(version)
     [entry] = timeline.entries(database.version - 1, database.version)
     if as_json:
-        _print_json(entry)
+        print_json(entry)
         return
-    said = entry.transaction
-    facts: dict[str, object] = {
-        "version": entry.version,
-        "kind": entry.kind,
-        "committed at": _time(entry),
-        "transaction": said.id,
-        "began at": said.began_at.isoformat(timespec="milliseconds"),
-        "base version": said.base_version,
-        "isolation": said.isolation,
-        "author": said.author,
-        "application": said.application,
-        "message": said.message,
-        "batch": "" if entry.batch is None else entry.batch,
-    }
-    _print_table(["", ""], [[key, value] for key, value in facts.items() if value != ""], header=False)
-    _section("statements", [], [[text] for text in said.statements])
-    namespaces = [[ddl.action, ".".join(ddl.name), _properties(ddl.properties)] for ddl in entry.namespaces]
-    _section("namespaces", ["action", "namespace", "properties"], namespaces)
-    _section("tables", ["action", "table", "detail", "id"], [_ddl(ddl) for ddl in entry.tables])
-    views = [[ddl.action, ddl.name, "" if ddl.definition is None else ddl.definition.text] for ddl in entry.views]
-    _section("views", ["action", "view", "definition"], views)
-    writes = [
-        [
-            *(write.name, f"{write.from_version} → {write.to_version}"),
-            *(write.counts.files_added, write.counts.files_removed),
-            *(_signed(write.counts.rows_added, "+"), _signed(write.counts.rows_removed, "-")),
-            *(", ".join(map(_where, write.commits)) or "published before", write.location),
-        ]
-        for write in entry.writes
-    ]
-    _section("writes", ["table", "version", "files +", "files -", "rows +", "rows -", "commits", "location"], writes)
-    _section("reads", ["table", "version"], [[read.name, read.version] for read in entry.reads])
-    _section("views used", [], [[name] for name in entry.view_reads])
-    moved = [[move.id, move.entry, move.to_version] for move in entry.moved]
-    _section("moved", ["table id", "committed by", "is now version"], moved)
+    for section in sections(entry):
+        print_section(section.title, section.columns, section.rows)
 
 
 @main.command()
@@ -159,10 +117,10 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
     """
     found = sorted(_database(root, version).tables.values(), key=lambda table: table.name)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         rows = [[table.name, table.version, table.since, table.location] for table in found]
-        _print_table(["table", "version", "changed in", "location"], rows)
+        print_table(["table", "version", "changed in", "location"], rows)
 
 
 @main.command()
@@ -176,10 +134,10 @@ def views(root: str, version: int | None, as_json: bool) -> None:
     """
     found = sorted(_database(root, version).views.values(), key=lambda view: view.name)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         rows = [[view.name, view.since, view.definition.text] for view in found]
-        _print_table(["view", "changed in", "definition"], rows)
+        print_table(["view", "changed in", "definition"], rows)
 
 
 @main.command()
@@ -196,15 +154,15 @@ def verify(ctx: click.Context, root: str, as_json: bool) -> None:
     timeline = _open(root)
     report = look(timeline.storage, timeline)
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
         rows = [[d.problem, d.table, d.table_version, d.database_version, d.path] for d in report.differences]
         if rows:
-            _print_table(["problem", "table", "version", "ratified in", "file"], rows)
+            print_table(["problem", "table", "version", "ratified in", "file"], rows)
         expired = f", {report.expired} of them expired" if report.expired else ""
         click.echo(
-            f"database version {report.database_version}: {_count(report.tables, 'table')}, "
-            f"{_count(report.versions, 'table version')}{expired}, {_count(len(rows), 'difference')}"
+            f"database version {report.database_version}: {counted(report.tables, 'table')}, "
+            f"{counted(report.versions, 'table version')}{expired}, {counted(len(rows), 'difference')}"
         )
     ctx.exit(1 if report.differences else 0)
 
@@ -224,7 +182,7 @@ def conf(root: str, catalog: str, as_json: bool) -> None:
     absolute = root if "://" in root or root.startswith("file:") else str(Path(root).absolute())
     found = settings(root=absolute, catalog=catalog)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         click.echo("\n".join(f"{key} {value}" for key, value in found.items()))
 
@@ -240,12 +198,12 @@ def jars(as_json: bool) -> None:
 
     found = [str(path) for path in session_jars()]
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         click.echo(",".join(found))
 
 
-# --- the library's values as rows -------------------------------------------------------------------------------------
+# --- lakes ------------------------------------------------------------------------------------------------------------
 
 
 def _open(root: str) -> Timeline:
@@ -267,95 +225,3 @@ def _timeline_or_none(storage: Storage) -> Timeline | None:
         return Timeline.open(storage)
     except InvalidError:
         return None
-
-
-def _summary(entry: Entry) -> dict[str, Any]:
-    """Return what `log` says of an entry; rows are None where a file does not tell how many it has."""
-    counts = {"rows_added": [w.counts.rows_added for w in entry.writes]}
-    counts["rows_removed"] = [w.counts.rows_removed for w in entry.writes]
-    unknown = entry.kind == "external"  # its commits are not read, so nothing was counted
-    return {
-        "version": entry.version,
-        "committed_at": entry.committed_at,
-        "kind": entry.kind,
-        "transaction": entry.transaction.id,
-        "author": entry.transaction.author,
-        "isolation": entry.transaction.isolation,
-        "message": entry.transaction.message,
-        "batch": entry.batch,
-        "statements": entry.transaction.statements,
-        "tables": sorted({str(w.name) for w in entry.writes} | {str(d.new_name or d.name) for d in entry.tables}),
-        "views": sorted({str(ddl.name) for ddl in entry.views}),
-        "namespaces": [".".join(ddl.name) for ddl in entry.namespaces],
-        **{key: None if unknown or -1 in values else sum(values) for key, values in counts.items()},
-    }
-
-
-def _names(summary: dict[str, Any]) -> str:
-    kinds = {"views": "view", "namespaces": "namespace"}
-    others = [f"{name} ({kind})" for key, kind in kinds.items() for name in summary[key]]
-    return ", ".join([*summary["tables"], *others])
-
-
-def _time(entry: Entry) -> str:
-    return entry.committed_at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _signed(count: int | None, sign: str) -> str:
-    if count is None or count < 0:
-        return "?"
-    return f"{sign}{count}" if count else ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(properties.items()))
-
-
-def _ddl(ddl: TableDdl) -> list[object]:
-    detail = f"to {ddl.new_name}" if ddl.new_name is not None else f"at {ddl.location}" if ddl.location else ""
-    return [ddl.action, ddl.name, detail, ddl.id]
-
-
-def _where(commit: Commit) -> str:
-    return commit.staged or f"inline, {_count(len(commit.inline or []), 'action')}"
-
-
-# --- printing ---------------------------------------------------------------------------------------------------------
-
-
-def _print_json(value: object) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
-
-
-def _section(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a titled table, and nothing at all if it has no rows."""
-    if rows:
-        click.echo(f"\n{title}")
-        _print_table(columns or [""], rows, header=bool(columns))
-
-
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, show_header=header, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(_printable(str(value)) for value in row))
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    # Without markup: brackets in a statement are no styles.
-    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
-
-
-def _printable(text: str) -> str:
-    """Return a text that does to a terminal nothing but stand there."""
-    return "".join(
-        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}" for char in text
-    )

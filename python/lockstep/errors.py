@@ -44,6 +44,14 @@ class LockstepError(Exception):
     def __str__(self) -> str:
         return f"{self.message} (SQLSTATE {self.sqlstate})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows of an error that was kept."""
+        from lockstep.display import Section, html
+
+        help_ = "may help" if self.retryable else "does not help"
+        rows = [[type(self).__name__, self.message], ["SQLSTATE", self.sqlstate], ["running it again", help_]]
+        return html([Section("", (), rows)])
+
 
 class ConflictError(LockstepError):
     """Another transaction committed or goes first, and its changes collide with ours; nothing of ours is visible."""

@@ -217,6 +217,12 @@ class Entry(Value, frozen=True):
     batch: Batch | None = None
     aborts: list[str] = []
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the tables of `lockstep show`."""
+        from lockstep.display import html, sections
+
+        return html(sections(self))
+
 
 class Table(Value, frozen=True):
     """A table in one database version: `version` is Delta's own, `since` the database version of its last change."""

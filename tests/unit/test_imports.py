@@ -18,7 +18,7 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "python"
 
 LAYERS = (
-    {"_version", "ddl", "errors", "model", "plan", "retry", "rows", "script", "sql"},
+    {"_version", "ddl", "display", "errors", "model", "plan", "retry", "rows", "script", "sql"},
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta", "resolution", "serializable"},
@@ -26,7 +26,7 @@ LAYERS = (
     {"statement"},
     {"announce", "commit", "savepoint"},
     {"catalog"},
-    {"__main__", "cli", "spark", ""},
+    {"cli", "printing", "script_commands", "spark", ""},
 )
 """Each module of `lockstep` (its first name; "" is `lockstep` itself) may import its own layer and those above it."""
 

@@ -25,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lockstep.catalog import check_batch
+from lockstep.display import Section, html
 from lockstep.errors import (
     CommitUnknownError,
     InvalidError,
@@ -174,6 +175,13 @@ class SessionTransaction:
     def __repr__(self) -> str:
         at = "" if self.version is None else f" as database version {self.version}"
         return f"<lockstep.transaction {self.id or '(not begun)'} {self.status}{at}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: how it stands, and what COMMIT answered."""
+        facts = {"transaction": self.id or "(not begun)", "status": self.status, "snapshot": self.snapshot}
+        answer = {key: value for key, value in self.result.items() if key != "transaction_id"}
+        rows = [[key.replace("_", " "), value] for key, value in {**facts, **answer}.items() if value is not None]
+        return html([Section("", (), rows)])
 
     def __enter__(self) -> Self:
         if self.status != "NEW":

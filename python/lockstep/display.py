@@ -1,0 +1,164 @@
+"""Values as rows: what the command line prints of them, and what notebooks show of them as HTML.
+
+>>> html([Section("", ("a", "b"), [[1, "<2>"]])])
+'<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>&lt;2&gt;</td></tr></table>'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lockstep.model import Commit, Entry, TableDdl
+
+CHARACTERS_AT_MOST = 1_000
+"""Of a cell of HTML; a view's definition may have a million."""
+
+ROWS_AT_MOST = 1_000
+"""Of a table of HTML, and of a query's result wherever it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table: its title, its columns' names (none: it has no header), its rows."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def html(sections: Sequence[Section]) -> str:
+    """Return tables of HTML, of those sections that have rows; whatever is in them is text and no markup."""
+    return "".join(_table(section) for section in sections if section.rows)
+
+
+def _table(section: Section) -> str:
+    from html import escape
+
+    def line(cells: Sequence[object], tag: str) -> str:
+        return f"<tr>{''.join(f'<{tag}>{escape(_short(str(cell)))}</{tag}>' for cell in cells)}</tr>"
+
+    caption = f"<caption>{escape(section.title)}</caption>" if section.title else ""
+    head = line(section.columns, "th") if section.columns else ""
+    body = "".join(line(row, "td") for row in section.rows[:ROWS_AT_MOST])
+    return f"<table>{caption}{head}{body}</table>"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= CHARACTERS_AT_MOST else f"{text[:CHARACTERS_AT_MOST]}…"
+
+
+# --- entries of the timeline ------------------------------------------------------------------------------------------
+
+
+def sections(entry: Entry) -> list[Section]:
+    """Return all that an entry says; sections without rows are left out."""
+    said = entry.transaction
+    facts: dict[str, object] = {
+        "version": entry.version,
+        "kind": entry.kind,
+        "committed at": time(entry),
+        "transaction": said.id,
+        "began at": said.began_at.isoformat(timespec="milliseconds"),
+        "base version": said.base_version,
+        "isolation": said.isolation,
+        "author": said.author,
+        "application": said.application,
+        "message": said.message,
+        "batch": "" if entry.batch is None else entry.batch,
+    }
+    namespaces = [[ddl.action, ".".join(ddl.name), _properties(ddl.properties)] for ddl in entry.namespaces]
+    views = [[ddl.action, ddl.name, "" if ddl.definition is None else ddl.definition.text] for ddl in entry.views]
+    writes = [
+        [
+            *(write.name, f"{write.from_version} → {write.to_version}"),
+            *(write.counts.files_added, write.counts.files_removed),
+            *(_signed(write.counts.rows_added, "+"), _signed(write.counts.rows_removed, "-")),
+            *(", ".join(map(_where, write.commits)) or "published before", write.location),
+        ]
+        for write in entry.writes
+    ]
+    moved = [[move.id, move.entry, move.to_version] for move in entry.moved]
+    columns = ("table", "version", "files +", "files -", "rows +", "rows -", "commits", "location")
+    found = [
+        Section("", (), [[key, value] for key, value in facts.items() if value != ""]),
+        Section("statements", (), [[text] for text in said.statements]),
+        Section("namespaces", ("action", "namespace", "properties"), namespaces),
+        Section("tables", ("action", "table", "detail", "id"), [_ddl(ddl) for ddl in entry.tables]),
+        Section("views", ("action", "view", "definition"), views),
+        Section("writes", columns, writes),
+        Section("reads", ("table", "version"), [[read.name, read.version] for read in entry.reads]),
+        Section("views used", (), [[name] for name in entry.view_reads]),
+        Section("moved", ("table id", "committed by", "is now version"), moved),
+    ]
+    return [section for section in found if section.rows]
+
+
+LOG_COLUMNS = ("version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what")
+
+
+def log_row(entry: Entry) -> list[object]:
+    """Return an entry as one row of `LOG_COLUMNS`."""
+    said = summary(entry)
+    text = entry.transaction.message or "; ".join(entry.transaction.statements)
+    counts = [_signed(said["rows_added"], "+"), _signed(said["rows_removed"], "-")]
+    return [entry.version, time(entry), entry.kind, entry.transaction.author, _names(said), *counts, text]
+
+
+def summary(entry: Entry) -> dict[str, Any]:
+    """Return what `log` says of an entry; rows are None where a file does not tell how many it has."""
+    counts = {"rows_added": [w.counts.rows_added for w in entry.writes]}
+    counts["rows_removed"] = [w.counts.rows_removed for w in entry.writes]
+    unknown = entry.kind == "external"  # its commits are not read, so nothing was counted
+    return {
+        "version": entry.version,
+        "committed_at": entry.committed_at,
+        "kind": entry.kind,
+        "transaction": entry.transaction.id,
+        "author": entry.transaction.author,
+        "isolation": entry.transaction.isolation,
+        "message": entry.transaction.message,
+        "batch": entry.batch,
+        "statements": entry.transaction.statements,
+        "tables": sorted({str(w.name) for w in entry.writes} | {str(d.new_name or d.name) for d in entry.tables}),
+        "views": sorted({str(ddl.name) for ddl in entry.views}),
+        "namespaces": [".".join(ddl.name) for ddl in entry.namespaces],
+        **{key: None if unknown or -1 in values else sum(values) for key, values in counts.items()},
+    }
+
+
+def _names(summary: dict[str, Any]) -> str:
+    kinds = {"views": "view", "namespaces": "namespace"}
+    others = [f"{name} ({kind})" for key, kind in kinds.items() for name in summary[key]]
+    return ", ".join([*summary["tables"], *others])
+
+
+def time(entry: Entry) -> str:
+    """Return when an entry was committed, for people."""
+    return entry.committed_at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _signed(count: int | None, sign: str) -> str:
+    if count is None or count < 0:
+        return "?"
+    return f"{sign}{count}" if count else ""
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(properties.items()))
+
+
+def _ddl(ddl: TableDdl) -> list[object]:
+    detail = f"to {ddl.new_name}" if ddl.new_name is not None else f"at {ddl.location}" if ddl.location else ""
+    return [ddl.action, ddl.name, detail, ddl.id]
+
+
+def _where(commit: Commit) -> str:
+    return commit.staged or f"inline, {counted(len(commit.inline or []), 'action')}"
