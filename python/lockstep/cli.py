@@ -1,16 +1,16 @@
-"""The command line: look at a lake without Spark, and print what Spark needs.
+"""The command line: look at a lake without Spark, print what Spark needs, run scripts on it.
 
     lockstep init | log | show | tables | views | verify
                                                     a lake: a path or s3:// URL, credentials from AWS_* variables
     lockstep conf | jars                            settings and jars for spark-defaults.conf and spark-submit
+    lockstep run | plan                             a script (lockstep.script_commands)
 
 Every command has `--json`. Exit codes: 0, 1 for a refusal or a difference found (the message and its SQLSTATE are on
-standard error), 2 for a wrong command line. Only `init` writes.
+standard error), 2 for a wrong command line. Only `init` and `run` write.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +19,7 @@ from lockstep._version import __version__
 from lockstep.display import LOG_COLUMNS, counted, log_row, sections, summary
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.printing import print_json, print_section, print_table
+from lockstep.script_commands import absolute, plan, run
 
 if TYPE_CHECKING:
     from lockstep.model import Database
@@ -40,8 +41,11 @@ class _Commands(click.Group):
 @click.group(cls=_Commands)
 @click.version_option(__version__, prog_name="lockstep")
 def main() -> None:
-    """Look at Lockstep lakes: multi-table ACID transactions over plain Delta tables."""
+    """Look at Lockstep lakes, multi-table ACID transactions over plain Delta tables, and run scripts on them."""
 
+
+main.add_command(run)
+main.add_command(plan)
 
 _root = click.argument("root")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -179,8 +183,7 @@ def conf(root: str, catalog: str, as_json: bool) -> None:
     from lockstep.spark.session import conf as settings
 
     # Where Spark starts is not where this runs.
-    absolute = root if "://" in root or root.startswith("file:") else str(Path(root).absolute())
-    found = settings(root=absolute, catalog=catalog)
+    found = settings(root=absolute(root), catalog=catalog)
     if as_json:
         print_json(found)
     else:

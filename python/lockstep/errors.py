@@ -12,6 +12,8 @@
     │   ├── UndefinedError             42P01 / 3F000  no such table, view or namespace
     │   ├── DuplicateError             42P07 / 42P06  the name is taken
     │   └── UnsupportedError           0A000  Lockstep cannot do that; the message says what to do instead
+    ├── StatementError           XX000  a statement of a script failed, with that statement's own SQLSTATE if it has one
+    ├── CancelledError           57014  a user stopped a script
     ├── ForeignCommitError       40002  another Delta writer took a table version that conflicts with ours
     ├── UnavailableError         58030  the store failed or refused; nothing was changed (retryable)
     └── CorruptTimelineError     XX001  a stored object is not what it must be; needs a person
@@ -118,6 +120,27 @@ class UnsupportedError(InvalidError):
     """Lockstep does not do that; the message says what to do instead."""
 
     default_sqlstate = "0A000"
+
+
+class StatementError(LockstepError):
+    """A statement of a script failed; its own error is the cause of this one.
+
+    Attributes:
+        number: which statement; the first is 1.
+        line, column: where in the script, each from 1: where Spark points to, else where the statement begins.
+    """
+
+    def __init__(self, message: str, *, number: int, line: int, column: int, sqlstate: str | None = None) -> None:
+        super().__init__(message, sqlstate=sqlstate)
+        self.number = number
+        self.line = line
+        self.column = column
+
+
+class CancelledError(LockstepError):
+    """A user stopped a script before its end."""
+
+    default_sqlstate = "57014"
 
 
 class ForeignCommitError(LockstepError):

@@ -106,6 +106,15 @@ def read(
     return Script(name, tuple(steps))
 
 
+def as_written(name: str, text: str) -> Script:
+    """Return a script whose variables, if it has any, are all left to Spark: a notebook's cell.
+
+    Raises:
+        InvalidError: something in it has no end.
+    """
+    return Script(name, tuple(Step(number, found.text, found) for number, found in enumerate(_split(name, text), 1)))
+
+
 def refuse_transactions(script: Script) -> None:
     """Refuse a script that is to be one transaction and says itself where one begins or ends.
 

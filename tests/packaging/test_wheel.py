@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.markdown import blocks
+
 pytestmark = pytest.mark.slow
 
 JOB = """
@@ -92,16 +94,15 @@ def test_a_script_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -
     assert "version 1, sum 3" in out
 
 
-def test_spark_submit_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -> None:
-    """Under spark-submit the jars are given to it, as `lockstep jars` prints them; the job stays the same."""
-    jars = run(environment / "lockstep", "jars").strip()
-    out = run(
-        environment / "spark-submit",
-        *("--master", "local[1]", "--jars", jars),
-        *(job, tmp_path / "lake"),
-        PYSPARK_PYTHON=str(environment / "python"),
-    )
-    assert "version 1, sum 3" in out
+def test_spark_submit_uses_the_wheel(environment: Path, repository: Path, tmp_path: Path) -> None:
+    """The job and the command line of the documentation: under spark-submit the jars are given to it."""
+    page = blocks((repository / "docs" / "scripts.md").read_text(encoding="utf-8"))
+    [script] = [block.text for block in page if block.text.startswith("# job.py")]
+    [line] = [block.text for block in page if block.text.startswith("spark-submit")]
+    (tmp_path / "job.py").write_text(script)
+    search = f"{environment}{os.pathsep}{os.environ['PATH']}"
+    out = run("bash", "-c", f"cd {tmp_path} && {line}", PATH=search, PYSPARK_PYTHON=str(environment / "python"))
+    assert "database version 1" in out
 
 
 def test_spark_submit_without_jars_says_what_to_do(environment: Path, job: Path, tmp_path: Path) -> None:

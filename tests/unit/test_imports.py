@@ -32,7 +32,19 @@ LAYERS = (
 
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 SPARK = {"delta", "py4j", "pyspark"}
-HEAVY = {"click", "delta", "deltalake", "obstore", "py4j", "pyarrow", "pyroaring", "pyspark", "rich", "sqlglot"}
+HEAVY = {
+    "IPython",
+    "click",
+    "delta",
+    "deltalake",
+    "obstore",
+    "py4j",
+    "pyarrow",
+    "pyroaring",
+    "pyspark",
+    "rich",
+    "sqlglot",
+}
 
 
 def name_of(path: Path) -> str:

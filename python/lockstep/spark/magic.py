@@ -1,0 +1,97 @@
+"""`%%lockstep`: the SQL of a notebook's cell as one transaction.
+
+    %load_ext lockstep.spark.magic
+
+    %%lockstep --comment "rent for March"
+    UPDATE lake.bank.accounts SET balance = balance - 60 WHERE owner = 'ada';
+    UPDATE lake.bank.accounts SET balance = balance + 60 WHERE owner = 'grace';
+    SELECT * FROM lake.bank.accounts
+
+The cell's statements run on the session that the notebook calls `spark`, else on the active one. If one fails, or the
+cell is interrupted, nothing of them stays. A cell in Python has `with lockstep.transaction(spark):` for the same.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+from pyspark.sql import SparkSession
+
+from lockstep.display import Section, html
+from lockstep.errors import InvalidError
+from lockstep.script import as_written
+from lockstep.spark.script import Done, run_script
+from lockstep.spark.session import SessionTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What a cell shows.
+
+    Attributes:
+        transaction: the cell's, committed.
+        columns, rows: the result of its last query; 1,000 rows at most. None of both if it had no query.
+        is_cut: whether the query has more rows.
+    """
+
+    transaction: SessionTransaction
+    columns: list[str]
+    rows: list[list[object]]
+    is_cut: bool
+
+    def __repr__(self) -> str:
+        lines = [" | ".join(map(str, row)) for row in ([self.columns] if self.columns else []) + self.rows]
+        return "\n".join([*lines, *self._more(), repr(self.transaction)])
+
+    def _repr_html_(self) -> str:
+        shown = html([Section("", self.columns, self.rows), Section("", (), [[text] for text in self._more()])])
+        return shown + self.transaction._repr_html_()
+
+    def _more(self) -> list[str]:
+        return [f"… only the first {len(self.rows)} rows"] if self.is_cut else []
+
+
+@magics_class
+class LockstepMagics(Magics):
+    """The magics that `%load_ext lockstep.spark.magic` adds."""
+
+    @magic_arguments()
+    @argument("--isolation", type=str.upper, choices=["SNAPSHOT", "SERIALIZABLE"], help="The session's by default.")
+    @argument("--comment", default="", help="Why, for the timeline.")
+    @cell_magic
+    def lockstep(self, line: str, cell: str) -> CellResult:
+        """Run the cell's SQL statements in one transaction."""
+        asked = self.lockstep.parser.parse_args(shlex.split(line))  # IPython's own splitting would keep quotes
+        results: list[Done] = []
+        tx = run_script(
+            self._session(),
+            as_written("the cell", cell),
+            atomic=True,
+            isolation=asked.isolation,
+            comment=asked.comment,
+            on_done=results.append,
+        )
+        assert tx is not None, "the script was atomic"
+        found = next((done for done in reversed(results) if done.columns), None)
+        if found is None:
+            return CellResult(tx, [], [], is_cut=False)
+        rows = [["NULL" if value is None else value for value in row] for row in found.rows]
+        return CellResult(tx, list(found.columns), rows, found.is_cut)
+
+    def _session(self) -> SparkSession:
+        namespace: dict[str, Any] = self.shell.user_ns if self.shell is not None else {}
+        named = namespace.get("spark")
+        session = named if isinstance(named, SparkSession) else SparkSession.getActiveSession()
+        if session is None:
+            raise InvalidError("there is no Spark session: make one, and call it spark")
+        return session
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Add `%%lockstep` to a shell; `%load_ext` calls this."""
+    shell.register_magics(LockstepMagics)

@@ -1,0 +1,292 @@
+"""Runs a script on a SparkSession: its statements in order, in one transaction if asked.
+
+    script = read("load.sql", Path("load.sql").read_text())
+    tx = run_script(spark, script, atomic=True)
+    tx.version
+
+Statements run on a thread of their own, and the caller's waits for it. So an interrupt (Ctrl-C, a notebook's stop)
+finds the caller outside of Py4J: a connection that is left while it waits for an answer gives that answer to whatever
+is asked next, here to ROLLBACK.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.util import inheritable_thread_target
+
+from lockstep.display import ROWS_AT_MOST
+from lockstep.errors import CancelledError, LockstepError, StatementError, TransactionStateError
+from lockstep.model import Isolation
+from lockstep.script import Script, Step, refuse_transactions
+from lockstep.spark.bridge import attach, is_open
+from lockstep.spark.session import (
+    SessionTransaction,
+    configure,
+    lockstep_errors,
+    transaction,
+)
+
+CANCEL_AGAIN_SECONDS = 0.5
+"""A statement may have several jobs, and a cancellation reaches those alone that have begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a statement returned.
+
+    Attributes:
+        step: the statement.
+        columns: names; none for a statement that returns nothing.
+        rows: the first 1,000 at most.
+        is_cut: whether there are more.
+        seconds: how long it took.
+    """
+
+    step: Step
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    is_cut: bool
+    seconds: float
+
+
+def open_session(*, application: str, root: str | None, catalog: str, settings: Mapping[str, str]) -> SparkSession:
+    """Return the process's session, made with these settings if there is none yet.
+
+    Args:
+        application: what Spark and the timeline call the program.
+        root: the lake's path or URL; None if Spark's defaults configure Lockstep.
+        catalog: what SQL calls the lake at `root`.
+        settings: more of Spark's settings.
+
+    Raises:
+        InvalidError, UnsupportedError, UnavailableError: as `lockstep.configure` and `lockstep.attach`.
+    """
+    builder = SparkSession.builder.appName(application)
+    # Spark's own bar would be drawn over what a terminal is shown.
+    for key, value in {"spark.ui.showConsoleProgress": "false", **settings}.items():
+        builder = builder.config(key, value)
+    if root is not None:
+        builder = configure(builder, root=root, catalog=catalog)
+    spark = builder.getOrCreate()
+    attach(spark)
+    return spark
+
+
+def run_script(
+    spark: SparkSession,
+    script: Script,
+    *,
+    atomic: bool = False,
+    isolation: Isolation | None = None,
+    comment: str = "",
+    on_begin: Callable[[Step], None] = lambda _: None,
+    on_done: Callable[[Done], None] = lambda _: None,
+) -> SessionTransaction | None:
+    """Run the statements of a script in order, up to the first that fails.
+
+    Args:
+        atomic: in one transaction, committed at the end and rolled back if a statement fails.
+        isolation, comment: of that transaction, as `lockstep.transaction` takes them.
+        on_begin, on_done: called before and after each statement, on a thread of their own.
+
+    Returns:
+        the transaction, committed; None if not `atomic`.
+
+    Raises:
+        InvalidError: `atomic`, and the script says itself where a transaction begins or ends; nothing was run.
+        StatementError: a statement failed. Whatever transaction was open is rolled back.
+        TransactionStateError: the script left a transaction open at its end, which was rolled back, or, `atomic`, ended
+            it by EXECUTE IMMEDIATE.
+        CancelledError: interrupted. Whatever transaction was open is rolled back.
+        LockstepError: COMMIT or BEGIN of an `atomic` script was refused.
+    """
+    if atomic:
+        refuse_transactions(script)
+    attach(spark)
+    run = _Run(spark, script, on_begin, on_done)
+    work = (lambda: run.as_one(isolation, comment)) if atomic else run.as_it_is
+    with ThreadPoolExecutor(1, thread_name_prefix="lockstep-script") as pool:
+        future = pool.submit(inheritable_thread_target(spark)(work))
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            run.cancel()
+            while wait([future], timeout=CANCEL_AGAIN_SECONDS).not_done:
+                run.cancel()
+            return future.result()
+
+
+class _Run:
+    """One run of a script, on one thread; `cancel` comes from another."""
+
+    def __init__(
+        self, spark: SparkSession, script: Script, on_begin: Callable[[Step], None], on_done: Callable[[Done], None]
+    ) -> None:
+        self._spark = spark
+        self._script = script
+        self._on_begin = on_begin
+        self._on_done = on_done
+        self._cancelled = threading.Event()
+        self._tag = f"lockstep-{uuid.uuid4()}"
+
+    def cancel(self) -> None:
+        """Let the statement that runs fail, and no other begin."""
+        self._cancelled.set()
+        self._spark.sparkContext.cancelJobsWithTag(self._tag)
+
+    def as_one(self, isolation: Isolation | None, comment: str) -> SessionTransaction:
+        with transaction(self._spark, isolation=isolation, comment=comment) as tx:
+            for step in self._script.steps:
+                self._run(step, "Nothing of the script was kept.")
+                if not is_open(self._spark):
+                    raise TransactionStateError(
+                        f"{self._place(step)}: the statement ended the transaction that the script runs in. What was "
+                        "done before is committed or rolled back as it said, the rest was not run"
+                    )
+            self._refuse_cancelled(None)
+        return tx
+
+    def as_it_is(self) -> None:
+        try:
+            for step in self._script.steps:
+                self._run(step, "What is committed stays; a transaction that was open is rolled back.")
+        except LockstepError as error:
+            self._roll_back(error)
+            raise
+        if is_open(self._spark):
+            left_open = TransactionStateError(
+                f"{self._script.name} ended with a transaction open, which was rolled back: COMMIT is missing"
+            )
+            self._roll_back(left_open)
+            raise left_open
+
+    def _run(self, step: Step, so: str) -> None:
+        """Run one statement; `so` is what its failure means for the script."""
+        self._refuse_cancelled(step)
+        self._on_begin(step)
+        began = time.monotonic()
+        context = self._spark.sparkContext
+        context.setJobDescription(self._place(step))
+        context.setInterruptOnCancel(True)
+        context.addJobTag(self._tag)
+        try:
+            with lockstep_errors():
+                frame = self._spark.sql(step.text)
+                rows = frame.take(ROWS_AT_MOST + 1)
+        except (LockstepError, PySparkException, Py4JJavaError) as error:
+            self._refuse_cancelled(step)
+            raise self._failure(step, error, so) from error
+        finally:
+            context.removeJobTag(self._tag)
+        is_cut = len(rows) > ROWS_AT_MOST
+        self._on_done(Done(step, frame.columns, rows[:ROWS_AT_MOST], is_cut, time.monotonic() - began))
+
+    def _refuse_cancelled(self, step: Step | None) -> None:
+        if self._cancelled.is_set():
+            where = "before its COMMIT" if step is None else f"at line {step.source.line}"
+            raise CancelledError(
+                f"{self._script.name} was interrupted {where}. A transaction that was open is rolled back; what is "
+                "committed stays"
+            )
+
+    def _failure(self, step: Step, error: LockstepError | PySparkException | Py4JJavaError, so: str) -> StatementError:
+        message, sqlstate = _said(error)
+        message, place = placed(step, message)
+        line, column = place or (step.source.line, step.source.column)
+        return StatementError(
+            f"{self._script.name}, line {line}, column {column}: statement {step.number} of {len(self._script.steps)} "
+            f"failed: {message}\n{so}",
+            number=step.number,
+            line=line,
+            column=column,
+            sqlstate=sqlstate,
+        )
+
+    def _place(self, step: Step) -> str:
+        return f"{self._script.name}, line {step.source.line}"
+
+    def _roll_back(self, because: LockstepError) -> None:
+        if not is_open(self._spark):
+            return
+        try:
+            with lockstep_errors():
+                self._spark.sql("ROLLBACK")
+        except LockstepError as failure:
+            because.add_note(f"Lockstep did not roll back: {failure}")
+
+
+# --- what Spark says of a failure -------------------------------------------------------------------------------------
+
+CHARACTERS_AT_MOST = 4_000
+"""Of a failure's message; a job's may have a stack of the JVM in it, which goes, and the plan of the query."""
+
+_PLACES = (
+    re.compile(r"; line (?P<line>\d+) pos (?P<pos>\d+)(?=;?(?:\n|$))"),
+    re.compile(r" \(line (?P<line>\d+), pos (?P<pos>\d+)\)(?=\n\n== SQL ==\n(?P<first>.*))"),
+    re.compile(r"\n== SQL \(line (?P<line>\d+), position (?P<column>\d+)\) =="),
+)
+"""How Spark's messages say where: errors of analysis, of the parser, and of execution; `pos` is from 0."""
+
+_OF_LOCKSTEP = re.compile(r"\(line (?P<line>\d+), position (?P<pos>\d+)\)")
+
+_TAIL = re.compile(r"\n(?:\n?== SQL|\tat |\n?Driver stacktrace:|\n?JVM stacktrace:)")
+
+
+def placed(step: Step, message: str) -> tuple[str, tuple[int, int] | None]:
+    """Return a message without its tail, and where in the script it points to: line and column, from 1.
+
+    The tail repeats the statement, shows its plan, or has a stack. None for a message that points nowhere, or into the
+    text of something else: of a view, of EXECUTE IMMEDIATE.
+    """
+    for pattern in _PLACES:
+        if (found := pattern.search(message)) is None:
+            continue
+        said = found.groupdict()
+        # The parser quotes what it read, which Lockstep may have rewritten, and never to another length.
+        first = said.get("first")
+        if first is not None and len(first) != len(step.text.partition("\n")[0]):
+            continue
+        column = int(said["column"]) if "column" in said else int(said["pos"]) + 1
+        return _short(message[: found.start()]), step.place(int(said["line"]), column)
+    message = _short(message)
+    if found := _OF_LOCKSTEP.search(message):
+        line, column = step.place(int(found["line"]), int(found["pos"]) + 1)
+        return _OF_LOCKSTEP.sub(f"(line {line}, position {column - 1})", message, count=1), (line, column)
+    return message, None
+
+
+def _short(message: str) -> str:
+    tail = _TAIL.search(message)
+    return (message[: tail.start()] if tail else message).strip()[:CHARACTERS_AT_MOST]
+
+
+def _said(error: LockstepError | PySparkException | Py4JJavaError) -> tuple[str, str | None]:
+    """Return an error's message and its SQLSTATE, if it has one."""
+    if isinstance(error, LockstepError):
+        return error.message, error.sqlstate
+    if isinstance(error, PySparkException):
+        state = error.getSqlState()
+        message = str(error)
+    else:
+        # PySpark leaves some exceptions of the JVM to Py4J, whose text has the whole stack.
+        state = _state_of(error.java_exception)
+        message = str(error.java_exception.getMessage())
+    return message.strip().replace(f" SQLSTATE: {state}", "", 1), state
+
+
+def _state_of(thrown: Any) -> str | None:
+    try:
+        return thrown.getSqlState()
+    except Py4JError:  # an exception that is not Spark's has no such method
+        return None
