@@ -80,7 +80,7 @@ def test_ctrl_c_rolls_back_and_says_so(tmp_path: Path, repository: Path) -> None
             os.close(terminal)
         assert process.stdout is not None
         assert process.stdout.read() == b""
-    assert "load.sql was interrupted at line 3. " in watched
+    assert "load.sql was interrupted at line 3. Nothing of the script was kept." in watched
     assert "SQLSTATE 57014" in watched
     assert "[1/4] line 1  " in watched
     assert "\x1b[3" not in watched, "NO_COLOR asks for none"

@@ -148,11 +148,11 @@ def test_a_cell_is_a_transaction(shell: InteractiveShell, spark: Any, root: Path
     assert "<td>1</td><td>&lt;b&gt;</td>" in shown._repr_html_()
     assert "<td>COMMITTED</td>" in shown._repr_html_()
     assert entries(root)[-1] == (shown.transaction.version, "two words")
-    with pytest.raises(StatementError, match="the cell, line 2, column 15: statement 2 of 2 failed"):
-        cell(shell, "%%lockstep\nDELETE FROM lake.default.a;\nSELECT * FROM lake.default.nope")
+    with pytest.raises(StatementError, match="the cell, line 2, column 7: statement 2 of 2 failed"):
+        cell(shell, "%%lockstep\nINSERT INTO lake.default.a VALUES (3);\nTABLE lake.default.nope")
     spark.sql("BEGIN")
     with pytest.raises(ActiveTransactionError):
-        cell(shell, "%%lockstep\nDELETE FROM lake.default.a")
+        cell(shell, "%%lockstep\nINSERT INTO lake.default.a VALUES (3)")
     spark.sql("ROLLBACK")
     assert spark.table("lake.default.a").count() == 3
 

@@ -114,10 +114,10 @@ def run_script(
     if atomic:
         refuse_transactions(script)
     attach(spark)
-    run = _Run(spark, script, on_begin, on_done)
-    work = (lambda: run.as_one(isolation, comment)) if atomic else run.as_it_is
+    tx = transaction(spark, isolation=isolation, comment=comment) if atomic else None
+    run = _Run(spark, script, tx, on_begin, on_done)
     with ThreadPoolExecutor(1, thread_name_prefix="lockstep-script") as pool:
-        future = pool.submit(inheritable_thread_target(spark)(work))
+        future = pool.submit(inheritable_thread_target(spark)(run.all))
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -131,10 +131,16 @@ class _Run:
     """One run of a script, on one thread; `cancel` comes from another."""
 
     def __init__(
-        self, spark: SparkSession, script: Script, on_begin: Callable[[Step], None], on_done: Callable[[Done], None]
+        self,
+        spark: SparkSession,
+        script: Script,
+        tx: SessionTransaction | None,
+        on_begin: Callable[[Step], None],
+        on_done: Callable[[Done], None],
     ) -> None:
         self._spark = spark
         self._script = script
+        self._tx = tx
         self._on_begin = on_begin
         self._on_done = on_done
         self._cancelled = threading.Event()
@@ -145,35 +151,39 @@ class _Run:
         self._cancelled.set()
         self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
-    def as_one(self, isolation: Isolation | None, comment: str) -> SessionTransaction:
-        with transaction(self._spark, isolation=isolation, comment=comment) as tx:
-            for step in self._script.steps:
-                self._run(step, "Nothing of the script was kept.")
-                if not is_open(self._spark):
-                    raise TransactionStateError(
-                        f"{self._place(step)}: the statement ended the transaction that the script runs in. What was "
-                        "done before is committed or rolled back as it said, the rest was not run"
-                    )
-            self._refuse_cancelled(None)
-        return tx
+    def all(self) -> SessionTransaction | None:
+        """Run all statements, in the transaction if there is one; whatever is open after a failure is rolled back."""
+        if self._tx is not None:
+            with self._tx:
+                self._in_transaction()
+        else:
+            try:
+                self._as_it_is()
+            except BaseException as error:
+                self._roll_back(error)
+                raise
+        return self._tx
 
-    def as_it_is(self) -> None:
-        try:
-            for step in self._script.steps:
-                self._run(step, "What is committed stays; a transaction that was open is rolled back.")
-        except LockstepError as error:
-            self._roll_back(error)
-            raise
+    def _in_transaction(self) -> None:
+        for step in self._script.steps:
+            self._run(step)
+            if not is_open(self._spark):
+                raise TransactionStateError(
+                    f"{self._place(step)}: the statement ended the transaction that the script runs in. What was done "
+                    "before is committed or rolled back as it said, the rest was not run"
+                )
+        self._refuse_cancelled("before its COMMIT")
+
+    def _as_it_is(self) -> None:
+        for step in self._script.steps:
+            self._run(step)
         if is_open(self._spark):
-            left_open = TransactionStateError(
+            raise TransactionStateError(
                 f"{self._script.name} ended with a transaction open, which was rolled back: COMMIT is missing"
             )
-            self._roll_back(left_open)
-            raise left_open
 
-    def _run(self, step: Step, so: str) -> None:
-        """Run one statement; `so` is what its failure means for the script."""
-        self._refuse_cancelled(step)
+    def _run(self, step: Step) -> None:
+        self._refuse_cancelled(f"at line {step.source.line}")
         self._on_begin(step)
         began = time.monotonic()
         context = self._spark.sparkContext
@@ -185,28 +195,30 @@ class _Run:
                 frame = self._spark.sql(step.text)
                 rows = frame.take(ROWS_AT_MOST + 1)
         except (LockstepError, PySparkException, Py4JJavaError) as error:
-            self._refuse_cancelled(step)
-            raise self._failure(step, error, so) from error
+            self._refuse_cancelled(f"at line {step.source.line}")
+            raise self._failure(step, error) from error
         finally:
             context.removeJobTag(self._tag)
         is_cut = len(rows) > ROWS_AT_MOST
         self._on_done(Done(step, frame.columns, rows[:ROWS_AT_MOST], is_cut, time.monotonic() - began))
 
-    def _refuse_cancelled(self, step: Step | None) -> None:
+    def _refuse_cancelled(self, where: str) -> None:
         if self._cancelled.is_set():
-            where = "before its COMMIT" if step is None else f"at line {step.source.line}"
-            raise CancelledError(
-                f"{self._script.name} was interrupted {where}. A transaction that was open is rolled back; what is "
-                "committed stays"
-            )
+            raise CancelledError(f"{self._script.name} was interrupted {where}. {self._kept()}")
 
-    def _failure(self, step: Step, error: LockstepError | PySparkException | Py4JJavaError, so: str) -> StatementError:
+    def _kept(self) -> str:
+        """Return what a failure now means for what was done before; a block may have ended the transaction itself."""
+        if self._tx is not None and is_open(self._spark):
+            return "Nothing of the script was kept."
+        return "What is committed stays; a transaction that was open is rolled back."
+
+    def _failure(self, step: Step, error: LockstepError | PySparkException | Py4JJavaError) -> StatementError:
         message, sqlstate = _said(error)
         message, place = placed(step, message)
         line, column = place or (step.source.line, step.source.column)
         return StatementError(
             f"{self._script.name}, line {line}, column {column}: statement {step.number} of {len(self._script.steps)} "
-            f"failed: {message}\n{so}",
+            f"failed: {message}\n{self._kept()}",
             number=step.number,
             line=line,
             column=column,
@@ -216,7 +228,7 @@ class _Run:
     def _place(self, step: Step) -> str:
         return f"{self._script.name}, line {step.source.line}"
 
-    def _roll_back(self, because: LockstepError) -> None:
+    def _roll_back(self, because: BaseException) -> None:
         if not is_open(self._spark):
             return
         try:
