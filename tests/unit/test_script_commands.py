@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lockstep.cli import main
+from lockstep.errors import UnsupportedError
 from lockstep.script import Step, read
-from lockstep.spark.script import CHARACTERS_AT_MOST, placed
+from lockstep.spark.script import CHARACTERS_AT_MOST, placed, run_script
 from lockstep.sql import Statement
 
 SCRIPT = """-- ${comment}
@@ -154,6 +155,11 @@ def test_nothing_of_spark_is_loaded_before_a_script_runs(
     assert said in done.stderr
     assert not {"pyspark", "py4j"} & set(done.stdout.split())
     assert not (script.parent / "lake").exists()
+
+
+def test_a_client_of_spark_connect_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match=r"inside of lockstep.transaction\(spark\)"):
+        run_script(object(), read("x.sql", "SELECT 1"))
 
 
 # --- where Spark's messages point to ----------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
 from lockstep.display import ROWS_AT_MOST
-from lockstep.errors import CancelledError, LockstepError, StatementError, TransactionStateError
+from lockstep.errors import CancelledError, LockstepError, StatementError, TransactionStateError, UnsupportedError
 from lockstep.model import Isolation
 from lockstep.script import Script, Step, refuse_transactions
-from lockstep.spark.bridge import attach, is_open
+from lockstep.spark.bridge import attach, is_open, is_remote
 from lockstep.spark.session import (
     SessionTransaction,
     configure,
@@ -110,9 +110,15 @@ def run_script(
             it by EXECUTE IMMEDIATE.
         CancelledError: interrupted. Whatever transaction was open is rolled back.
         LockstepError: COMMIT or BEGIN of an `atomic` script was refused.
+        UnsupportedError: the session is a client of Spark Connect.
     """
     if atomic:
         refuse_transactions(script)
+    if is_remote(spark):
+        raise UnsupportedError(
+            "a client of Spark Connect cannot run a script as a whole; run its statements one by one, inside of "
+            "lockstep.transaction(spark)"
+        )
     attach(spark)
     tx = transaction(spark, isolation=isolation, comment=comment) if atomic else None
     run = _Run(spark, script, tx, on_begin, on_done)
