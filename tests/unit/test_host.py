@@ -101,6 +101,21 @@ def test_a_replay_says_that_it_changed_nothing(
     assert one.resolve("a")["version"] == changed
 
 
+def test_a_server_forgets_sessions_that_are_idle_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, host: Host, one: Client, tmp_path: Path
+) -> None:
+    """A Thrift server that runs for months has as many sessions as there were connections."""
+    monkeypatch.setattr("lockstep.spark.host.REMEMBERED_SESSIONS", 3)
+    lost = Client(host, tmp_path / "lake", "lost")
+    lost.ok("lost", transaction="t1")
+    tx = one.begin()
+    for number in range(10):
+        Client(host, tmp_path / "lake", f"idle {number}").resolve("a")
+    assert [*host._sessions] == ["lost", "s1", "idle 9"]
+    assert one.ok("rollback")["transaction_id"] == tx
+    assert lost.refused("commit")[0] == "25P02"
+
+
 def test_a_lost_transaction_can_only_be_ended(one: Client, two: Client) -> None:
     """The host before this one died with it: what follows must not commit as if there had been no BEGIN."""
     one.ok("lost", transaction="t1")

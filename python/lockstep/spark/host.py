@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -43,6 +44,9 @@ Answer: TypeAlias = dict[str, Any]
 REMEMBERED_STATEMENTS = 64
 """Statements of a session whose database version is remembered: an analysis is over long before this many others."""
 
+REMEMBERED_SESSIONS = 1000
+"""Sessions without a transaction that are remembered, those that asked last: nobody says when a session ends."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +73,7 @@ class Session:
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
         lost: the transaction that was open when the host before this one died, until somebody ends it.
+        requests: how many are under way or wait; counted under the host's lock.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -81,6 +86,12 @@ class Session:
     next_batch: Batch | None = None
     goes_on: bool = False
     lost: str | None = None
+    requests: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request under way, no transaction, and none to hear of."""
+        return not self.requests and self.transaction is None and self.lost is None
 
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
         """Return the open transaction, which must be one of this catalog.
@@ -112,7 +123,7 @@ class Host:
     def __init__(self, application: str = "") -> None:
         self._application = application
         self._lock = threading.Lock()
-        self._sessions: dict[str, Session] = {}
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._lakehouses: dict[tuple[str, str], Lakehouse] = {}
         self._operations: dict[str, Callable[[Session, Request], Answer]] = {
             "begin": self._begin,
@@ -134,8 +145,7 @@ class Host:
         """Answer one request; never raises, for an exception's type would be lost on the way."""
         asked: Request = msgspec.json.decode(request)
         try:
-            session = self._session(asked["session"])
-            with session.lock:
+            with self._session(asked["session"]) as session:
                 lost = session.lost is not None and asked["op"] not in ("lost", "ended")
                 operation = self._in_lost if lost else self._operations[asked["op"]]
                 answer = {"ok": operation(session, asked)}
@@ -161,9 +171,28 @@ class Host:
 
     # --- what requests are about --------------------------------------------------------------------------------------
 
-    def _session(self, id: str) -> Session:
+    @contextmanager
+    def _session(self, id: str) -> Iterator[Session]:
+        """Give the session, for one request at a time, and remember it as long as it has any."""
         with self._lock:
-            return self._sessions.setdefault(id, Session())
+            session = self._sessions.setdefault(id, Session())
+            session.requests += 1
+            self._sessions.move_to_end(id)
+            if len(self._sessions) > REMEMBERED_SESSIONS:
+                self._forget_idle()
+        try:
+            with session.lock:
+                yield session
+        finally:
+            with self._lock:
+                session.requests -= 1
+
+    def _forget_idle(self) -> None:
+        """Forget the session that has been idle longest: what it is remembered for, a statement, is long over."""
+        for id, session in self._sessions.items():
+            if session.is_idle:
+                del self._sessions[id]
+                return
 
     def lakehouse(self, name: str, options: dict[str, str]) -> Lakehouse:
         """Return the catalog of this name and root, opened when first used."""
