@@ -140,7 +140,7 @@ def _short(step: Step) -> str:
 @_script
 @click.option("--atomic", is_flag=True, help="Run all of it in one transaction.")
 @_variables
-@click.option("--dry-run", is_flag=True, help="Run nothing: show the plan, as `lockstep plan` does.")
+@click.option("--dry-run", is_flag=True, help="Run nothing: show the statements, and their plan as `lockstep plan`.")
 @click.option("--root", help="The lake's path or URL. Without it Spark's own defaults configure Lockstep.")
 @click.option("--catalog", help="What SQL calls the lake at --root.  [default: lake]")
 @click.option("--conf", "settings", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="A setting of Spark's.")
@@ -169,6 +169,8 @@ def run(
     if atomic:
         refuse_transactions(found)
     if dry_run:
+        if output == "text":
+            _print_statements(found)
         _print_plan(found, output)
         return
     from lockstep.spark.script import open_session, run_script
@@ -189,6 +191,13 @@ def run(
         report.fail(error)
         ctx.exit(1)
     report.end(None if tx is None else tx.result)
+
+
+def _print_statements(script: Script) -> None:
+    """Print each statement as Spark would be given it: with the values of variables."""
+    for step in script.steps:
+        text = "\n".join(map(printable, step.text.split("\n")))
+        click.echo(f"-- line {step.source.line}\n{text};\n")
 
 
 class _Report:

@@ -110,10 +110,11 @@ def test_a_statement_that_ends_the_transaction_of_its_script_is_the_last(run: Ru
     assert "SQLSTATE 25000" in done.stderr
 
 
-def test_of_a_large_result_the_first_rows_are_kept(run: Run) -> None:
-    [found] = json.loads(run("SELECT id FROM range(1001)", "--json").stdout)["statements"]
-    assert (len(found["rows"]), found["truncated"]) == (1000, True)
+def test_of_a_large_result_the_first_rows_are_kept(run: Run, command: Run) -> None:
     assert run("SELECT id FROM range(1001)").stdout.splitlines()[-3:-1] == ["… only the first 1000 rows", ""]
+    # Without --root: the settings that the session has already are enough.
+    [found] = json.loads(command("run", "x.sql", "--json").stdout)["statements"]
+    assert (len(found["rows"]), found["truncated"]) == (1000, True)
 
 
 @pytest.fixture
@@ -159,8 +160,8 @@ def test_a_cell_is_a_transaction(shell: InteractiveShell, spark: Any, root: Path
 
 def test_the_page_of_scripts(command: Run, shell: InteractiveShell, tmp_path: Path, repository: Path) -> None:
     """Its blocks are files, command lines and cells; each command line and each cell succeeds, in their order."""
-    shell.user_ns["__name__"] = "__main__"
-    for block in blocks((repository / "docs/scripts.md").read_text(encoding="utf-8")):
+    page, ends = (repository / "docs/scripts.md").read_text(encoding="utf-8"), list[str]()
+    for block in blocks(page):
         name = block.text.partition("\n")[0].removeprefix("-- ").removeprefix("# ")
         if block.not_run:
             continue
@@ -171,5 +172,7 @@ def test_the_page_of_scripts(command: Run, shell: InteractiveShell, tmp_path: Pa
         elif block.text.startswith("lockstep "):
             done = command(*shlex.split(block.text)[1:])
             assert done.exit_code == 0, f"line {block.line}: {done.output}"
+            ends.append(done.stdout.splitlines()[-1])
         else:
             assert block.text.startswith("spark-submit "), "which packaging/test_wheel.py runs"
+    assert f"`{ends[0]}`" in page

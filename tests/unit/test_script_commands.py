@@ -75,6 +75,15 @@ def test_a_plan_is_json(command: list[str], options: list[str], script: Path) ->
     assert found[2]["everything"] == "sqlglot cannot parse it"
 
 
+def test_a_dry_run_shows_the_statements_as_spark_would_get_them(script: Path) -> None:
+    script.write_text("SELECT 1;\n\n  SELECT '${day}'\n  AS \x1b[31mday")
+    shown = lockstep("run", script, "--dry-run", "--var", "day=2026-03-01").stdout
+    assert shown.startswith(
+        "-- line 1\nSELECT 1;\n\n-- line 3\nSELECT '2026-03-01'\n  AS \N{REPLACEMENT CHARACTER}[31mday;\n\n"
+    )
+    assert shown.endswith("2 statements in 2 stages\n")
+
+
 def test_a_script_comes_from_standard_input_too() -> None:
     assert json.loads(lockstep("plan", "-", "--json", input="SELECT * FROM t").stdout)[0]["reads"] == ["t"]
     assert "the script, line 1: this has no end" in lockstep("plan", "-", input="SELECT '").stderr

@@ -5,8 +5,9 @@
     tx.version
 
 Statements run on a thread of their own, and the caller's waits for it. So an interrupt (Ctrl-C, a notebook's stop)
-finds the caller outside of Py4J: a connection that is left while it waits for an answer gives that answer to whatever
-is asked next, here to ROLLBACK.
+finds the caller outside of Py4J, and can have the statement's jobs cancelled. On the statement's own thread it could
+not: its connection waits for an answer, so PySpark's handler of SIGINT fails to ask for anything, and the statement
+would go on in the JVM beside the ROLLBACK.
 """
 
 from __future__ import annotations
