@@ -430,5 +430,7 @@ def test_a_table_set_aside_is_refused_inside_a_transaction_too(one: Client, else
 def test_what_a_rollback_could_not_undo_is_refused_outside(one: Client) -> None:
     one.begin()
     assert one.refused("outside", what="VACUUM")[0] == "25001"
+    state, _, message = one.refused("outside", what="GENERATE")
+    assert (state, "manifest" in message) == ("25001", True)
     state, _, message = one.refused("outside", what="InsertInto spark_catalog.x")
     assert (state, "spark.sql.catalog.lake.outside-writes=allow" in message) == ("25001", True)

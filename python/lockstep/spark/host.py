@@ -369,6 +369,11 @@ class Host:
             raise ActiveTransactionError(
                 "VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction"
             )
+        if what == "GENERATE":
+            raise ActiveTransactionError(
+                "GENERATE writes a manifest for other readers, which would list files that nobody else may see; run "
+                "it outside a transaction"
+            )
         if what == "STREAM":
             raise ActiveTransactionError(
                 "a stream cannot be read or started inside a transaction: its checkpoint would go on whatever becomes "

@@ -18,6 +18,7 @@ import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.delta.DeltaTimeTravelSpec
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types.{StructType, TimestampType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -138,7 +139,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       properties = snapshot.metadata.configuration,
       ignoredProperties = Option(answer.get("table")).map(Reads.Key -> _.asText).toMap
     )
-    bare.copy(catalogTable = Some(described), tableIdentifier = Some(fullName(ident).mkString(".")))
+    // Without a `tableIdentifier`, of which Delta's Scala and Python API takes no more than two parts.
+    bare.copy(catalogTable = Some(described))
   }
 
   override def tableExists(ident: Identifier): Boolean = ask("exists", names(ident): _*).get("exists").asBoolean
@@ -307,6 +309,10 @@ private[spark] object LockstepCatalog {
     val catalogs = names.map(manager.catalog).collect { case c: LockstepCatalog => c.name -> c.settings }.toMap
     Seq("catalogs" -> catalogs, "current" -> Option(manager.currentCatalog.name).filter(catalogs.contains))
   }
+
+  /** Whether this session has a Lockstep catalog of this name. */
+  def isOne(name: String): Boolean =
+    SQLConf.get.getConfString(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName
 
   private[spark] def textMap(node: JsonNode): util.Map[String, String] = {
     val entries = node.properties().asScala.map(entry => entry.getKey -> entry.getValue.asText)

@@ -54,6 +54,10 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     }
   }
 
+  /** What Delta writes down for other readers (symlink manifests) names files as they know them. */
+  override def resolvePathOnPhysicalStorage(path: Path, hadoopConf: Configuration): Path =
+    super.resolvePathOnPhysicalStorage(Overlay.parse(path.toUri.getAuthority).real(path), hadoopConf)
+
   /** A commit is written under a temporary name first, staged or not. */
   override def isPartialWriteVisible(path: Path, hadoopConf: Configuration): java.lang.Boolean = false
 }

@@ -11,7 +11,11 @@ import org.apache.spark.sql.catalyst.analysis.{
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Table}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
-import org.apache.spark.sql.execution.command.{CreateFunctionCommand, CreateViewCommand, DropFunctionCommand}
+import org.apache.spark.sql.execution.command.{
+  CreateFunctionCommand,
+  CreateViewCommand,
+  DropFunctionCommand
+}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 
 /**
@@ -29,6 +33,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
 
   private def what(plan: LogicalPlan): Option[String] = plan match {
     case vacuum if vacuum.nodeName.startsWith("VacuumTable") => Some("VACUUM")
+    case generate if generate.nodeName.startsWith("DeltaGenerate") => Some("GENERATE")
     case write: V2WriteCommand =>
       write.table.collectFirst {
         case r: DataSourceV2Relation if !r.catalog.exists(isLockstep) && !ours(r.table) => described(write, r.name)
@@ -55,7 +60,8 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
   /** What a command names in catalogs. An analyzed command hides its children, so its fields are looked at. */
   private def targets(command: Command): Seq[(CatalogPlugin, String)] =
     command.productIterator.collect { case plan: LogicalPlan => plan }.toSeq.flatMap(_.collect {
-      case ResolvedTable(catalog, ident, _, _) => catalog -> ident.toString
+      // Delta's `DeltaOptimizeBuilder` says the current catalog, whosever table it has.
+      case ResolvedTable(catalog, ident, table, _) if !ours(table) => catalog -> ident.toString
       case ResolvedIdentifier(catalog, ident) => catalog -> ident.toString
       case ResolvedNamespace(catalog, namespace, _) => catalog -> namespace.mkString(".")
       case ResolvedPersistentView(catalog, ident, _) => catalog -> ident.toString

@@ -36,7 +36,14 @@ private[spark] class TransactionParser(delegate: ParserInterface) extends Parser
     catch { case e: ParseException if e.command.isDefined => throw e.withCommand(sql) }
 
   override def parseExpression(sql: String): Expression = delegate.parseExpression(sql)
-  override def parseTableIdentifier(sql: String): TableIdentifier = delegate.parseTableIdentifier(sql)
+
+  /** Spark's takes two parts. Delta's `DeltaTableBuilder` asks it all the same, and uses all of a name that it took. */
+  override def parseTableIdentifier(sql: String): TableIdentifier = delegate.parseMultipartIdentifier(sql) match {
+    case Seq(catalog, namespace, table) if LockstepCatalog.isOne(catalog) =>
+      TableIdentifier(table, Some(namespace), Some(catalog))
+    case _ => delegate.parseTableIdentifier(sql)
+  }
+
   override def parseFunctionIdentifier(sql: String): FunctionIdentifier = delegate.parseFunctionIdentifier(sql)
   override def parseMultipartIdentifier(sql: String): Seq[String] = delegate.parseMultipartIdentifier(sql)
   override def parseTableSchema(sql: String): StructType = delegate.parseTableSchema(sql)
