@@ -33,7 +33,7 @@ import scala.jdk.CollectionConverters._
  * Creating, replacing and altering are Delta's too, through its path identifier (``delta.`lockstep://…` ``).
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
-class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views {
+class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with NoFunctions {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
   private lazy val session: SparkSession = Sessions.owner(this)

@@ -13,6 +13,7 @@ import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Table}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.execution.command.{
   CreateFunctionCommand,
+  CreateSQLFunctionCommand,
   CreateViewCommand,
   DropFunctionCommand
 }
@@ -86,6 +87,7 @@ private[spark] object TransactionGuard {
     case _: TransactionCommand => true
     case view: CreateViewCommand => view.viewType != PersistedView
     case function: CreateFunctionCommand => function.isTemp
+    case function: CreateSQLFunctionCommand => function.isTemp
     case function: DropFunctionCommand => function.isTemp
     case other => OfTheSession.contains(other.nodeName) || Reading.exists(other.nodeName.startsWith)
   }
