@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from lockstep.errors import InvalidError
@@ -30,10 +31,10 @@ from lockstep.script import Step
 from lockstep.sql import code, is_block
 
 if TYPE_CHECKING:
-    from sqlglot import exp
+    from sqlglot import Parser, exp
 
-STATEMENTS_AT_MOST = 10_000
-"""Of a script; each is compared with those since the last that touches everything."""
+STATEMENTS_AT_MOST = 2_000
+"""Of a script; each is compared with those since the last that touches everything, which takes seconds in all."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,6 +49,8 @@ class Relation:
 
     def may_be(self, other: Relation) -> bool:
         """Tell whether both may be the same, or one be in the other."""
+        if not (self.is_namespace or other.is_namespace) and self.parts[-1].casefold() != other.parts[-1].casefold():
+            return False  # most pairs, soon told
         mine, theirs = ([part.casefold() for part in each.parts] for each in (self, other))
         if self.is_namespace and other.is_namespace:
             return _is_in(mine, theirs) or _is_in(theirs, mine)
@@ -117,7 +120,7 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
     """Return the plan of a script, in the order of its statements.
 
     Raises:
-        InvalidError: it has more than 10,000 statements.
+        InvalidError: it has more than 2,000 statements.
     """
     if len(steps) > STATEMENTS_AT_MOST:
         raise InvalidError(f"a plan takes at most {STATEMENTS_AT_MOST} statements, and these are {len(steps)}")
@@ -187,7 +190,7 @@ class _Reader:
             self.current = ()  # it may have chosen another
             return Uses(everything=str(why))
 
-    def _uses(self, tree: exp.Expression) -> Uses:
+    def _uses(self, tree: exp.Expr) -> Uses:
         from sqlglot import exp
 
         self._refuse_functions(tree)
@@ -211,14 +214,14 @@ class _Reader:
                 self.current = _chosen(tree)
         return Uses(everything="it is about the session, or the plan does not know it")
 
-    def _uses_of_inserts(self, tree: exp.Expression) -> Uses:
+    def _uses_of_inserts(self, tree: exp.Expr) -> Uses:
         from sqlglot import exp
 
         targets = [_table(insert.this) for insert in tree.find_all(exp.Insert)]
         found = self._read_by(tree, but=targets)
         return Uses(found.reads, found.mentions, frozenset(map(self._relation, targets)))
 
-    def _uses_of_ddl(self, tree: exp.Expression, name: exp.Expression | None) -> Uses:
+    def _uses_of_ddl(self, tree: exp.Expr, name: exp.Expr | None) -> Uses:
         from sqlglot import exp
 
         kind = str(tree.args.get("kind")).upper()
@@ -241,12 +244,12 @@ class _Reader:
             return Uses(mentions=found.reads | found.mentions, defines=frozenset({target}))
         return Uses(found.reads, found.mentions, defines=frozenset({target}))
 
-    def _renamed(self, old: Relation, rename: exp.Expression) -> Relation:
+    def _renamed(self, old: Relation, rename: exp.Expr) -> Relation:
         """Return the new name; one of a single part stays in the old one's namespace (Spark's RenameTableExec)."""
         parts = _parts(_table(rename.this))
         return Relation((*old.parts[:-1], *parts) if len(parts) == 1 else parts)
 
-    def _read_by(self, tree: exp.Expression, but: exp.Table | Sequence[exp.Table] = ()) -> Uses:
+    def _read_by(self, tree: exp.Expr, but: exp.Table | Sequence[exp.Table] = ()) -> Uses:
         """Return what a tree reads and mentions, of all its tables but these."""
         from sqlglot import exp
 
@@ -271,7 +274,7 @@ class _Reader:
             found |= new
         return found
 
-    def _refuse_functions(self, tree: exp.Expression) -> None:
+    def _refuse_functions(self, tree: exp.Expr) -> None:
         from sqlglot import exp
 
         for called in tree.find_all(exp.Anonymous):
@@ -288,7 +291,7 @@ class _Reader:
 # --- sqlglot's trees --------------------------------------------------------------------------------------------------
 
 
-def _parsed(text: str) -> exp.Expression:
+def _parsed(text: str) -> exp.Expr:
     """Return the tree of a statement.
 
     Raises:
@@ -297,22 +300,28 @@ def _parsed(text: str) -> exp.Expression:
     from sqlglot import exp
     from sqlglot.dialects import Spark
 
-    class Parser(Spark.Parser):  # type: ignore[misc]  # an alias inside a class, which mypy does not follow
-        def _warn_unsupported(self) -> None:
-            """Say nothing: the plan does."""
-
     text = _in_words_of_sqlglot(text)
     try:
-        trees = Parser(dialect=Spark()).parse(Spark().tokenize(text), text)
+        trees = _parser()(dialect="spark").parse(Spark().tokenize(text), text)
     except Exception:  # noqa: BLE001  # whatever a parser of others stumbles over, the answer is known
         trees = []
     if len(trees) != 1 or trees[0] is None or isinstance(trees[0], exp.Command) or _is_misread(trees[0]):
         raise _NotUnderstoodError("sqlglot cannot parse it")
-    tree: exp.Expression = trees[0]
-    return tree
+    return trees[0]
 
 
-def _is_misread(tree: exp.Expression) -> bool:
+@cache
+def _parser() -> type[Parser]:
+    from sqlglot.dialects import Spark
+
+    class Quiet(Spark.Parser):  # type: ignore[misc]  # an alias inside a class, which mypy does not follow
+        def _warn_unsupported(self) -> None:
+            """Say nothing: the plan does."""
+
+    return Quiet
+
+
+def _is_misread(tree: exp.Expr) -> bool:
     """Tell whether a tree takes TABLE or STREAM for a name: `(TABLE t)` for a table of that name, called t here."""
     from sqlglot import exp
 
@@ -337,7 +346,7 @@ def _in_words_of_sqlglot(text: str) -> str:
     return text
 
 
-def _table(node: exp.Expression | None) -> exp.Table:
+def _table(node: exp.Expr | None) -> exp.Table:
     """Return the table that a statement names as its target."""
     from sqlglot import exp
 
@@ -360,7 +369,7 @@ def _is_common_expression(table: exp.Table) -> bool:
         return False
     node: exp.Expr = table
     while (parent := node.parent) is not None:
-        known: list[exp.Expression] = []
+        known: list[exp.Expr] = []
         if isinstance(parent, exp.With):
             known = parent.expressions[: (node.index or 0) + bool(parent.recursive)]
         elif not isinstance(node, exp.With):
@@ -398,7 +407,7 @@ def _read_by_function(function: exp.Func) -> Iterator[tuple[str, ...]]:
         raise _NotUnderstoodError(f"nobody knows what {function.name} reads")
 
 
-def _chosen(use: exp.Expression) -> tuple[str, ...]:
+def _chosen(use: exp.Expr) -> tuple[str, ...]:
     """Return what USE makes current, empty if the text does not tell: `USE a` names a catalog or a namespace."""
     parts = _parts(use.this)
     if use.this.alias:  # sqlglot takes the word NAMESPACE for a name

@@ -7,6 +7,7 @@ watch: progress, if it is a terminal, and why a script failed.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -209,18 +210,19 @@ class _Report:
         self._script = script
         self._output = output
         self._results: list[dict[str, Any]] = []
-        self._watched = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._is_watched = sys.stderr.isatty()
         self._status: Status | None = None
 
     def begin(self, step: Step) -> None:
-        if self._watched.is_terminal:
-            self._status = self._watched.status(f"{self._place(step)}  {printable(_short(step))}")
+        if self._is_watched:
+            self._status = self._console.status(f"{self._place(step)}  {printable(_short(step))}")
             self._status.start()
 
     def done(self, done: Done) -> None:
         self._stop()
-        if self._watched.is_terminal:
-            self._watched.print(f"{self._place(done.step)}  {done.seconds:.1f} s  {printable(_short(done.step))}")
+        if self._is_watched:
+            self._console.print(f"{self._place(done.step)}  {done.seconds:.1f} s  {printable(_short(done.step))}")
         if self._output == "json":
             self._results.append(
                 {

@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from lockstep.errors import InvalidError
@@ -132,7 +133,7 @@ _VARIABLE = re.compile(r"(?<!\$)\$\{")
 def _words(text: str) -> list[_Word]:
     from sqlglot.errors import TokenError
 
-    tokenizer = _tokenizer()
+    tokenizer = _lexer()(dialect="spark")
     try:
         tokens = tokenizer.tokenize(_VARIABLE.sub("?{", text))
     except TokenError as error:
@@ -151,7 +152,8 @@ def _word(text: str, token: Token) -> _Word:
     return _Word("" if quoted else text[start:end].upper(), start, end, is_string=quoted and text[start] != "`")
 
 
-def _tokenizer() -> Tokenizer:
+@cache
+def _lexer() -> type[Tokenizer]:
     from sqlglot import TokenType
     from sqlglot.dialects import Spark
 
@@ -163,7 +165,7 @@ def _tokenizer() -> Tokenizer:
         HEREDOC_TAG_IS_IDENTIFIER = True
         HEREDOC_STRING_ALTERNATIVE = TokenType.PARAMETER
 
-    return Lexer(dialect=Spark())
+    return Lexer
 
 
 def _line(text: str, position: int) -> int:

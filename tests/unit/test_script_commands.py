@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -164,6 +165,20 @@ def test_nothing_of_spark_is_loaded_before_a_script_runs(
     assert said in done.stderr
     assert not {"pyspark", "py4j"} & set(done.stdout.split())
     assert not (script.parent / "lake").exists()
+
+
+def test_a_spark_that_does_not_start_is_no_traceback(script: Path) -> None:
+    script.write_text("SELECT 1")
+    done = subprocess.run(
+        [sys.executable, "-c", "from lockstep.cli import main; main()", "run", str(script), "--root", f"{script}-lake"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAVA_HOME": "/nowhere"},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "lockstep: Spark does not start: [JAVA_GATEWAY_EXITED]" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_client_of_spark_connect_is_refused() -> None:

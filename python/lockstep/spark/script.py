@@ -27,7 +27,14 @@ from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
 from lockstep.display import ROWS_AT_MOST
-from lockstep.errors import CancelledError, LockstepError, StatementError, TransactionStateError, UnsupportedError
+from lockstep.errors import (
+    CancelledError,
+    InvalidError,
+    LockstepError,
+    StatementError,
+    TransactionStateError,
+    UnsupportedError,
+)
 from lockstep.model import Isolation
 from lockstep.script import Script, Step, refuse_transactions
 from lockstep.spark.bridge import attach, is_open, is_remote
@@ -71,7 +78,8 @@ def open_session(*, application: str, root: str | None, catalog: str, settings: 
         settings: more of Spark's settings.
 
     Raises:
-        InvalidError, UnsupportedError, UnavailableError: as `lockstep.configure` and `lockstep.attach`.
+        InvalidError, UnsupportedError, UnavailableError: as `lockstep.configure` and `lockstep.attach`; the first of
+            them, too, if Spark does not start.
     """
     builder = SparkSession.builder.appName(application)
     # Spark's own bar would be drawn over what a terminal is shown.
@@ -79,7 +87,11 @@ def open_session(*, application: str, root: str | None, catalog: str, settings: 
         builder = builder.config(key, value)
     if root is not None:
         builder = configure(builder, root=root, catalog=catalog)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, Py4JJavaError) as error:
+        message = _short(_said(error)[0])
+        raise InvalidError(f"Spark does not start: {message}") from error
     attach(spark)
     return spark
 
