@@ -35,8 +35,8 @@ class CellResult:
 
     Attributes:
         transaction: the cell's, committed.
-        columns, rows: the result of its last query; 1,000 rows at most. None of both if it had no query.
-        is_cut: whether the query has more rows.
+        columns, rows: what the last statement that returns rows returned, 1,000 at most; none if there is no such one.
+        is_cut: whether there are more.
     """
 
     transaction: SessionTransaction
