@@ -28,6 +28,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
       new TransactionParser(delegate)
     }
     extensions.injectHintResolutionRule(StatementRule(_))
+    extensions.injectPostHocResolutionRule(ShownRule(_))
     extensions.injectCheckRule(TransactionGuard(_))
     extensions.injectOptimizerRule(ReadRecorder(_))
   }

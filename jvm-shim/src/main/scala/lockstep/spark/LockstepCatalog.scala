@@ -131,7 +131,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     ))
     val described = CatalogTable(
       TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
-      CatalogTableType.EXTERNAL,
+      CatalogTableType.MANAGED,
       CatalogStorageFormat.empty.copy(locationUri = Some(path.toUri)),
       snapshot.schema,
       provider = Some("delta"),
@@ -172,15 +172,20 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   private def place(ident: Identifier, mode: String, properties: util.Map[String, String]): JsonNode = {
     val asked = properties.asScala
-    ask(
-      "create",
-      names(ident) ++ Seq(
-        "mode" -> mode,
-        "provider" -> asked.get(TableCatalog.PROP_PROVIDER).filterNot(isUnsaid),
-        "location" -> asked.get(TableCatalog.PROP_LOCATION),
-        "text" -> Statement.latestText
-      ): _*
-    )
+    place(
+      ident,
+      mode,
+      asked.get(TableCatalog.PROP_PROVIDER).filterNot(isUnsaid),
+      asked.get(TableCatalog.PROP_LOCATION))
+  }
+
+  private[spark] def place(
+      ident: Identifier,
+      mode: String,
+      provider: Option[String],
+      location: Option[String]): JsonNode = {
+    val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> Statement.latestText)
+    ask("create", names(ident) ++ said: _*)
   }
 
   /** A DataFrame's `saveAsTable` that names no format says Spark's default one; only in SQL is it what the user wrote. */
@@ -210,6 +215,17 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       parts: Array[Transform],
       properties: util.Map[String, String]): Table =
     createTable(ident, Internals.columns(schema), parts, properties)
+
+  override def createTableLike(ident: Identifier, info: TableInfo, source: Table): Table = {
+    val like = new TableInfo.Builder()
+      .withPartitions(info.partitions)
+      .withConstraints(info.constraints)
+      .withColumns(info.columns)
+      .withProperties(asDelta(info.properties))
+      .build()
+    delta.createTableLike(creating(ident, "create", info.properties), like, source)
+    loadTable(ident)
+  }
 
   override def stageCreate(
       ident: Identifier,

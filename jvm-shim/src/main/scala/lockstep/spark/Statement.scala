@@ -144,7 +144,7 @@ private[spark] object Statement {
   }
 
   /** Catalog, namespace and table, as Spark will resolve these parts. */
-  private def qualified(session: SparkSession, parts: Seq[String]): Seq[String] = {
+  def qualified(session: SparkSession, parts: Seq[String]): Seq[String] = {
     val catalogs = session.sessionState.catalogManager
     if (parts.size > 1 && catalogs.isCatalogRegistered(parts.head)) parts
     else if (parts.size > 1) catalogs.currentCatalog.name +: parts
@@ -152,10 +152,10 @@ private[spark] object Statement {
   }
 }
 
-/** Runs first in every analysis, before any relation is loaded; changes nothing but marked times. */
+/** Runs first in every analysis, before any relation is loaded; changes nothing but marked times and a clone's target. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Statement.open(session, plan)
-    SystemTime.mark(plan)
+    CloneTarget.place(session, SystemTime.mark(plan))
   }
 }

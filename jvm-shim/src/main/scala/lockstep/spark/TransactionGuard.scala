@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.analysis.{
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Table}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.delta.commands.CreateDeltaTableCommand
 import org.apache.spark.sql.execution.command.{
   CreateFunctionCommand,
   CreateSQLFunctionCommand,
@@ -38,6 +39,14 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     case write: V2WriteCommand =>
       write.table.collectFirst {
         case r: DataSourceV2Relation if !r.catalog.exists(isLockstep) && !ours(r.table) => described(write, r.name)
+      }
+    case clone: CreateDeltaTableCommand => // its fields name its source too
+      val places = (clone.existingTableOpt ++ Some(clone.table)).flatMap(_.storage.locationUri)
+      Option.unless(places.exists(_.getScheme == Overlay.Scheme))(
+        described(clone, clone.table.identifier.unquotedString))
+    case like: CreateTableLike => // and so does this one's
+      like.name.collectFirst {
+        case ResolvedIdentifier(catalog, ident) if !isLockstep(catalog) => described(like, s"${catalog.name}.$ident")
       }
     case command: Command if !TransactionGuard.changesNothing(command) =>
       targets(command) match {
