@@ -25,7 +25,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast test-isolation test-hosts soak lint format demo bench bench-conflicts bench-hosts wheel clean
+.PHONY: help setup jar test test-fast test-isolation test-hosts statements soak lint format demo bench bench-conflicts bench-hosts wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -60,6 +60,10 @@ test-isolation: setup jar ## run all of sql/isolation at each level, in one Spar
 test-hosts: setup jar ## run all of sql/ in a Thrift server and in Spark Connect
 	@echo "test-hosts: tests/hosts (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts $(PYTEST_ARGS)
+
+statements: setup jar ## run every statement of docs/statements.md beside plain Delta, for some minutes
+	@echo "statements: tests/spark/test_statements.py (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_STATEMENTS=all $(BIN)/python -m pytest tests/spark/test_statements.py $(PYTEST_ARGS)
 
 soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"

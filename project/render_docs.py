@@ -3,6 +3,7 @@
     docs/timeline.schema.json   JSON Schema of a timeline entry, from `lockstep.model.Entry`
     docs/isolation.md           the table of conflict rules, between its two comments, from the two `RULES`, and
     docs/comparison.md          the tables of pairs, from `tests.support.pairs`
+    docs/statements.md          the statements and what becomes of each, from `tests.support.statement_cases`
 
 `tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
 """
@@ -20,7 +21,7 @@ import msgspec
 
 from lockstep import conflicts, serializable
 from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Entry
-from project import render_pairs
+from project import render_pairs, render_statements
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -68,11 +69,14 @@ def between(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
+PAGES = ("isolation.md", "comparison.md", "statements.md")
+
+
 def rendered() -> dict[Path, str]:
     """Return what each file should hold."""
     docs = REPOSITORY / "docs"
-    pages = {docs / name: (docs / name).read_text(encoding="utf-8") for name in ("isolation.md", "comparison.md")}
-    for name, content in {"rules": rules(), **render_pairs.parts()}.items():
+    pages = {docs / name: (docs / name).read_text(encoding="utf-8") for name in PAGES}
+    for name, content in {"rules": rules(), **render_pairs.parts(), **render_statements.parts()}.items():
         [page] = [path for path, text in pages.items() if f"<!-- {name} -->" in text]
         pages[page] = between(pages[page], name, content)
     return {docs / "timeline.schema.json": schema(), **pages}
