@@ -25,7 +25,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast test-isolation test-hosts statements soak lint format demo bench bench-conflicts bench-hosts wheel clean
+.PHONY: help setup jar test test-fast test-isolation test-hosts statements soak suites lint format demo bench bench-conflicts bench-hosts wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -68,6 +68,10 @@ statements: setup jar ## run every statement of docs/statements.md beside plain 
 soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.support.campaign $(SOAK_ARGS)
+
+suites: setup jar ## run Delta's and PySpark's own tests (DELTA_TESTS=…, SPARK_TESTS=…, SUITES_ARGS=…)
+	@echo "suites: tests.suites $(SUITES_ARGS)"
+	@$(BIN)/python -m tests.suites $(if $(DELTA_TESTS),--delta "$(DELTA_TESTS)") $(if $(SPARK_TESTS),--spark "$(SPARK_TESTS)") $(SUITES_ARGS)
 
 lint: setup $(FORMATTED) ## check style, format and types
 	@echo "lint: ruff and mypy"

@@ -1,0 +1,1 @@
+"""Suites that others wrote, run on a catalog of Lockstep's: see docs/suites.md."""

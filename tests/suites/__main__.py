@@ -1,0 +1,120 @@
+"""Run Delta's and PySpark's own tests on a catalog of Lockstep's, and compare with the list of those that do not pass.
+
+    make suites DELTA_TESTS=/src/delta/python/delta/tests SPARK_TESTS=/src/spark/python/pyspark/sql/tests
+
+The sources are theirs, of the versions that Lockstep is for (Delta 4.4.0, Spark 4.2.0), and not in this repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.suites import adapter
+from tests.suites.expected import SETTINGS, Outcome, disagreements, numbers, parse, summary
+from tests.support.sessions import CATALOG
+
+LIST = Path(__file__).with_name("expected.txt")
+
+MISSING = """\
+suites: nothing to run. The suites' sources are their authors', and not in this repository. Get them, and say where:
+  make suites DELTA_TESTS=<delta-io/delta, tag v4.4.0>/python/delta/tests
+  make suites SPARK_TESTS=<apache/spark, tag v4.2.0>/python/pyspark/sql/tests"""
+
+
+def main() -> int:
+    """Return the exit code: 0 if the run agrees with the list, 1 if not, 2 if it could not run."""
+    parser = argparse.ArgumentParser(
+        prog="make suites", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--delta", type=Path, help="delta-io/delta's python/delta/tests")
+    parser.add_argument("--spark", type=Path, help="apache/spark's python/pyspark/sql/tests")
+    parser.add_argument("--setting", action="append", choices=SETTINGS, help="all, if not given")
+    parser.add_argument("--only", default="", help="run cases that have this in their name")
+    parser.add_argument("--verbose", action="store_true", help="print failures in full")
+    asked = parser.parse_args()
+    folders = {suite: folder.resolve() for suite in adapter.SUITES if (folder := getattr(asked, suite)) is not None}
+    if not folders:
+        print(MISSING, file=sys.stderr)
+        return 2
+    wrong = [
+        str(folder / module.path)
+        for suite, folder in folders.items()
+        for module in adapter.SUITES[suite]
+        if not (folder / module.path).is_file()
+    ]
+    if wrong:
+        print(f"suites: there is no {wrong[0]}\n{MISSING}", file=sys.stderr)
+        return 2
+    return report(list(outcomes(folders, asked)), complete=not asked.only)
+
+
+def outcomes(folders: dict[str, Path], asked: argparse.Namespace) -> list[Outcome]:
+    """Run what is asked for, and print a line for each case."""
+    found = []
+    with tempfile.TemporaryDirectory(prefix="lockstep-suites-") as folder:
+        spark = session(Path(folder))
+        for suite, source in folders.items():
+            for outcome in adapter.run(
+                spark, suite, source, asked.setting or SETTINGS, lambda name: asked.only in name
+            ):
+                found.append(outcome)
+                state = "failed" if outcome.failure is not None else "skipped" if outcome.skipped else "passed"
+                why = outcome.failure if asked.verbose else summary(outcome.failure or outcome.skipped)
+                print(f"{state:8}{outcome.seconds:6.1f} s  {outcome.setting:12}{outcome.case}  {why or ''}", flush=True)
+        spark.stop()
+    return found
+
+
+def session(folder: Path) -> Any:
+    """Start a Spark whose default catalog is a lake."""
+    from pyspark.sql import SparkSession
+
+    import lockstep
+
+    os.environ["DELTA_TESTING"] = "1"  # Delta has features for its tests alone
+    builder = lockstep.configure(SparkSession.builder.master("local[1]"), root=str(folder / "unused"), catalog=CATALOG)
+    settings = {
+        "spark.app.name": "suites",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "1",
+        # Hundreds of queries of a few rows each: to compile them takes longer than to run them.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def report(found: Sequence[Outcome], *, complete: bool) -> int:
+    """Print the numbers and in what they differ from the list; return the exit code."""
+    count = numbers(found)
+    settings = [setting for setting in SETTINGS if any(setting == ran for _, ran in count)]
+    print(f"\npass:\n| file | cases | {' | '.join(settings)} |\n|---|---|{'---|' * len(settings)}")
+    for module in dict.fromkeys(module for module, _ in count):
+        of_module = [count[module, setting] for setting in settings]
+        print(f"| {module} | {of_module[0].total()} | {' | '.join(str(one['passed']) for one in of_module)} |")
+    suites = {outcome.case.partition(".")[0] for outcome in found}
+    expected = [line for line in parse(LIST.read_text(encoding="utf-8")) if line.case.partition(".")[0] in suites]
+    wrong = disagreements(found, expected, complete=complete)
+    print("\nsuites: " + (f"{len(wrong)} differences from {LIST.name}" if wrong else f"as {LIST.name} says"))
+    for line in wrong:
+        print(f"  {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
