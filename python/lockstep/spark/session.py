@@ -89,8 +89,6 @@ def conf(
         # Each transaction has an authority of its own: a cache of file systems would grow with every one.
         "spark.hadoop.fs.lockstep.impl.disable.cache": "true",
         "spark.delta.logStore.lockstep.impl": "lockstep.spark.LockstepLogStore",
-        # Delta's parser drops the parameters of spark.sql(…, args=…) without it (delta-io/delta#7640).
-        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
     }
     if jars:
         settings["spark.jars"] = ",".join(map(str, session_jars()))

@@ -20,18 +20,19 @@ private[spark] object Script {
     Set("BEGIN", "ATOMIC", ";", ":", "THEN", "ELSE", "DO", "LOOP", "REPEAT", "SQLEXCEPTION", "FOUND")
 
   /** Parses a text with Spark's parser, whether or not it is such a script. */
-  def parse(sql: String)(parser: String => LogicalPlan): LogicalPlan =
+  def parse(sql: String, parameters: Parameters)(parser: String => LogicalPlan): LogicalPlan =
     if (!Tokens.maySayTransaction(sql)) parser(sql)
     else {
       val tokens = Tokens.whole(sql)
       val isScript = tokens.size > 2 && tokens.head.getType == SqlBaseLexer.BEGIN &&
         tokens.last.getType == SqlBaseLexer.END
-      if (isScript) parse(sql, tokens)(parser) else parser(sql)
+      if (isScript) parse(sql, tokens, parameters.byName)(parser) else parser(sql)
     }
 
-  private def parse(sql: String, tokens: IndexedSeq[Token])(parser: String => LogicalPlan): LogicalPlan = {
+  private def parse(sql: String, tokens: IndexedSeq[Token], parameters: Parameters)(
+      parser: String => LogicalPlan): LogicalPlan = {
     val atomic = Option(tokens(1)).filter(_.getType == SqlBaseLexer.ATOMIC)
-    val hidden = transactionStatements(tokens)
+    val hidden = transactionStatements(tokens, parameters)
     val blanked = atomic.fold(sql)(word => masked(sql, word, word, ""))
     val text = hidden.foldLeft(blanked) { case (masking, Hidden(first, last, _)) =>
       masked(masking, first, last, Placeholder)
@@ -47,11 +48,12 @@ private[spark] object Script {
   private case class Hidden(first: Token, last: Token, statement: TransactionStatement)
 
   /** Those of a script, each as a whole: up to its semicolon. */
-  private def transactionStatements(tokens: IndexedSeq[Token]): Seq[Hidden] =
+  private def transactionStatements(tokens: IndexedSeq[Token], parameters: Parameters): Seq[Hidden] =
     tokens.indices.drop(1).filter(at => Before.contains(word(tokens(at - 1)))).flatMap { at =>
       val statement = tokens.drop(at).takeWhile(_.getType != SqlBaseLexer.SEMICOLON)
       val ends = at + statement.size < tokens.size
-      if (ends && statement.nonEmpty) TransactionStatement.of(statement).map(Hidden(statement.head, statement.last, _))
+      if (ends && statement.nonEmpty)
+        TransactionStatement.of(parameters.in(statement)).map(Hidden(statement.head, statement.last, _))
       else None
     }
 
@@ -64,6 +66,7 @@ private[spark] object Script {
 
   /** Puts the hidden statements back. By hand: Spark's `transform` of scripts forgets their handlers. */
   private def restored(body: CompoundBody, statements: Map[Int, TransactionStatement]): CompoundBody = {
+    var putBack = 0
     def each(node: CompoundPlanStatement): CompoundPlanStatement = CurrentOrigin.withOrigin(node.origin)(node match {
       case inner: CompoundBody => in(inner)
       case n: IfElseStatement => n.copy(conditionalBodies = n.conditionalBodies.map(in), elseBody = n.elseBody.map(in))
@@ -76,13 +79,17 @@ private[spark] object Script {
       case n: LoopStatement => n.copy(body = in(n.body))
       case n: ForStatement => n.copy(body = in(n.body))
       case single: SingleStatement =>
-        val hidden = single.origin.startIndex.flatMap(statements.get)
+        val hidden = Tokens.start(single.origin).flatMap(statements.get)
+        hidden.foreach(_ => putBack += 1)
         hidden.fold(single)(statement => SingleStatement(TransactionCommand(statement)))
       case other => other
     })
     def in(body: CompoundBody): CompoundBody = body.copy(
       collection = body.collection.map(each),
       handlers = body.handlers.map(handler => handler.copy(body = in(handler.body))))
-    in(body)
+    val whole = in(body)
+    if (putBack != statements.size)
+      throw new IllegalStateException(s"$putBack of ${statements.size} transaction statements were found in the script")
+    whole
   }
 }

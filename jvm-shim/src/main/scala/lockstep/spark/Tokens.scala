@@ -3,6 +3,7 @@ package lockstep.spark
 import org.antlr.v4.runtime.{CharStream, CharStreams, CommonTokenStream, Token}
 import org.antlr.v4.runtime.misc.Interval
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
+import org.apache.spark.sql.catalyst.trees.Origin
 import org.apache.spark.sql.lockstep.LockstepException
 
 import scala.jdk.CollectionConverters._
@@ -32,27 +33,31 @@ private[spark] object Tokens {
   def whole(sql: String): IndexedSeq[Token] = of(sql).reverse.dropWhile(_.getType == SqlBaseLexer.SEMICOLON).reverse
 
   /** The transaction statement that this text is as a whole, or none: a prefix is never enough. */
-  def statement(sql: String): Option[TransactionStatement] =
-    if (maySayTransaction(sql)) TransactionStatement.of(whole(sql)) else None
+  def statement(sql: String, parameters: Parameters): Option[TransactionStatement] =
+    if (!maySayTransaction(sql)) None
+    else {
+      val tokens = parameters.in(whole(sql))
+      val found = TransactionStatement.of(tokens)
+      if (found.isEmpty) TransactionStatement.refuseSavepoint(tokens)
+      found
+    }
 
   /**
    * Rewrites `SYSTEM_VERSION AS OF 7` to `VERSION AS OF '@7'`, which Spark hands to the catalog as it stands, while
    * `VERSION AS OF 7` keeps Delta's meaning. The length stays the same, so every position in an error message is right.
    */
-  def rewriteSystemVersion(sql: String, parameter: String => Option[String] = _ => None): String =
+  def rewriteSystemVersion(sql: String): String =
     if (systemVersion.findFirstIn(sql).isEmpty) sql
     else
-      (of(sql) :+ null).sliding(5).foldLeft(sql) {
-        case (text, Seq(keyword, as, of, version, next))
+      of(sql).sliding(4).foldLeft(sql) {
+        case (text, Seq(keyword, as, of, version))
             if keyword.getType == SqlBaseLexer.SYSTEM_VERSION && as.getType == SqlBaseLexer.AS &&
               of.getType == SqlBaseLexer.OF =>
-          val marked = version.getText == ":" && next != null
-          val (start, end) = (keyword.getStartIndex, (if (marked) next else version).getStopIndex + 1)
+          val (start, end) = (keyword.getStartIndex, version.getStopIndex + 1)
           val between = text.substring(keyword.getStopIndex + 1, version.getStartIndex)
-          val written = text.substring(version.getStartIndex, end)
-          val value = if (marked) parameter(next.getText).getOrElse(written) else written
-          val padding = " " * (end - start - "VERSION".length - between.length - quoted(value).length)
-          text.patch(start, s"VERSION$padding$between${quoted(value)}", end - start)
+          val value = quoted(version)
+          val padding = " " * (end - start - "VERSION".length - between.length - value.length)
+          text.patch(start, s"VERSION$padding$between$value", end - start)
         case (text, _) => text
       }
 
@@ -73,14 +78,23 @@ private[spark] object Tokens {
       }
 
   /** A version with the mark of a database version; what is neither a number nor a string cannot be one. */
-  private def quoted(version: String): String =
-    if (isString(version)) s"${version.head}@${version.substring(1)}"
-    else if (version.forall(_.isDigit)) s"'@$version'"
+  private def quoted(version: Token): String = {
+    val text = version.getText
+    if (isString(text)) s"${text.head}@${text.substring(1)}"
+    else if (text.forall(_.isDigit)) s"'@$text'"
     else
       throw new LockstepException(
         "LOCKSTEP_SYNTAX",
-        s"SYSTEM_VERSION AS OF takes a number, a string or a named parameter with such a value, not `$version`.",
+        s"SYSTEM_VERSION AS OF takes a number, or a parameter with such a value, not `$text` (${position(version)}).",
         "42601")
+  }
+
+  /** Where a node of a plan begins in the user's text, whatever was put in the places of parameters. */
+  def start(origin: Origin): Option[Int] =
+    origin.startIndex.map(at => origin.positionMapper.fold(at)(_.mapToOriginal(at)))
+
+  /** Where a token stands, in the words of Spark's own errors. */
+  def position(token: Token): String = s"line ${token.getLine}, pos ${token.getCharPositionInLine}"
 
   private def isString(text: String) = text.startsWith("'") || text.startsWith("\"")
 

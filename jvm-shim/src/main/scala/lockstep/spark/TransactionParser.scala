@@ -2,8 +2,15 @@ package lockstep.spark
 
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.expressions.Expression
-import org.apache.spark.sql.catalyst.parser.{NamedParameterContext, ParameterContext, ParseException, ParserInterface}
+import org.apache.spark.sql.catalyst.parser.{
+  ParameterContext,
+  ParseException,
+  ParserInterface,
+  PositionMapper,
+  Substitution
+}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.trees.CurrentOrigin
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /**
@@ -12,28 +19,38 @@ import org.apache.spark.sql.types.{DataType, StructType}
  */
 private[spark] class TransactionParser(delegate: ParserInterface) extends ParserInterface {
 
-  override def parsePlan(sql: String): LogicalPlan = parse(sql)(delegate.parsePlan)
+  override def parsePlan(sql: String): LogicalPlan = parse(sql, Parameters.Empty)
 
-  /** Forwarded because Spark's default forgets the parameters. */
   override def parsePlanWithParameters(sql: String, parameters: ParameterContext): LogicalPlan =
-    parse(sql, named(parameters))(delegate.parsePlanWithParameters(_, parameters))
+    parse(sql, Parameters.of(parameters))
 
-  /** A parameter's value as SQL text: the version of a time travel must be in the text before it is parsed. */
-  private def named(parameters: ParameterContext)(name: String): Option[String] = parameters match {
-    case NamedParameterContext(values) => values.get(name).map(_.sql)
-    case _ => None
-  }
+  override def parseQuery(sql: String): LogicalPlan =
+    positioned(sql, Tokens.rewriteSystemVersion(sql), Nil)(delegate.parseQuery)
 
-  override def parseQuery(sql: String): LogicalPlan = rewriting(sql)(delegate.parseQuery)
+  private def parse(sql: String, parameters: Parameters): LogicalPlan =
+    Tokens.statement(
+      sql,
+      parameters).fold(Script.parse(sql, parameters)(delegated(sql, parameters)))(TransactionCommand(_))
 
-  private def parse(sql: String, parameter: String => Option[String] = _ => None)(
+  /** Parses a text that stands for the user's, and is as long. */
+  private def delegated(sql: String, parameters: Parameters)(text: String): LogicalPlan =
+    parameters.bySpark(text) match {
+      case Right((filled, replaced)) =>
+        positioned(sql, Tokens.rewriteSystemVersion(filled), replaced)(delegate.parsePlan)
+      case Left(unknown) =>
+        try positioned(sql, Tokens.rewriteSystemVersion(parameters.byWords(text)), Nil)(delegate.parsePlan)
+        catch { case _: ParseException => throw unknown.withCommand(sql) }
+    }
+
+  /** Parses what became of the user's text, so that positions in errors, and the texts of statements, are the user's. */
+  private def positioned(sql: String, text: String, replaced: List[Substitution])(
       parser: String => LogicalPlan): LogicalPlan =
-    Tokens.statement(sql).fold(rewriting(sql, parameter)(Script.parse(_)(parser)))(TransactionCommand(_))
-
-  private def rewriting(sql: String, parameter: String => Option[String] = _ => None)(
-      parser: String => LogicalPlan): LogicalPlan =
-    try parser(Tokens.rewriteSystemVersion(sql, parameter))
-    catch { case e: ParseException if e.command.isDefined => throw e.withCommand(sql) }
+    if (text == sql) parser(sql)
+    else {
+      val origin = CurrentOrigin.get.copy(positionMapper = Some(PositionMapper(sql, text, replaced)))
+      try CurrentOrigin.withOrigin(origin)(parser(text))
+      catch { case e: ParseException if e.command.isDefined => throw e.withCommand(sql) }
+    }
 
   override def parseExpression(sql: String): Expression = delegate.parseExpression(sql)
 

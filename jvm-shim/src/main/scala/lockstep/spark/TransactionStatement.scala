@@ -36,6 +36,25 @@ private[spark] object TransactionStatement {
       case _ => None
     }
 
+  /**
+   * Refuses a whole text that begins as a statement about a savepoint does, and is none: nothing of Spark's begins so, but
+   * for a script with such a label.
+   */
+  def refuseSavepoint(tokens: IndexedSeq[Token]): Unit = {
+    val isSavepoint = tokens.map(word).toList match {
+      case ("SAVEPOINT" | "RELEASE") :: _ => true
+      case "ROLLBACK" :: rest => rest.dropWhile(Set("TRANSACTION", "WORK")).headOption.contains("TO")
+      case _ => false
+    }
+    if (isSavepoint && !tokens.exists(_.getType == SqlBaseLexer.BEGIN))
+      throw new LockstepException(
+        "LOCKSTEP_SYNTAX",
+        s"${tokens.map(_.getText).mkString(" ")} (${Tokens.position(tokens.head)}) is not understood: SAVEPOINT, ROLLBACK TO " +
+          "and RELEASE take one name, plain or in backquotes, or IDENTIFIER('name'), whose text may be a parameter.",
+        "42601"
+      )
+  }
+
   private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
 
   private def isEnd(words: List[String]): Boolean = words match {
@@ -46,11 +65,19 @@ private[spark] object TransactionStatement {
   /** `[SAVEPOINT] name`; the word is the verb itself in `SAVEPOINT name`. */
   private def named(verb: String, tokens: IndexedSeq[Token]): Option[TransactionStatement] = {
     val rest = if (tokens.headOption.exists(word(_) == "SAVEPOINT") && tokens.size > 1) tokens.drop(1) else tokens
-    Option.when(rest.size == 1 &&
-      (rest.head.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER ||
-        rest.head.getText.matches("[A-Za-z_][A-Za-z_0-9]*"))) {
-      TransactionStatement(verb, Map("name" -> rest.head.getText.stripPrefix("`").stripSuffix("`").replace("``", "`")))
-    }
+    name(rest.toList).map(found => TransactionStatement(verb, Map("name" -> found)))
+  }
+
+  /** A name, plain or quoted, or `IDENTIFIER('name')`, whose text may be a parameter, as everywhere in Spark. */
+  private def name(tokens: List[Token]): Option[String] = tokens match {
+    case List(one) if one.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER =>
+      Some(one.getText.stripPrefix("`").stripSuffix("`").replace("``", "`"))
+    case List(one) => Some(one.getText).filter(_.matches("[A-Za-z_][A-Za-z_0-9]*"))
+    case List(clause, open, text, close)
+        if word(clause) == "IDENTIFIER" && open.getText == "(" && text.getType == SqlBaseLexer.STRING_LITERAL &&
+          close.getText == ")" =>
+      Some(unquote(text.getText)).filter(_.nonEmpty)
+    case _ => None
   }
 
   private def begin(tokens: IndexedSeq[Token]): TransactionStatement =
@@ -59,9 +86,8 @@ private[spark] object TransactionStatement {
       case Left(unexpected) =>
         throw new LockstepException(
           "LOCKSTEP_SYNTAX",
-          s"BEGIN does not understand `${unexpected.getText}` (line ${unexpected.getLine}, position " +
-            s"${unexpected.getCharPositionInLine}); it takes ISOLATION LEVEL {SNAPSHOT | SERIALIZABLE}, READ ONLY, " +
-            "READ WRITE and COMMENT 'text'.",
+          s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +
+            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text', whose text may be a parameter.",
           "42601"
         )
     }

@@ -1,0 +1,86 @@
+package lockstep.spark
+
+import org.antlr.v4.runtime.{CommonToken, Token}
+import org.apache.spark.sql.catalyst.expressions.{Expression, Literal}
+import org.apache.spark.sql.catalyst.parser.{
+  HybridParameterContext,
+  NamedParameterContext,
+  ParameterContext,
+  ParameterHandler,
+  ParseException,
+  PositionalParameterContext,
+  SqlBaseLexer,
+  Substitution
+}
+
+/**
+ * The values of a statement's parameters. They are put into its text before it is parsed, as Spark does: Spark's own
+ * parser would do so, but Delta's stands before it and forgets them (delta-io/delta#7640).
+ */
+private[spark] class Parameters private (
+    context: Option[ParameterContext],
+    named: Map[String, String],
+    listed: Seq[String]) {
+
+  /** The text with values for its markers, and which; or why Spark's grammar, by which they are found, has none such. */
+  def bySpark(sql: String): Either[ParseException, (String, List[Substitution])] =
+    try
+      Right(context.fold(sql -> List.empty[Substitution]) { values =>
+        val (filled, mapper) = ParameterHandler.substituteParameters(sql, values)
+        filled -> mapper.substitutions
+      })
+    catch { case e: ParseException => Left(e) }
+
+  /** The text with values for its markers, found by their words alone: in statements that Spark's grammar has not. */
+  def byWords(sql: String): String =
+    in(Tokens.of(sql)).foldRight(sql) { (token, text) =>
+      text.patch(token.getStartIndex, token.getText, token.getStopIndex + 1 - token.getStartIndex)
+    }
+
+  /** Tokens with values for markers, a `?` or a `:` and a name; each value stands where its marker stood. */
+  def in(tokens: IndexedSeq[Token]): IndexedSeq[Token] = {
+    val places = tokens.indices.filter(tokens(_).getType == SqlBaseLexer.QUESTION).zip(listed).toMap
+    def name(at: Int): Option[String] =
+      if (tokens(at).getText == ":") tokens.lift(at + 1).map(_.getText).filter(named.contains) else None
+    tokens.indices.flatMap { at =>
+      if (at > 0 && name(at - 1).isDefined) None
+      else
+        name(at).map(found => Parameters.value(named(found), tokens(at), tokens(at + 1)))
+          .orElse(places.get(at).map(Parameters.value(_, tokens(at), tokens(at))))
+          .orElse(Some(tokens(at)))
+    }
+  }
+
+  /** Those with a name: which `?` of a script is which, nobody could tell who sees a part of it. */
+  def byName: Parameters = new Parameters(context, named, Nil)
+}
+
+private[spark] object Parameters {
+  val Empty: Parameters = of(NamedParameterContext(Map.empty))
+
+  def of(context: ParameterContext): Parameters = {
+    def sql(values: Seq[Any]) = values.map { case e: Expression => e.sql; case value => Literal(value).sql }
+    context match {
+      case NamedParameterContext(values) =>
+        new Parameters(
+          Option.when(values.nonEmpty)(context),
+          values.map { case (name, value) => name -> value.sql },
+          Nil)
+      case PositionalParameterContext(values) =>
+        new Parameters(Option.when(values.nonEmpty)(context), Map.empty, sql(values))
+      case HybridParameterContext(values, names) =>
+        val named = names.zip(sql(values)).filter(_._1.nonEmpty).toMap
+        new Parameters(Option.when(values.nonEmpty)(context), named, sql(values))
+    }
+  }
+
+  private def value(sql: String, first: Token, last: Token): Token = {
+    val words = Tokens.of(sql)
+    val token = new CommonToken(if (words.size == 1) words.head.getType else Token.INVALID_TYPE, sql)
+    token.setStartIndex(first.getStartIndex)
+    token.setStopIndex(last.getStopIndex)
+    token.setLine(first.getLine)
+    token.setCharPositionInLine(first.getCharPositionInLine)
+    token
+  }
+}
