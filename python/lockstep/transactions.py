@@ -50,7 +50,6 @@ MAX_STATEMENT_CHARACTERS = 1000
 """How much of a transaction's text its entry keeps."""
 
 MAX_SAVEPOINTS = 1000
-
 NO_SAVEPOINT = "3B001"
 NOT_EMPTY = "2BP01"
 NO_NAMESPACE = "3F000"
@@ -68,7 +67,7 @@ class State(enum.StrEnum):
 
 @dataclass
 class Transaction:
-    """One transaction's view and changes; not for use by two threads at once.
+    """One transaction's view and changes; not for use by two threads at once: a session's host has a lock.
 
     Attributes:
         id: unique for ever.
@@ -83,8 +82,7 @@ class Transaction:
         in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
         vectors: files of deletion vectors that COMMIT wrote for it, relative to the lake's root.
-        state: see `State`.
-        version: the database version that it committed; the snapshot's if there was nothing to commit; None before.
+        state, version: see `State`; the database version that it committed, the snapshot's if that changed nothing.
     """
 
     id: str
@@ -234,25 +232,31 @@ class Transaction:
                 f"a write of this transaction failed, so it can only be rolled back. The failure was: {self.failure}"
             )
 
-    def stage(self, location: str, version: int) -> None:
-        """Note a commit that Delta staged: the next version of a table, or the first of a reserved one.
+    def next_version(self, location: str) -> int:
+        """Return which version of a table Delta may stage next: one more than it sees, the first of a reserved one.
 
         Raises:
-            InvalidError: the location is no table of this transaction, or the version does not follow the last.
+            InvalidError, DuplicateError (42P07): no table of this transaction; the name of a reserved one was taken.
         """
         self.check_writable()
-        if (creation := self._creations.get(location)) is not None and version == 0:
-            self._check_free(creation.name)
-            table = Table(id=creation.id, name=creation.name, location=location, version=NEW, since=self.base.version)
-            self._put(table)
-        found = next((table for table in self._tables.values() if table.location == location), None)
-        if found is None:
-            raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
-        expected = [found.version, *self.staged.get(found.id, [])][-1] + 1
-        if version != expected:
-            raise InvalidError(f"table {found.name}: version {version} was staged where {expected} was expected")
-        self.staged.setdefault(found.id, []).append(version)
+        table = self._table_at(location)
+        return [table.version, *self.staged.get(table.id, [])][-1] + 1
+
+    def stage(self, location: str, version: int) -> None:
+        """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real."""
+        if version != (expected := self.next_version(location)):
+            raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
+        self._put(table := self._table_at(location))
+        self.staged.setdefault(table.id, []).append(version)
         self.state = State.INFLIGHT
+
+    def _table_at(self, location: str) -> Table:
+        if found := [table for table in self._tables.values() if table.location == location]:
+            return found[0]
+        if (made := self._creations.get(location)) is None:
+            raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
+        self._check_free(made.name)
+        return Table(id=made.id, name=made.name, location=location, version=NEW, since=self.base.version)
 
     def reserve(self, name: Name, id: str) -> Creation:
         """Choose where a new table of this name will lie; `stage` of its first version makes it real.
@@ -415,8 +419,7 @@ class Transaction:
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
         self.dropped, self.statements = list(point.dropped), list(point.statements)
-        self._tables, self._views = dict(point.tables), dict(point.views)
-        self._namespaces = dict(point.namespaces)
+        self._tables, self._views, self._namespaces = dict(point.tables), dict(point.views), dict(point.namespaces)
         self._namespace_ddl, self._creations = list(point.namespace_ddl), dict(point.creations)
         return undone
 

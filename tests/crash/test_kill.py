@@ -51,7 +51,10 @@ def without_spark(root: Path) -> dict[str, list[dict[str, Any]]]:
 def test_a_driver_killed_in_its_commit(
     tmp_path: Path, repository: Path, point: str, expected: dict[str, list[dict[str, Any]]], published: int
 ) -> None:
-    """Before the one write that ratifies: the version before. After it: the version after, complete in all tables."""
+    """Before the one write that ratifies: the version before. After it: the version after, complete in all tables.
+
+    What the driver after it leaves open when its Spark is stopped is rolled back.
+    """
     root = tmp_path / "lake"
     with Driver(root, repository) as driver:
         driver.sql(*SET_UP)
@@ -67,6 +70,13 @@ def test_a_driver_killed_in_its_commit(
         with Driver(root, repository) as next_session:
             for name, rows in expected.items():
                 assert next_session.sql(f"SELECT * FROM {name} ORDER BY id") == rows
+            (begun,) = next_session.sql("BEGIN")
+            next_session.sql("INSERT INTO a VALUES (3)")
+            staged = f"_delta_log/_lockstep/{begun['transaction_id']}/*.json"
+            assert list(root.rglob(staged))
+            next_session.tell(end="")
+            assert next_session.answer() == {"ended": True}
+            assert not list(root.rglob(staged)), "the end of Spark rolls back"
     assert without_spark(root) == expected
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import lockstep
@@ -17,6 +20,99 @@ def refused(error: PySparkException) -> type | None:
     """Return the class of Lockstep's error behind Spark's."""
     ours = from_spark(error)
     return None if ours is None else type(ours)
+
+
+T = "lake.default.t"
+NAMES = count()
+
+MADE: dict[str, Callable[[Any], Any]] = {
+    "spark.table": lambda spark: spark.table(T),
+    "a query": lambda spark: spark.sql(f"SELECT id FROM {T}"),
+    "a DataFrame's view": lambda spark: viewed(spark, spark.table(T).createOrReplaceTempView),
+    "a view's text": lambda spark: viewed(spark, lambda name: spark.sql(f"CREATE TEMP VIEW {name} AS FROM {T}")),
+    "cached": lambda spark: spark.table(T).cache(),
+    "a cached query": lambda spark: spark.sql(f"SELECT id FROM {T} WHERE id > 0").cache(),
+}
+"""Ways to make a DataFrame that is used more than once."""
+
+
+def viewed(spark: Any, create: Callable[[str], object]) -> Any:
+    name = f"v{next(NAMES)}"
+    create(name)
+    return UsedByName(spark, name)
+
+
+class UsedByName:
+    """A temporary view, as its users know it."""
+
+    def __init__(self, spark: Any, name: str) -> None:
+        self._spark, self._name = spark, name
+
+    def select(self, column: str) -> Any:
+        return self._spark.sql(f"SELECT {column} FROM {self._name}")
+
+
+def seen(frame: Any) -> list[int] | str | None:
+    """Return what a DataFrame shows now, or the SQLSTATE of its refusal."""
+    try:
+        return sorted(row.id for row in frame.select("id").collect())
+    except PySparkException as error:
+        return error.getSqlState()
+
+
+BEFORE = {  # made before BEGIN: used inside, after the transaction wrote 2, and after its COMMIT
+    "spark.table": ("25001", [1, 2]),
+    "a query": ([1], [1]),
+    "a DataFrame's view": ("25001", [1, 2]),
+    "a view's text": ([1, 2], [1, 2]),
+    "cached": ("25001", [1, 2]),
+    "a cached query": ([1], [1]),
+}
+
+
+def test_what_is_made_before_begin_shows_the_snapshot_inside_or_is_refused(spark: Any) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    frames = {way: make(spark) for way, make in MADE.items()}
+    assert {way: seen(frame) for way, frame in frames.items()} == {way: [1] for way in MADE}
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    inside = {way: seen(frame) for way, frame in frames.items()}
+    spark.sql("COMMIT")
+    assert {way: (inside[way], seen(frame)) for way, frame in frames.items()} == BEFORE
+
+
+def test_what_is_made_before_begin_of_an_older_version_is_refused_inside(spark: Any, other: Any) -> None:
+    """A query keeps the database version that it was made of; a transaction reads none but its snapshot."""
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    query = MADE["a query"](spark)
+    other.sql(f"INSERT INTO {T} VALUES (2)")
+    spark.sql("BEGIN")
+    assert (seen(query), seen(MADE["a query"](spark))) == ("25001", [1, 2])
+
+
+@pytest.mark.parametrize(("end", "left"), [("COMMIT", [1, 2]), ("ROLLBACK", [1]), ("ROLLBACK TO before", [1])])
+def test_what_is_made_inside_is_refused_when_that_has_ended(spark: Any, end: str, left: list[int]) -> None:
+    """But for a view's text, which is read anew; a cache that was filled inside is no way around."""
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    spark.sql("BEGIN")
+    spark.sql("SAVEPOINT before")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    frames = {way: make(spark) for way, make in MADE.items()}
+    assert {way: seen(frame) for way, frame in frames.items()} == {way: [1, 2] for way in MADE}
+    spark.sql(end)
+    assert {way: seen(frame) for way, frame in frames.items()} == dict.fromkeys(MADE, "25P01") | {"a view's text": left}
+
+
+def test_what_was_collected_from_a_cache_is_not_shown_again_after_rollback(spark: Any) -> None:
+    """The same DataFrame, without a new plan: its rows were in the cache, and never in the table."""
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    frame = spark.table(T).cache()
+    assert sorted(row.id for row in frame.collect()) == [1, 2]
+    spark.sql("ROLLBACK")
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        frame.collect()
 
 
 def test_a_dataframe_of_an_ended_transaction_is_refused(spark: Any) -> None:

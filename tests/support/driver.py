@@ -6,6 +6,7 @@ python -m tests.support.driver <root>       a line of JSON in, a line of JSON ou
 {"open": "con1", "root": "/lake"}  {"opened": "con1"}: a further session, on a lake of its own
 {"sql": …, "session": "con1"}      the same as the first, in that session
 {"stream": "/checkpoint"}          {"streamed": [0, 1]}: rows of `source` into `a` and `b`, and the batches that it took
+{"end": ""}                        {"ended": true}: Spark was stopped, and the process goes on
 {"stop": "after-ratify"}           {"armed": "after-ratify"}; later, when a COMMIT comes to that point, {"stopped": …}
 """
 
@@ -150,6 +151,9 @@ def main(root: str) -> None:
             say(armed=asked["stop"])
         elif "stream" in asked:
             say(streamed=stream(spark, asked["stream"]))
+        elif "end" in asked:
+            spark.stop()
+            say(ended=True)
         elif "open" in asked:
             sessions[asked["open"]] = SparkConnection(new_session(spark, asked["root"]))
             say(opened=asked["open"])

@@ -53,8 +53,8 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
     answer = one.ok("commit")
     assert (answer["database_version"], answer["transaction_id"], answer["tables_changed"]) == (2, tx, 1)
     assert (answer["files_added"], answer["rows_added"], answer["rows_removed"]) == (1, 1, 0)
-    assert one.ok("ended") == {"open": False, "uris": [uri]}
-    assert one.ok("ended") == {"open": False, "uris": []}
+    assert one.ok("ended") == {"open": False, "uris": [uri], "tables": [["lake", "default", "a"]]}
+    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
     assert two.resolve("a")["version"] == 1
     assert two.lake().timeline.entries(1)[0].transaction.statements == ["INSERT INTO a …"]
 
@@ -123,14 +123,14 @@ def test_a_lost_transaction_can_only_be_ended(one: Client, two: Client) -> None:
     assert (sqlstate, "t1" in message) == ("25P02", True)
     assert one.refused("begin", catalogs={}, current=None)[0] == "25P02"
     assert one.ok("rollback") == {"transaction_id": "t1"}
-    assert one.ok("ended") == {"open": False, "uris": []}
+    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
     assert one.resolve("a")["version"] == two.resolve("a")["version"] == 0
 
 
 def test_a_lost_transaction_does_not_commit(one: Client) -> None:
     one.ok("lost", transaction="t1")
     assert one.refused("commit")[0] == "25P02"
-    assert one.ok("ended") == {"open": False, "uris": []}
+    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
     assert one.begin()
 
 
@@ -145,9 +145,61 @@ def test_a_rolled_back_transaction_takes_no_more_writes(one: Client) -> None:
     tx = one.begin()
     uri = one.resolve("a", "append", writes=True)["uri"]
     assert one.ok("rollback") == {"database_version": 1, "transaction_id": tx}
-    assert one.ok("ended") == {"open": False, "uris": [uri]}
-    state, _, message = one.refused("staged", uri=uri, version=1)
-    assert (state, f"transaction {tx} has ended" in message) == ("25P01", True)
+    assert one.ok("ended") == {"open": False, "uris": [uri], "tables": [["lake", "default", "a"]]}
+    for op in ("staging", "staged"):
+        state, _, message = one.refused(op, uri=uri, version=1)
+        assert (state, f"transaction {tx} has ended" in message) == ("25P01", True)
+
+
+def test_of_two_statements_that_stage_one_version_the_second_is_told(one: Client) -> None:
+    """Threads of a session write one transaction: Delta checks the loser against the winner, and tries the next."""
+    one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    new = one.ok("create", namespace=[], table="c", mode="create")["uri"]
+    assert [one.ok("staging", uri=at, version=v)["outcome"] for at, v in ((uri, 1), (new, 0))] == ["free", "free"]
+    one.stage(uri, 1, add("x"))
+    one.stage(new, 0, *NEW_TABLE)
+    assert [one.ok("staging", uri=at, version=v)["outcome"] for at, v in ((uri, 1), (new, 0))] == ["taken", "taken"]
+    assert [one.ok("staging", uri=at, version=v)["outcome"] for at, v in ((uri, 2), (new, 1))] == ["free", "free"]
+
+
+def test_a_statement_from_before_rollback_to_stages_nothing_after_it(one: Client) -> None:
+    """It may have read what was undone. Its version would fit: of this table nothing was."""
+    one.begin()
+    one.ok("savepoint", name="s")
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    one.ok("rollback_to", name="s")
+    assert one.refused("staging", uri=uri, version=1)[0] == "25000"
+    assert one.ok("staging", uri=one.resolve("a", "append", writes=True)["uri"], version=1)["outcome"] == "free"
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [
+        pytest.param(1, None, id="the snapshot's version"),
+        pytest.param(0, "25001", id="an older version"),
+        pytest.param(2, "25001", id="a newer version"),
+        pytest.param(None, "25001", id="as it is when it is read"),
+    ],
+)
+def test_a_dataframe_from_before_begin_must_show_the_snapshot(
+    one: Client, elsewhere: TransactionalCatalog, version: int | None, state: str | None
+) -> None:
+    append(elsewhere, "a", "x")
+    read = {"table": elsewhere.database().tables[named("a")].id, "version": version, "where": None}
+    assert one.ok("snapshot", reads=[read]) == {}, "outside a transaction any will do"
+    one.begin()
+    append(elsewhere, "a", "y")
+    answer = one.ask("snapshot", reads=[read])
+    assert answer.get("error", {}).get("sqlstate") == state
+    assert one.refused("snapshot", reads=[read | {"table": "no table of the snapshot"}])[0] == "25001"
+
+
+def test_nothing_is_staged_into_a_table_that_was_dropped_meanwhile(one: Client) -> None:
+    one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    one.ok("drop", namespace=[], table="a")
+    assert one.refused("staging", uri=uri, version=1)[0] == "22023"
 
 
 def test_a_conflict_ends_the_transaction_and_a_doubt_does_not(one: Client, elsewhere: TransactionalCatalog) -> None:

@@ -29,7 +29,7 @@ from lockstep.errors import (
     NoTransactionError,
     UnsupportedError,
 )
-from lockstep.model import Batch, Database
+from lockstep.model import Batch, Database, Name
 from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
@@ -66,7 +66,7 @@ class Session:
 
     Attributes:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
-        used: the overlay URIs that the transaction was given, so that Delta's caches of them can be dropped.
+        used: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of them.
         pins: which database version a statement reads, by the statement's id.
         creations: new tables that autocommitted statements are about to write, by location, with their text.
         text: the last statement's text.
@@ -79,7 +79,7 @@ class Session:
     lock: threading.RLock = field(default_factory=threading.RLock)
     transaction: Transaction | None = None
     catalog: Lakehouse | None = None
-    used: set[str] = field(default_factory=set)
+    used: set[tuple[str, Name]] = field(default_factory=set)
     pins: OrderedDict[str, Database] = field(default_factory=OrderedDict)
     creations: OrderedDict[str, Creation] = field(default_factory=OrderedDict)
     text: str = ""
@@ -105,6 +105,13 @@ class Session:
                 f"{lakehouse.name} can be used only outside it"
             )
         return self.transaction
+
+    def forget_used(self) -> Answer:
+        """Return, for the last time, what was `used`: the URIs, and the names of the tables in parts."""
+        used, self.used = self.used, set()
+        names = {(*name.namespace, name.table) for _, name in used}
+        catalog = "" if self.catalog is None else self.catalog.name
+        return {"uris": sorted({uri for uri, _ in used}), "tables": [[catalog, *name] for name in sorted(names)]}
 
     def statement(self, id: str | None, newest: Callable[[], Database]) -> Database:
         """Return the database version that a statement reads: the newest at its first table, then the same."""
@@ -327,8 +334,7 @@ class Host:
         """Go back, and tell which URIs nobody may use any more."""
         tx, house = self._open_transaction(session, "ROLLBACK TO")
         house.catalog.rollback_to(tx, asked["name"])
-        uris, session.used = sorted(session.used), set()
-        return _named(tx) | {"uris": uris}
+        return _named(tx) | session.forget_used()
 
     def _release(self, session: Session, asked: Request) -> Answer:
         tx, _ = self._open_transaction(session, "RELEASE")
@@ -343,10 +349,10 @@ class Host:
     def _ended(self, session: Session, _: Request) -> Answer:
         """Tell whether the transaction is over, and if so which URIs nobody may use any more."""
         if session.transaction is not None and session.transaction.is_open:
-            return {"open": True, "uris": []}
-        uris, session.used = sorted(session.used), set()
+            return {"open": True, "uris": [], "tables": []}
+        used = session.forget_used()
         session.transaction, session.catalog, session.lost = None, None, None
-        return {"open": False, "uris": uris}
+        return {"open": False, **used}
 
     def _lost(self, session: Session, asked: Request) -> Answer:
         """Take over a session from a host that died: what it had open is gone, and its user must notice."""

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 
 from lockstep.catalog import find_table
 from lockstep.commit import Taken
-from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError, UnsupportedError
+from lockstep.errors import (
+    ActiveTransactionError,
+    InvalidError,
+    TransactionStateError,
+    UndefinedError,
+    UnsupportedError,
+)
 from lockstep.model import NEW, Isolation, Name, Table
 from lockstep.spark.requests import Requests, listed, name_of, new_name_of
+from lockstep.spark.uris import View
 from lockstep.statement import Scan
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
@@ -30,12 +37,14 @@ class TableRequests(Requests):
         super().__init__(host)
         self.operations: dict[str, Callable[[Session, Request], Answer]] = {
             "resolve": self._resolve,
+            "snapshot": self._snapshot,
             "exists": self._exists,
             "tables": self._list_tables,
             "create": self._create,
             "drop": self._drop,
             "rename": self._rename,
             "write": self._write,
+            "staging": self._staging,
             "staged": self._staged,
             "namespaces": self._list_namespaces,
             "namespace": self._namespace,
@@ -112,6 +121,20 @@ class TableRequests(Requests):
             raise InvalidError(f"table {name} has no version {wanted}: its versions go up to {newest.version}")
         return self._head(house, newest) | {"version": wanted}
 
+    def _snapshot(self, session: Session, asked: Request) -> Answer:
+        """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""
+        if (tx := session.transaction) is not None:
+            for scan in scans_of(asked):
+                table = tx.base.table_by_id(scan.table)
+                if table is None or scan.version != table.version:
+                    name = scan.table if table is None else table.name
+                    at = "as it is now" if scan.version is None else f"at version {scan.version}"
+                    raise ActiveTransactionError(
+                        f"a DataFrame or DeltaTable from before BEGIN reads table {name} "
+                        f"{at}, which is not what the open transaction ({tx.id}) sees: make it again inside it"
+                    )
+        return {}
+
     def _head(self, house: Lakehouse, table: Table) -> Answer:
         house.catalog.lake.check(table)
         return {
@@ -123,7 +146,7 @@ class TableRequests(Requests):
     def _own(self, session: Session, house: Lakehouse, tx: Transaction, table: Table) -> Answer:
         house.catalog.lake.check(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
-        session.used.add(uri)
+        session.used.add((uri, table.name))
         return {"missing": False, "uri": uri, "location": house.uris.real(table.location)}
 
     def _exists(self, session: Session, asked: Request) -> Answer:
@@ -154,7 +177,7 @@ class TableRequests(Requests):
             seen.said(session.text)
             creation = seen.reserve(name, house.catalog.lake.new_id())
             uri = house.uris.own(creation.location, seen.id, NEW, seen.epoch)
-            session.used.add(uri)
+            session.used.add((uri, name))
             return {"uri": uri}
         creation = house.catalog.reserve(name)
         session.creations[creation.location] = creation
@@ -187,17 +210,33 @@ class TableRequests(Requests):
             return {"outcome": "taken"}
         return {"outcome": "committed"}
 
+    def _staging(self, _: Session, asked: Request) -> Answer:
+        """Answer whether Delta may stage this commit of a transaction: nothing is written that nobody would undo."""
+        house, view, owner, tx = self._staged_by(asked)
+        with owner.lock:
+            if view.epoch != tx.epoch:
+                raise TransactionStateError(
+                    f"transaction {tx.id} went back to a savepoint while a statement that writes table folder "
+                    f"{house.uris.real(view.location)} ran; nothing of the statement was written",
+                    sqlstate="25000",
+                )
+            return {"outcome": "taken" if asked["version"] < tx.next_version(view.location) else "free"}
+
     def _staged(self, _: Session, asked: Request) -> Answer:
         """Note that Delta staged a commit of a transaction."""
+        house, view, owner, tx = self._staged_by(asked)
+        with owner.lock:
+            # The catalog of its BEGIN: another of the same root may resolve conflicts in another way.
+            (owner.catalog or house).catalog.stage(tx, view.location, asked["version"])
+        return {}
+
+    def _staged_by(self, asked: Request) -> tuple[Lakehouse, View, Session, Transaction]:
         house = self._host.owner(asked["uri"])
         view = house.uris.parse(asked["uri"])
         if view.transaction is None:
             raise InvalidError(f"{asked['uri']} is not a transaction's")
         owner, tx = self._host.transaction_of(view.transaction)
-        with owner.lock:
-            # The catalog of its BEGIN: another of the same root may resolve conflicts in another way.
-            (owner.catalog or house).catalog.stage(tx, view.location, asked["version"])
-        return {}
+        return house, view, owner, tx
 
     def _drop(self, session: Session, asked: Request) -> Answer:
         name = name_of(asked)

@@ -25,10 +25,11 @@ _HADOOP = {"s3": "s3a"}
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a URI says: whose view of which folder. `transaction` is None at the head."""
+    """What a URI says: whose view of which folder. `transaction` is None at the head; `epoch` is the transaction's."""
 
     transaction: str | None
     location: str
+    epoch: int = 0
 
 
 class Uris:
@@ -70,8 +71,11 @@ class Uris:
             raise InvalidError(f"{uri} is not in this lake ({self.real('')})")
         authority, path = _split(uri)
         view = authority.partition(".")[0]
-        transaction = None if view == HEAD else view.rpartition("-")[0].partition(EPOCH)[0]
-        return View(transaction, path.removeprefix(f"{self._path}/"))
+        location = path.removeprefix(f"{self._path}/")
+        if view == HEAD:
+            return View(None, location)
+        transaction, _, epoch = view.rpartition("-")[0].partition(EPOCH)
+        return View(transaction, location, int(epoch or 0))
 
 
 def _split(uri: str) -> tuple[str, str]:

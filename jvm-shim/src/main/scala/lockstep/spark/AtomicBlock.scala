@@ -18,27 +18,28 @@ private[spark] case class AtomicBlock(body: CompoundBody) extends LeafRunnableCo
   override val output: Seq[Attribute] = end.output
 
   override def run(session: SparkSession): Seq[Row] = {
-    TransactionCommand(TransactionStatement("begin")).run(session)
-    Transactions.block(session, isOpen = true)
+    val transaction = Transactions.exclusively(session) {
+      TransactionCommand(TransactionStatement("begin")).run(session)
+      Transactions.block(session, isOpen = true)
+      Transactions.current(session)
+    }
     try {
       Internals.runScript(session, body)
-      Transactions.block(session, isOpen = false)
-      end.run(session)
+      Transactions.exclusively(session) {
+        Transactions.block(session, isOpen = false)
+        end.run(session)
+      }
     } catch {
       case cause: Throwable =>
-        undo(session, cause)
+        transaction.foreach(undo(session, _, cause))
         throw cause
     }
   }
 
   /** A refused COMMIT has rolled back already. */
-  private def undo(session: SparkSession, cause: Throwable): Unit =
-    if (Transactions.isOpen(session)) {
-      Transactions.block(session, isOpen = false)
-      try {
-        val _ = TransactionCommand(TransactionStatement("rollback")).run(session)
-      } catch {
-        case NonFatal(e) => cause.addSuppressed(e)
-      }
+  private def undo(session: SparkSession, transaction: String, cause: Throwable): Unit =
+    try TransactionCommand.abandon(session, transaction)
+    catch {
+      case NonFatal(e) => cause.addSuppressed(e)
     }
 }

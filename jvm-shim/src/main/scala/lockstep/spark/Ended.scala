@@ -2,6 +2,9 @@ package lockstep.spark
 
 import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.lockstep.LockstepException
+
 /**
  * The transactions that ended in this driver, the newest of them: a DataFrame made inside one and used afterwards would
  * silently show what was there at BEGIN, for its staged commits are gone from under its URI. It gets an error instead.
@@ -17,10 +20,16 @@ private[spark] object Ended {
     val _ = ids.put(id, true)
   }
 
-  def check(view: Overlay.View): Unit =
-    view.transaction.filter(ids.containsKey).foreach { id =>
-      throw new java.io.IOException(
-        s"Transaction $id has ended, or went back to a savepoint, and a DataFrame or DeltaTable that was made inside it before " +
-          "that is used. Make it again.")
-    }
+  def check(view: Overlay.View): Unit = reason(view).foreach(message => throw new java.io.IOException(message))
+
+  /** Refuses a plan that reads what an ended transaction saw: a cache would answer it without a look at any file. */
+  def check(plan: LogicalPlan): Unit =
+    if (!ids.isEmpty)
+      Reads.relations(plan).flatMap { case (_, index) => reason(Overlay.parse(index.path.toUri.getAuthority)) }
+        .headOption.foreach(message => throw new LockstepException("LOCKSTEP_NO_TRANSACTION", message, "25P01"))
+
+  private def reason(view: Overlay.View): Option[String] =
+    view.transaction.filter(ids.containsKey).map(id =>
+      s"Transaction $id has ended, or went back to a savepoint, and a DataFrame or DeltaTable that was made inside it before " +
+        "that is used. Make it again.")
 }

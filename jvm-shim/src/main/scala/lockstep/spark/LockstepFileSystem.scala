@@ -149,8 +149,10 @@ private[spark] object Overlay {
   case class View(transaction: Option[String], pin: Long, scheme: String, authority: Option[String]) {
     def real(path: Path): Path = new Path(scheme, authority.orNull, path.toUri.getPath)
 
-    def staging(log: Path): Path =
-      new Path(real(log), s"_lockstep/${transaction.fold("head")(_.takeWhile(_ != Epoch))}")
+    /** The transaction's id, the same in all of its epochs. */
+    def id: Option[String] = transaction.map(_.takeWhile(_ != Epoch))
+
+    def staging(log: Path): Path = new Path(real(log), s"_lockstep/${id.getOrElse("head")}")
 
     def target(path: Path): Path = if (isStaged(path)) new Path(staging(path.getParent), path.getName) else real(path)
 

@@ -3,6 +3,7 @@ package lockstep.spark
 import java.nio.file.FileAlreadyExistsException
 import java.util
 
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
@@ -34,25 +35,31 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     }
 
   private def commit(path: Path, version: Long, actions: util.Iterator[String], hadoopConf: Configuration): Unit = {
-    val session = SparkSession.active
-    val table = path.getParent.getParent.toString
-    if (Overlay.parse(path.toUri.getAuthority).transaction.isEmpty) {
-      val content = actions.asScala.map(_ + "\n").mkString
-      val answer = Bridge.call(
-        "write",
-        session,
-        "uri" -> table,
-        "version" -> version,
-        "actions" -> content,
-        "reads" -> Reads.ofExecution(session),
-        "isolation" -> Extensions.settings(session).get("isolation")
-      )
-      if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString)
-    } else {
-      writeWithRename(path, actions, false, hadoopConf)
-      Bridge.tell("staged", session, "uri" -> table, "version" -> version)
+    val commit = Seq("uri" -> path.getParent.getParent.toString, "version" -> version)
+    Overlay.parse(path.toUri.getAuthority).id match {
+      case None => commitAlone(path, commit, actions)
+      case Some(transaction) =>
+        val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
+        Transactions.exclusively(session) {
+          unlessTaken(path, Bridge.call("staging", session, commit: _*))
+          writeWithRename(path, actions, false, hadoopConf)
+          Bridge.tell("staged", session, commit: _*)
+        }
     }
   }
+
+  private def commitAlone(path: Path, commit: Seq[(String, Any)], actions: util.Iterator[String]): Unit = {
+    val session = SparkSession.active
+    val more = Seq(
+      "actions" -> actions.asScala.map(_ + "\n").mkString,
+      "reads" -> Reads.ofExecution(session),
+      "isolation" -> Extensions.settings(session).get("isolation"))
+    unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
+  }
+
+  /** Delta looks at who took the version, and tries the next one if the two do not conflict. */
+  private def unlessTaken(path: Path, answer: JsonNode): Unit =
+    if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString)
 
   /** What Delta writes down for other readers (symlink manifests) names files as they know them. */
   override def resolvePathOnPhysicalStorage(path: Path, hadoopConf: Configuration): Path =

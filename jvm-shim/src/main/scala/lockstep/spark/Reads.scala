@@ -17,7 +17,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
 import org.apache.spark.sql.delta.commands.{DeleteCommand, MergeIntoCommand, UpdateCommand}
-import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex}
+import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.internal.SQLConf
@@ -84,6 +84,24 @@ private[spark] object Reads extends PredicateHelper {
       changed(merge.target, Some(merge.condition).filter(_ => merge.notMatchedBySourceClauses.isEmpty))
     case PhysicalOperation(_, filters, relation: LogicalRelation) => scan(relation, filters).toSeq
     case other => other.children.flatMap(of)
+  }
+
+  /** The relations of a plan that are tables of a Lockstep catalog, with the files that they read. */
+  def relations(plan: LogicalPlan): Seq[(LogicalRelation, TahoeLogFileIndex)] =
+    plan.collectWithSubqueries { case relation: LogicalRelation =>
+      relation.relation match {
+        case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _)
+            if index.path.toUri.getScheme == Overlay.Scheme =>
+          Some(relation -> index)
+        case _ => None
+      }
+    }.flatten
+
+  /** What a plan reads that is not seen through a transaction: of which table, and which version if it is fixed. */
+  def ofHead(plan: LogicalPlan): Seq[Scan] = relations(plan).flatMap { case (relation, index) =>
+    val isHead = Overlay.parse(index.path.toUri.getAuthority).transaction.isEmpty
+    val version = Option.when(index.isTimeTravelQuery)(index.version)
+    relation.catalogTable.flatMap(_.ignoredProperties.get(Key)).filter(_ => isHead).map(Scan(_, version, None))
   }
 
   /** The rows that a command looks for; that it reads and copies the rest of their files changes nothing. */

@@ -9,9 +9,7 @@ private[spark] object Settings {
 
   private val ofSpark = Map(
     "spark.sql.catalog.spark_catalog" -> "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.delta.logStore.lockstep.impl" -> classOf[LockstepLogStore].getName,
-    // Delta's parser drops the parameters of spark.sql(…, args=…) without it (delta-io/delta#7640).
-    "spark.sql.legacy.parameterSubstitution.constantsOnly" -> "true"
+    "spark.delta.logStore.lockstep.impl" -> classOf[LockstepLogStore].getName
   )
 
   private val ofHadoop = Map(

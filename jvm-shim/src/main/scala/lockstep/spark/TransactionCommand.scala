@@ -2,11 +2,12 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.fs.Path
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.delta.DeltaLog
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
-import org.apache.spark.sql.lockstep.LockstepException
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
 
 import scala.jdk.CollectionConverters._
@@ -35,7 +36,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
 
   override val output: Seq[Attribute] = columns.map { case (name, kind) => AttributeReference(name, kind)() }
 
-  override def run(session: SparkSession): Seq[Row] = {
+  override def run(session: SparkSession): Seq[Row] = Transactions.exclusively(session) {
     if (Set("commit", "rollback").contains(statement.verb) && Transactions.isBlock(session))
       throw new LockstepException(
         "LOCKSTEP_INVALID_TRANSACTION_TERMINATION",
@@ -45,8 +46,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       )
     val answer = statement.verb match {
       case "begin" => begin(session)
-      case "commit" => ending(session)(commit(session))
-      case "rollback" => ending(session)(Bridge.call("rollback", session))
+      case "commit" => TransactionCommand.ending(session)(commit(session))
+      case "rollback" => TransactionCommand.ending(session)(Bridge.call("rollback", session))
       case "savepoint" => savepoint(session, "failure" -> Transactions.failure(session))
       case "rollback_to" => rollbackTo(session)
       case "release" => savepoint(session)
@@ -76,8 +77,27 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   private def rollbackTo(session: SparkSession): JsonNode = {
     val answer = savepoint(session)
     Transactions.forgive(session)
-    retire(session, answer)
+    TransactionCommand.retire(session, answer)
     answer
+  }
+
+  private def value(node: JsonNode, kind: DataType): Any =
+    if (node == null || node.isNull) null
+    else
+      kind match {
+        case LongType => node.asLong
+        case IntegerType => node.asInt
+        case _ => node.asText
+      }
+}
+
+private[spark] object TransactionCommand extends Logging {
+
+  /** Rolls a transaction back, if it is still open. */
+  def abandon(session: SparkSession, transaction: String): Unit = Transactions.exclusively(session) {
+    if (Transactions.current(session).contains(transaction)) {
+      val _ = ending(session)(Bridge.call("rollback", session))
+    }
   }
 
   /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
@@ -96,11 +116,16 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     if (!state.get("open").asBoolean) Transactions.closed(session)
   }
 
-  private def retire(session: SparkSession, answer: JsonNode): Unit =
+  /** Forgets what Delta and Spark keep of a transaction's view: logs, and what was cached of the tables in it. */
+  private def retire(session: SparkSession, answer: JsonNode): Unit = {
     texts(answer, "uris").foreach { uri =>
       DeltaLog.invalidateCache(session, new Path(uri))
       Ended.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)
     }
+    answer.get("tables").elements().asScala.foreach { name =>
+      Internals.uncache(session, name.elements().asScala.map(_.asText).toSeq)
+    }
+  }
 
   /**
    * Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. The
@@ -116,13 +141,4 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
 
   private def texts(node: JsonNode, field: String): Seq[String] =
     Option(node.get(field)).toSeq.flatMap(_.elements().asScala.map(_.asText))
-
-  private def value(node: JsonNode, kind: DataType): Any =
-    if (node == null || node.isNull) null
-    else
-      kind match {
-        case LongType => node.asLong
-        case IntegerType => node.asInt
-        case _ => node.asText
-      }
 }

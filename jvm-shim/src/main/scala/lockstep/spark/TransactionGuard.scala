@@ -26,8 +26,13 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
  */
 private[spark] case class TransactionGuard(session: SparkSession) extends (LogicalPlan => Unit) {
 
-  override def apply(plan: LogicalPlan): Unit =
-    if (Transactions.isOpen(session)) outside(plan).foreach(what => Bridge.call("outside", session, "what" -> what))
+  override def apply(plan: LogicalPlan): Unit = {
+    Ended.check(plan)
+    if (Transactions.isOpen(session)) {
+      outside(plan).foreach(what => Bridge.call("outside", session, "what" -> what))
+      Transactions.checkSnapshot(session, Reads.ofHead(plan))
+    }
+  }
 
   /** A stream's batches would join the transaction, while its checkpoint goes on whatever becomes of it. */
   private def outside(plan: LogicalPlan): Option[String] =

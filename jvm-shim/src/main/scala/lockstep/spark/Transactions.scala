@@ -1,15 +1,20 @@
 package lockstep.spark
 
+import java.util.{Collections, WeakHashMap}
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicReference
+import java.util.concurrent.locks.ReentrantLock
 
+import org.apache.spark.internal.Logging
+import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.plans.logical.{Command, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LocalRelation, LogicalPlan}
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.util.QueryExecutionListener
 
 import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
 
 /**
  * Which sessions have a transaction open, as far as Spark's side must know: to ask Python nothing about a session that
@@ -17,6 +22,9 @@ import scala.jdk.CollectionConverters._
  */
 private[spark] object Transactions {
   private val open = new ConcurrentHashMap[String, Open]()
+  private val locks = Collections.synchronizedMap(new WeakHashMap[SparkSession, ReentrantLock]())
+
+  private val Described = "Lockstep transaction "
 
   /** How long COMMIT waits for Spark to report the statements before it. */
   private[spark] val DrainMillis = 60000L
@@ -26,17 +34,57 @@ private[spark] object Transactions {
   /** Each session that has a transaction open, and the transaction's id. */
   def all: Seq[(String, String)] = open.asScala.map { case (session, tx) => session -> tx.id }.toSeq
 
+  /** The id of a session's open transaction. */
+  def current(session: SparkSession): Option[String] = Option(open.get(Internals.id(session))).map(_.id)
+
+  /**
+   * One thread of a session at a time begins or ends its transaction, or stages a commit of it. So a statement of another
+   * thread is in a COMMIT with all that it read, or refused, and of two that write one table the second sees the first.
+   */
+  def exclusively[T](session: SparkSession)(body: => T): T = {
+    val lock = locks.computeIfAbsent(session, _ => new ReentrantLock())
+    lock.lock()
+    try body
+    finally lock.unlock()
+  }
+
+  /** The session whose open transaction this is; a statement may write it from a clone of that session. */
+  def holder(transaction: String): Option[SparkSession] =
+    open.values.asScala.find(_.id == transaction).map(_.session)
+
   def opened(session: SparkSession, id: String): Unit = {
-    val listener = new FailureListener
-    session.listenerManager.register(listener)
-    val _ = open.put(Internals.id(session), Open(id, session, Clients.current(session), listener, new Reads.Log))
+    val tx = Open(
+      id,
+      session,
+      Clients.current(session),
+      new FailureListener(session),
+      new Reads.Log,
+      new StopListener(session, id))
+    session.listenerManager.register(tx.failures)
+    session.sparkContext.addSparkListener(tx.stop)
+    open.put(Internals.id(session), tx)
+    describe(session)
   }
 
   /** The sessions whose transaction a client has begun. */
   def of(client: String): Seq[SparkSession] = open.values.asScala.filter(_.client.contains(client)).map(_.session).toSeq
 
   def closed(session: SparkSession): Unit =
-    Option(open.remove(Internals.id(session))).foreach(tx => session.listenerManager.unregister(tx.failures))
+    Option(open.remove(Internals.id(session))).foreach { tx =>
+      session.listenerManager.unregister(tx.failures)
+      session.sparkContext.removeSparkListener(tx.stop)
+      describe(session)
+    }
+
+  /**
+   * Has the jobs of this thread say which transaction they are part of, where the user has not said what they are. A
+   * description is the thread's, and statements of a session come from any, so each statement looks again.
+   */
+  def describe(session: SparkSession): Unit = {
+    val said = Option(session.sparkContext.getLocalProperty("spark.job.description"))
+    val now = current(session).map(Described + _)
+    if (said != now && said.forall(_.startsWith(Described))) session.sparkContext.setJobDescription(now.orNull)
+  }
 
   /** Says that a session's transaction is that of a block, whose END ends it and nothing else, or no longer so. */
   def block(session: SparkSession, isOpen: Boolean): Unit = {
@@ -44,6 +92,16 @@ private[spark] object Transactions {
   }
 
   def isBlock(session: SparkSession): Boolean = Option(open.get(Internals.id(session))).exists(_.isBlock)
+
+  /** Refuses, of what a plan reads, what is neither the transaction's nor its snapshot. */
+  def checkSnapshot(session: SparkSession, scans: Seq[Scan]): Unit =
+    Option(open.get(Internals.id(session))).foreach { tx =>
+      val asked = scans.filterNot(tx.passed.contains)
+      if (asked.nonEmpty) {
+        Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
+        tx.passed.addAll(asked.asJava)
+      }
+    }
 
   /** What the open transaction reads, to be added to. */
   def reads(session: SparkSession): Option[Reads.Log] = Option(open.get(Internals.id(session))).map(_.reads)
@@ -79,21 +137,44 @@ private[spark] case class Open(
     client: Option[String],
     failures: FailureListener,
     reads: Reads.Log,
-    isBlock: Boolean = false)
+    stop: StopListener,
+    isBlock: Boolean = false) {
+
+  /** What DataFrames from before BEGIN read and Python has let pass. */
+  val passed: java.util.Set[Scan] = ConcurrentHashMap.newKeySet[Scan]()
+}
 
 /** Remembers the first write that failed while it ran. Parse and analysis errors never get here. */
-private[spark] class FailureListener extends QueryExecutionListener {
+private[spark] class FailureListener(session: SparkSession) extends QueryExecutionListener {
   val first = new AtomicReference[String]()
+  private val owner = Internals.id(session)
+
+  /** Executions are numbered as they are made: those of statements from before BEGIN have smaller numbers. */
+  private val since = session.sessionState.executePlan(LocalRelation()).id
 
   override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
 
   override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
-    if (query.logical.exists(changesSomething)) {
+    if (isPart(query) && query.logical.exists(changesSomething)) {
       val _ = first.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
     }
+
+  /** A clone of the session has this listener too, but not the transaction. */
+  private def isPart(query: QueryExecution): Boolean =
+    query.id > since && Internals.id(query.sparkSession) == owner
 
   private def changesSomething(plan: LogicalPlan): Boolean = plan match {
     case command: Command => !TransactionGuard.changesNothing(command)
     case _ => false
   }
+}
+
+/** Rolls back what the end of Spark leaves open, for no statement can end it any more. */
+private[spark] class StopListener(session: SparkSession, transaction: String) extends SparkListener with Logging {
+  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit =
+    try TransactionCommand.abandon(session, transaction)
+    catch {
+      case NonFatal(e) =>
+        logWarning(s"Transaction $transaction was open when Spark stopped, and was not rolled back", e)
+    }
 }

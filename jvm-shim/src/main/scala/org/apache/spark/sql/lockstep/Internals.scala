@@ -41,5 +41,12 @@ object Internals {
     val _ = SqlScriptingExecution.executeSqlScript(session.asInstanceOf[classic.SparkSession], body)
   }
 
+  /** Drops what is cached of a table, and of queries that read it. */
+  def uncache(session: SparkSession, name: Seq[String]): Unit =
+    session.sharedState.cacheManager.uncacheTableOrView(
+      session.asInstanceOf[classic.SparkSession],
+      name,
+      cascade = true)
+
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
 }

@@ -1,0 +1,235 @@
+"""Whose a transaction is when several sessions, and several threads of one session, are at work in one driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lockstep.catalog import TransactionalCatalog
+from tests.support.gate import Gate, wait_until
+from tests.support.sessions import is_open
+
+T = "lake.default.t"
+U = "lake.default.u"
+
+
+@pytest.fixture
+def tables(spark: Any) -> None:
+    """Make two empty tables."""
+    for table in (T, U):
+        spark.sql(f"CREATE TABLE {table} (id BIGINT)")
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def ids(session: Any, table: str = T) -> list[int]:
+    return sorted(row.id for row in session.sql(f"SELECT id FROM {table}").collect())
+
+
+def staged(root: Path) -> list[Path]:
+    return [path for path in root.glob("**/_delta_log/_lockstep/**/*") if path.is_file()]
+
+
+class Held:
+    """A statement that appends a row to T on another thread, and stays at its gate until that is opened."""
+
+    def __init__(self, spark: Any, threads: ThreadPoolExecutor, folder: Path, group: str) -> None:
+        self._spark, self._gate, self._group = spark, Gate(folder, group), group
+        self._running = threads.submit(self._run)
+        wait_until(lambda: self._gate.is_reached or self._running.done(), "the statement does nothing")
+        assert not self._running.done(), self._running.exception()
+
+    def _run(self) -> None:
+        self._spark.sparkContext.setJobGroup(self._group, self._group)
+        self._spark.sparkContext.addJobTag(self._group)
+        row = self._spark.range(9, 10).select(self._gate.column("id").alias("id"))
+        row.write.mode("append").saveAsTable(T)
+
+    def open(self) -> None:
+        self._gate.open()
+
+    def failure(self) -> BaseException | None:
+        """Return why it failed, if it did, once it has ended."""
+        return self._running.exception()
+
+
+@pytest.fixture
+def held(spark: Any, threads: ThreadPoolExecutor, tmp_path: Path) -> Iterator[Callable[[str], Held]]:
+    """Return a function that begins such a statement, of this group and tag, and returns while it is at its gate."""
+    begun = []
+
+    def begin(group: str) -> Held:
+        begun.append(Held(spark, threads, tmp_path, group))
+        return begun[-1]
+
+    yield begin
+    for statement in begun:
+        statement.open()
+
+
+def state_of(statement: Held) -> str | None:
+    """Return the SQLSTATE that a statement failed with."""
+    error = statement.failure()
+    assert isinstance(error, PySparkException), error
+    return error.getSqlState()
+
+
+# --- threads of one session -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("tables")
+def test_what_threads_of_a_session_do_is_one_transaction(spark: Any, other: Any, threads: ThreadPoolExecutor) -> None:
+    """On the same table and on others, all at once: none is lost, and COMMIT makes one version of each table."""
+    spark.sql("BEGIN")
+    together = Barrier(5)
+
+    def work(number: int) -> None:
+        together.wait()
+        if number == 4:
+            spark.sql("CREATE TABLE lake.default.made AS SELECT 4L AS id")
+        for id in (number, number + 10):
+            spark.sql(f"INSERT INTO {U if number == 3 else T} VALUES ({id})")
+
+    for done in [threads.submit(work, number) for number in range(5)]:
+        done.result()
+    assert (ids(other), ids(other, U)) == ([], [])
+    (row,) = spark.sql("COMMIT").collect()
+    assert (row.tables_changed, row.rows_added) == (3, 11)
+    assert (ids(other), ids(other, U), ids(other, "lake.default.made")) == ([0, 1, 2, 4, 10, 11, 12, 14], [3, 13], [4])
+    assert other.sql(f"SELECT id FROM {T} VERSION AS OF 1").count() == 8
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "ROLLBACK TO before"])
+def test_a_statement_that_runs_while_its_transaction_ends_is_refused(
+    spark: Any, root: Path, held: Callable[[str], Held], end: str
+) -> None:
+    """It is in whole or not at all, leaves nothing behind, and is no part of the transaction that comes next."""
+    spark.sql("BEGIN")
+    spark.sql("SAVEPOINT before")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    late = held("late")
+    spark.sql(end)
+    before = [1] if end == "COMMIT" else []
+    if is_open(spark):
+        late.open()
+        assert state_of(late) == "25000"
+        with pytest.raises(PySparkException, match="25P02"):
+            spark.sql("COMMIT")
+    else:
+        spark.sql("BEGIN")
+        spark.sql(f"INSERT INTO {T} VALUES (2)")
+        late.open()
+        assert state_of(late) == "25P01"
+        spark.sql("COMMIT")
+        before = [*before, 2]
+    assert (ids(spark), staged(root)) == (before, [])
+
+
+@pytest.mark.usefixtures("tables")
+def test_commit_and_rollback_of_two_threads_end_a_transaction_once(spark: Any, threads: ThreadPoolExecutor) -> None:
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    together = Barrier(4)
+
+    def end(statement: str) -> str | None:
+        together.wait()
+        try:
+            spark.sql(statement)
+        except PySparkException as error:
+            return error.getSqlState()
+        return statement
+
+    answers = [threads.submit(end, statement) for statement in ("COMMIT", "ROLLBACK", "COMMIT", "ROLLBACK")]
+    (ended,) = {answer.result() for answer in answers} - {"25P01"}
+    assert sorted(answer.result() or "" for answer in answers)[:3] == ["25P01"] * 3
+    assert ids(spark) == ([1] if ended == "COMMIT" else [])
+    assert not is_open(spark)
+
+
+# --- statements that are cancelled ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("how", ["group", "tag"])
+def test_a_cancelled_write_fails_its_transaction(spark: Any, root: Path, held: Callable[[str], Held], how: str) -> None:
+    """COMMIT refuses, unless what was cancelled is taken back by a savepoint from before."""
+    for last in ("COMMIT", "ROLLBACK TO before"):
+        spark.sql("BEGIN")
+        spark.sql(f"INSERT INTO {T} VALUES (1)")
+        spark.sql("SAVEPOINT before")
+        cancelled = held(f"{how}-{last[:6]}")
+        context = spark.sparkContext
+        (context.cancelJobGroup if how == "group" else context.cancelJobsWithTag)(f"{how}-{last[:6]}")
+        assert isinstance(cancelled.failure(), Py4JJavaError | PySparkException)
+        if last == "COMMIT":
+            with pytest.raises(PySparkException, match="25P02"):
+                spark.sql(last)
+            assert (ids(spark), staged(root)) == ([], [])
+        else:
+            spark.sql(last)
+            spark.sql("COMMIT")
+    assert (ids(spark), staged(root)) == ([1], [])
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_cancelled_statement_outside_a_transaction_changes_nothing(
+    spark: Any, root: Path, held: Callable[[str], Held]
+) -> None:
+    cancelled = held("alone")
+    spark.sparkContext.cancelJobGroup("alone")
+    assert isinstance(cancelled.failure(), Py4JJavaError | PySparkException)
+    cancelled.open()
+    assert ids(spark) == []
+    assert TransactionalCatalog.open(str(root)).timeline.head.version == 2
+
+
+# --- other sessions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_clone_has_its_parents_settings_and_not_its_transaction(spark: Any) -> None:
+    """Neither do the parent's rows show in it, nor does a failure of the clone fail the parent's transaction."""
+    spark.conf.set("lockstep.isolation", "SNAPSHOT")
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    assert (clone.conf.get("lockstep.isolation"), is_open(clone), ids(clone)) == ("SNAPSHOT", False, [])
+    with pytest.raises((Py4JJavaError, PySparkException)):
+        clone.sql(f"INSERT INTO {U} SELECT CAST(raise_error('no luck') AS BIGINT)")
+    (mine,) = clone.sql("BEGIN").collect()
+    clone.sql(f"INSERT INTO {U} VALUES (2)")
+    spark.sql("COMMIT")
+    assert is_open(clone)
+    clone.sql("COMMIT")
+    assert (mine.database_version, ids(clone), ids(spark, U)) == (2, [1], [2])
+
+
+@pytest.mark.usefixtures("tables")
+def test_sessions_on_threads_of_their_own_do_not_see_each_other(connect: Any, threads: ThreadPoolExecutor) -> None:
+    """A transaction in each of them, all at once."""
+    together = Barrier(3)
+
+    def work(number: int) -> list[int]:
+        session = connect()
+        session.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+        session.sql(f"INSERT INTO {T} VALUES ({number})")
+        together.wait()
+        seen = ids(session)
+        session.sql("COMMIT")
+        return seen
+
+    assert [done.result() for done in [threads.submit(work, number) for number in range(3)]] == [[0], [1], [2]]
+    assert ids(connect()) == [0, 1, 2]

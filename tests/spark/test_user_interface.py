@@ -1,0 +1,57 @@
+"""What Spark's own interface says of a table and of a transaction: EXPLAIN, and the descriptions of jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+T = "lake.default.t"
+
+
+def descriptions(session: Any) -> set[str | None]:
+    """Return the descriptions of all jobs that ran so far, as the UI has them."""
+    context = session.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    jobs = context.statusStore().jobsList(None)
+    found = [jobs.apply(at).description() for at in range(jobs.size())]
+    return {each.get() if each.isDefined() else None for each in found}
+
+
+def test_jobs_of_a_transaction_say_which_it_is(spark: Any) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    before = descriptions(spark)
+    (begun,) = spark.sql("BEGIN").collect()
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    spark.table(T).collect()
+    spark.sql("COMMIT")
+    inside = descriptions(spark) - before
+    assert inside
+    assert all(begun.transaction_id in str(said) for said in inside)
+    assert f"Lockstep transaction {begun.transaction_id}" in inside
+    spark.table(T).collect()
+    assert descriptions(spark) - before - inside == set()
+
+
+def test_a_description_of_the_users_stays(spark: Any) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    before = descriptions(spark)
+    context = spark.sparkContext
+    try:
+        context.setJobDescription("mine, from before")
+        spark.sql("BEGIN")
+        spark.sql(f"INSERT INTO {T} VALUES (2)")
+        context.setJobDescription("mine, from inside")
+        spark.sql(f"INSERT INTO {T} VALUES (3)")
+        spark.sql("COMMIT")
+        assert context.getLocalProperty("spark.job.description") == "mine, from inside"
+    finally:
+        context.setLocalProperty("spark.job.description", None)
+    said = descriptions(spark) - before
+    assert {"mine, from before", "mine, from inside"} <= said
+    assert not [each for each in said if "Lockstep" in str(each)]
+
+
+def test_explain_names_the_table(spark: Any) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    for statement in (f"SELECT * FROM {T} WHERE id = 1", f"INSERT INTO {T} SELECT id FROM {T}"):
+        ((plan,),) = spark.sql(f"EXPLAIN {statement}").collect()
+        assert T in plan, plan
