@@ -6,6 +6,7 @@ WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
+DBT := .venv-dbt
 SET_UP := $(VENV)/.set-up
 FORMATTED := target/.scala-format-checked
 
@@ -25,7 +26,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast test-isolation test-hosts statements soak suites lint format demo bench bench-conflicts bench-hosts wheel clean
+.PHONY: help setup jar test test-fast test-isolation test-hosts test-dbt statements soak suites lint format demo bench bench-conflicts bench-hosts wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -60,6 +61,16 @@ test-isolation: setup jar ## run all of sql/isolation at each level, in one Spar
 test-hosts: setup jar ## run all of sql/ in a Thrift server and in Spark Connect
 	@echo "test-hosts: tests/hosts (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts $(PYTEST_ARGS)
+
+test-dbt: setup jar $(DBT)/.set-up ## run the example of sql/dbt with dbt, in an environment of its own
+	@echo "test-dbt: tests/hosts/test_dbt.py"
+	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m pytest tests/hosts/test_dbt.py $(PYTEST_ARGS)
+
+$(DBT)/.set-up: pyproject.toml
+	@echo "setup: installing dbt into $(DBT)"
+	@$(PYTHON) -m venv $(DBT)
+	@$(DBT)/bin/python -m pip install --quiet --editable '.[dbt]' </dev/null
+	@touch $@
 
 statements: setup jar ## run every statement of docs/statements.md beside plain Delta, for some minutes
 	@echo "statements: tests/spark/test_statements.py (PYTEST_ARGS=$(PYTEST_ARGS))"
@@ -113,6 +124,6 @@ wheel: setup jar ## build the wheel, with the jar inside, into dist/
 
 clean: ## remove everything that was built, and .venv
 	@echo "clean: removing $(VENV), jars, dist and caches"
-	@rm -rf $(VENV) python/lockstep/jars dist target project/target project/project jvm-shim/target
+	@rm -rf $(VENV) $(DBT) python/lockstep/jars dist target project/target project/project jvm-shim/target
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .bsp .metals .bloop
 	@find python project tests sql -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,7 @@ SQL = Path(__file__).parents[2] / "sql"
 WHOLE = "LOCKSTEP_TEST_HOSTS"
 """With this set to `all`, every file of the contract is run: `make test-hosts`."""
 
-FEW = ("begin_commit", "begin_rollback", "conflict_lost_update", "isolation_both_ways", "savepoint")
+FEW = ("conflict_lost_update", "isolation_both_ways")
 
 # Slow: a server with two ports to start, which all tests here share.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]

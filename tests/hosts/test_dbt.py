@@ -1,0 +1,130 @@
+"""dbt builds the example of `sql/dbt` as one transaction. `make test-dbt` installs dbt in an environment of its own.
+
+Not part of `make test`: dbt brings sixty packages, and each run starts a Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.model import Database
+from lockstep.spark.jars import session_jars
+from tests.support.hosts import until
+from tests.support.lakes import named
+
+DBT = os.environ.get("LOCKSTEP_TEST_DBT", "")
+"""dbt's program, in an environment that has dbt-spark."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DBT, reason="needs dbt: make test-dbt")]
+
+WRONG_ORDER = "4,9,5,2026-02-01"
+"""Of a customer that is not there, so that one mart has its amount and the other has not."""
+
+
+class Project:
+    """A copy of the example, and its lake."""
+
+    def __init__(self, folder: Path, repository: Path) -> None:
+        shutil.copytree(repository / "sql" / "dbt", folder / "dbt")
+        self.folder, self.lake = folder / "dbt" / "example", folder / "lake"
+        self.environment = os.environ | {
+            "LAKE": str(self.lake),
+            "LOCKSTEP_SPARK_JARS": ",".join(map(str, session_jars())),
+            "LOCKSTEP_PYTHON": sys.executable,
+            "DBT_PROFILES_DIR": str(self.folder),
+            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+        }
+        assert self.run("deps").returncode == 0
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [DBT, "--no-use-colors", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.folder,
+            env=self.environment,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=500)
+        return subprocess.CompletedProcess(arguments, process.returncode, output, "")
+
+    def database(self) -> Database:
+        return TransactionalCatalog.open(str(self.lake)).database()
+
+    def add_order(self, line: str) -> None:
+        with (self.folder / "seeds" / "orders.csv").open("a", encoding="utf-8") as seed:
+            print(line, file=seed)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Project:
+    """The example, built once."""
+    project = Project(tmp_path_factory.mktemp("dbt"), repository)
+    done = project.run("build")
+    assert done.returncode == 0, done.stdout
+    return project
+
+
+@pytest.fixture
+def project(built: Project) -> Iterator[Project]:
+    """The example, whose lake the test leaves as it found it, or not; its files are put back."""
+    orders = built.folder / "seeds" / "orders.csv"
+    before = orders.read_text(encoding="utf-8")
+    yield built
+    orders.write_text(before, encoding="utf-8")
+
+
+def test_a_build_is_one_database_version(built: Project) -> None:
+    catalog = TransactionalCatalog.open(str(built.lake))
+    entry = next(entry for entry in catalog.timeline.entries(1) if entry.transaction.message.startswith("dbt build "))
+    made = {"shop.customers", "shop.customers_then", "shop.days", "shop.orders", "shop.revenue"}
+    assert {str(ddl.name) for ddl in entry.tables} == made
+    assert {str(ddl.name) for ddl in entry.views} == {"shop.stg_orders"}
+    first = catalog.timeline.at(entry.version - 1)
+    assert not first.tables
+    assert not first.views
+
+
+def test_a_second_build_changes_all_at_once(project: Project) -> None:
+    before = project.database()
+    done = project.run("build")
+    assert done.returncode == 0, done.stdout
+    after = project.database()
+    assert after.version == before.version + 1
+    assert after.tables[named("shop.days")].version > before.tables[named("shop.days")].version, "merged, not made anew"
+
+
+@pytest.mark.parametrize("options", [[], ["--fail-fast"]], ids=["to the end", "fail fast"])
+def test_a_test_that_does_not_hold_leaves_nothing(project: Project, options: list[str]) -> None:
+    before = project.database()
+    project.add_order(WRONG_ORDER)
+    done = project.run("build", *options)
+    assert done.returncode == 1, done.stdout
+    assert "all is rolled back" in done.stdout
+    assert project.database() == before
+
+
+def test_an_interrupted_build_leaves_nothing(project: Project) -> None:
+    before = project.database()
+    with project.start("build") as process:
+        assert process.stdout is not None
+        assert any("OK loaded seed file" in line for line in process.stdout), "nothing was written yet"
+        os.killpg(process.pid, signal.SIGINT)
+        process.stdout.read()
+    assert process.returncode != 0
+    until(lambda: not [*project.lake.rglob("_delta_log/_lockstep/*/*.json")], "its staged commits are still there")
+    assert project.database() == before
