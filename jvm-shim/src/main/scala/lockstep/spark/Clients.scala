@@ -1,6 +1,7 @@
 package lockstep.spark
 
 import java.util.{Collections, LinkedHashMap, Map => JavaMap}
+import java.util.concurrent.Executors
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
@@ -17,6 +18,12 @@ import scala.util.control.NonFatal
  */
 private[spark] object Clients extends SparkListener with Logging {
   private val Remembered = 10000
+
+  private val cleaner = Executors.newSingleThreadExecutor { work =>
+    val thread = new Thread(work, "lockstep-clients")
+    thread.setDaemon(true)
+    thread
+  }
 
   /** The Thrift server's latest statements, with the session of each. */
   private val statements = Collections.synchronizedMap(new LinkedHashMap[String, String] {
@@ -42,7 +49,9 @@ private[spark] object Clients extends SparkListener with Logging {
         case "SparkListenerThriftServerOperationStart" =>
           val _ = statements.put(field(told, "id"), field(told, "sessionId"))
         case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
-          Transactions.of(field(told, "sessionId")).foreach(rollBack)
+          val gone = field(told, "sessionId")
+          // Not on Spark's bus: it waits for the statement that runs, and a COMMIT waits for the bus.
+          cleaner.execute(() => Transactions.of(gone).foreach(rollBack))
         case _ =>
       }
     case _ =>
