@@ -16,6 +16,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from tests.support.driver import PATIENCE_S
+from tests.support.hosts import INTERRUPTIBLE
 
 SCRIPT = """CREATE TABLE lake.default.a (x INT);
 INSERT INTO lake.default.a VALUES (1);
@@ -60,7 +61,7 @@ def test_ctrl_c_rolls_back_and_says_so(tmp_path: Path, repository: Path) -> None
     command = [sys.executable, "-c", "from lockstep.cli import main; main()", "run", f"{tmp_path}/load.sql"]
     terminal, theirs = pty.openpty()
     with subprocess.Popen(
-        [*command, "--root", str(root), "--atomic", *conf],
+        [*INTERRUPTIBLE, *command, "--root", str(root), "--atomic", *conf],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,

@@ -18,7 +18,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.model import Database
 from lockstep.spark.jars import session_jars
-from tests.support.hosts import until
+from tests.support.hosts import INTERRUPTIBLE, until
 from tests.support.lakes import named
 
 DBT = os.environ.get("LOCKSTEP_TEST_DBT", "")
@@ -47,7 +47,7 @@ class Project:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [DBT, "--no-use-colors", *arguments],
+            [*INTERRUPTIBLE, DBT, "--no-use-colors", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -22,6 +22,9 @@ from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG
 
 START_SECONDS = 180
+INTERRUPTIBLE = ("env", "--default-signal=INT")
+"""Stands before a command that is to be interrupted: what a process in the background starts ignores interrupts."""
+
 THRIFT_SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
 
 
