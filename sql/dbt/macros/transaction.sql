@@ -11,10 +11,11 @@
 
 {% macro begin(isolation='SERIALIZABLE') %}
   {%- if execute -%}
-    {%- if target.method != 'session' -%}
+    {%- if target.host != 'session' -%}
       {{ exceptions.raise_compiler_error(
-        "lockstep.begin(): with method '" ~ target.method ~ "' dbt uses several Spark sessions, and each would commit on its own; "
-        ~ "a run is one transaction with method 'session' alone"
+        "lockstep.begin(): a run is one transaction with dbt-spark's method `session` alone; with others dbt uses several "
+        ~ "Spark sessions, and each would commit on its own. Say so in the profile: `method: session`, and `host: session` "
+        ~ "too, for dbt tells macros of the host and not of the method"
       ) }}
     {%- endif -%}
     {%- do run_query(
