@@ -60,11 +60,9 @@ private[spark] object Clients extends SparkListener with Logging {
   private def field(event: Product, name: String): String =
     event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
 
-  private def rollBack(session: SparkSession): Unit =
-    try {
-      Transactions.block(session, isOpen = false)
-      val _ = TransactionCommand(TransactionStatement("rollback")).run(session)
-    } catch {
-      case NonFatal(e) => logWarning("The transaction of a client that went was not rolled back", e)
+  private def rollBack(left: Open): Unit =
+    try TransactionCommand.abandon(left.session, left.id)
+    catch {
+      case NonFatal(e) => logWarning(s"Transaction ${left.id} of a client that went was not rolled back", e)
     }
 }

@@ -66,8 +66,8 @@ private[spark] object Transactions {
     describe(session)
   }
 
-  /** The sessions whose transaction a client has begun. */
-  def of(client: String): Seq[SparkSession] = open.values.asScala.filter(_.client.contains(client)).map(_.session).toSeq
+  /** The transactions that a client has begun. */
+  def of(client: String): Seq[Open] = open.values.asScala.filter(_.client.contains(client)).toSeq
 
   def closed(session: SparkSession): Unit =
     Option(open.remove(Internals.id(session))).foreach { tx =>
