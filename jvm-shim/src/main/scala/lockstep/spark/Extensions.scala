@@ -29,6 +29,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     }
     extensions.injectHintResolutionRule(StatementRule(_))
     extensions.injectPostHocResolutionRule(ShownRule(_))
+    extensions.injectPostHocResolutionRule(FilePathRule(_))
     extensions.injectCheckRule(TransactionGuard(_))
     extensions.injectOptimizerRule(ReadRecorder(_))
   }
