@@ -11,7 +11,7 @@ from lockstep.sql import split
 from tests.support.markdown import Block, blocks
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/isolation.md", "docs/limits.md", "docs/streaming.md", "sql/grammar.md"]
+PAGES = ["README.md", "docs/hosts.md", "docs/isolation.md", "docs/limits.md", "docs/streaming.md", "sql/grammar.md"]
 ELSEWHERE = {"docs/scripts.md"}
 """Pages whose blocks are files and command lines: test_scripts.py runs them, and packaging/test_wheel.py the last."""
 
