@@ -48,7 +48,7 @@ $(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockste
 
 test: setup jar ## run every test
 	@echo "test: all of tests/, in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-fast: setup ## run the tests that need no Spark and no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"

@@ -54,18 +54,6 @@ def pytest_configure(config: pytest.Config) -> None:
     SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests stay in one process, where there are several: those of a module, which may share fixtures.
-
-    All of `tests/hosts` share a server. The files of the contract share nothing, so they fill what time is left.
-    """
-    for item in items:
-        if item.path.name != "test_contract.py":
-            module = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group("hosts" if "hosts" in item.path.parts else module))
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[_folder], ignore_errors=True)
 
