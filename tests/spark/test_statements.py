@@ -95,8 +95,8 @@ def test_two_part_names_work_where_the_lake_is_the_default_catalog(spark_session
         session.sql("BEGIN")
         session.sql("INSERT INTO sales.t SELECT id + 10 FROM sales.v")
         session.sql("COMMIT")
-        session.table("sales.v").write.format("delta").saveAsTable("bare")
-        session.table("sales.t").write.format("delta").mode("append").saveAsTable("bare")
+        session.sql("CREATE TABLE bare AS SELECT * FROM sales.v")
+        session.sql("INSERT INTO bare SELECT * FROM sales.t")
         assert sorted(row[0] for row in session.table(f"{CATALOG}.default.bare").collect()) == [1, 2, 12, 13]
         assert session.catalog.currentCatalog() == CATALOG
         assert session.catalog.tableExists("sales.t")
