@@ -18,7 +18,8 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.model import Database
 from lockstep.spark.jars import session_jars
-from tests.support.hosts import INTERRUPTIBLE, until
+from tests.support.gate import wait_until
+from tests.support.hosts import INTERRUPTIBLE
 from tests.support.lakes import named
 
 DBT = os.environ.get("LOCKSTEP_TEST_DBT", "")
@@ -126,5 +127,5 @@ def test_an_interrupted_build_leaves_nothing(project: Project) -> None:
         os.killpg(process.pid, signal.SIGINT)
         process.stdout.read()
     assert process.returncode != 0
-    until(lambda: not [*project.lake.rglob("_delta_log/_lockstep/*/*.json")], "its staged commits are still there")
+    wait_until(lambda: not [*project.lake.rglob("_delta_log/_lockstep/*/*.json")], "its staged commits are still there")
     assert project.database() == before

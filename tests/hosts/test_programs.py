@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from tests.support.hosts import command, environment, hosts_of, settings, until
+from tests.support.gate import wait_until
+from tests.support.hosts import command, environment, hosts_of, settings
 from tests.support.lakes import named
 from tests.support.sessions import CATALOG
 
@@ -89,6 +90,6 @@ def test_a_killed_driver_takes_its_host_along(tmp_path: Path) -> None:
         [host] = hosts_of(driver.pid)
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
-    until(lambda: not Path(f"/proc/{host}").exists(), f"process {host} outlived its driver")
+    wait_until(lambda: not Path(f"/proc/{host}").exists(), f"process {host} outlived its driver")
     lake = TransactionalCatalog.open(str(tmp_path / CATALOG))
     assert lake.database().tables[named("t")].version == 0

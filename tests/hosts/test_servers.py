@@ -13,7 +13,8 @@ import pytest
 import lockstep
 from lockstep.errors import ConflictError, UnsupportedError
 from tests.support.contract import find
-from tests.support.hosts import ConnectConnection, Server, until
+from tests.support.gate import wait_until
+from tests.support.hosts import ConnectConnection, Server
 from tests.support.runner import Failure, Result, run_case
 from tests.support.sessions import CATALOG
 
@@ -62,7 +63,7 @@ def test_a_client_that_goes_leaves_nothing_behind(connect: Callable[[], Any], ro
         rows(connection, "INSERT INTO t VALUES (1)")
     assert len(staged(root)) == 2
     gone.close()
-    until(lambda: len(staged(root)) == 1, "the transaction of a client that went is still there")
+    wait_until(lambda: len(staged(root)) == 1, "the transaction of a client that went is still there")
     rows(stays, "COMMIT")
     assert rows(stays, "SELECT count(*) FROM t") == [(1,)]
 
@@ -78,8 +79,8 @@ def test_what_a_host_had_open_when_it_died_is_rolled_back(
     died = running.host()
     assert died is not None
     os.kill(died, signal.SIGKILL)
-    until(lambda: running.host() != died, "it is still there")
-    until(lambda: isinstance(two.run("INSERT INTO t VALUES (2)"), Result), "no new host")
+    wait_until(lambda: running.host() != died, "it is still there")
+    wait_until(lambda: isinstance(two.run("INSERT INTO t VALUES (2)"), Result), "no new host")
     assert running.host() not in (None, died)
     assert refused(one, "INSERT INTO t VALUES (3)") == "25P02", "it would be committed as a statement on its own"
     assert refused(one, "SELECT * FROM t") == "25P02"

@@ -18,7 +18,8 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from tests.hosts.job import ROWS
-from tests.support.hosts import answers, command, environment, free_port, settings, spark_home, until
+from tests.support.gate import wait_until
+from tests.support.hosts import answers, command, environment, free_port, settings, spark_home
 from tests.support.lakes import named
 from tests.support.sessions import CATALOG
 
@@ -53,7 +54,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             stack.callback(process.wait)
             stack.callback(process.kill)
             if program == "Master":
-                until(partial(answers, port, process, log), f"no master; see {log}", 120)
+                wait_until(partial(answers, port, process, log), f"no master; see {log}", 120)
         yield url
 
 

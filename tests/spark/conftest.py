@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import lockstep
-from tests.support.sessions import CATALOG, is_open, new_session
+from lockstep.spark.bridge import is_open
+from tests.support.sessions import CATALOG, new_session
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,10 @@ from traitlets.config import Config
 import lockstep
 from lockstep.cli import main
 from lockstep.errors import ActiveTransactionError, StatementError
+from lockstep.spark.bridge import is_open
 from lockstep.spark.magic import CellResult
 from tests.support.markdown import blocks
-from tests.support.sessions import CATALOG, is_open
+from tests.support.sessions import CATALOG
 
 Run = Callable[..., Result]
 

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.spark.bridge import is_open
 from tests.support.gate import Gate, wait_until
-from tests.support.sessions import is_open
 
 T = "lake.default.t"
 U = "lake.default.u"

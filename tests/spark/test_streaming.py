@@ -12,11 +12,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import lockstep
 from lockstep.errors import ActiveTransactionError
 from lockstep.model import Entry
-from lockstep.spark.bridge import _hosts
+from lockstep.spark.bridge import _hosts, is_open
 from lockstep.spark.session import from_spark
 from lockstep.timeline import entry_path
 from tests.support.faulty import FaultyStorage
-from tests.support.sessions import is_open
 
 SOURCE, COPY, TOTAL = (f"lake.default.{name}" for name in ("source", "copy", "total"))
 Write = Callable[[Any, int], Any]

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JJavaError
 
 import lockstep
 from lockstep.errors import ConflictError, FailedTransactionError, InvalidError, ReadOnlyError, TransactionStateError
+from lockstep.spark.bridge import is_open
 from lockstep.spark.session import lockstep_errors
-from tests.support.sessions import is_open
 
 T = "lake.default.t"
 
@@ -65,6 +65,20 @@ def test_an_exception_rolls_back_and_is_what_the_caller_gets(t: str, spark: Any)
     assert (tx.status, tx.version) == ("ROLLED BACK", None)
     assert n(spark) == 0
     assert not is_open(spark)
+
+
+def test_an_interrupt_at_commit_leaves_the_transaction_as_open_as_it_is(t: str, spark: Any) -> None:
+    def interrupted(statement: str) -> Any:
+        raise KeyboardInterrupt
+
+    with lockstep.transaction(spark) as tx:
+        spark.sql(f"UPDATE {t} SET n = 1")
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tx, "_execute", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                tx.commit()
+        assert tx.status == "OPEN"
+    assert (tx.status, n(spark)) == ("COMMITTED", 1)
 
 
 def test_an_exception_is_not_masked_when_rolling_back_fails_too(spark: Any) -> None:

@@ -21,9 +21,10 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlparse
 
+from lockstep.spark.bridge import is_open
 from tests.suites.expected import Outcome, Setting
 from tests.suites.translation import table_of, translated_source, translated_sql
-from tests.support.sessions import CATALOG, is_open
+from tests.support.sessions import CATALOG
 
 NOT_THEIRS = {"test_assert_classic_mode"}
 """Cases that the installed pyspark brings along with its base classes."""

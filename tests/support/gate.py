@@ -33,13 +33,13 @@ class Gate:
         self._opened.touch()
 
 
-def wait_until(condition: Callable[[], bool], otherwise: str) -> None:
+def wait_until(condition: Callable[[], bool], otherwise: str, seconds: float = PATIENCE_S) -> None:
     """Return as soon as the condition holds.
 
     Raises:
-        AssertionError: it did not within `PATIENCE_S`.
+        AssertionError: it did not in time.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.01)

@@ -9,17 +9,17 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lockstep.spark.jars import session_jars
+from lockstep.spark.jars import session_jars, spark_jars_folder
+from tests.support.gate import wait_until
 from tests.support.runner import Failure, Result
-from tests.support.sessions import CATALOG
+from tests.support.sessions import CATALOG, SparkConnection
 
 START_SECONDS = 180
 INTERRUPTIBLE = ("env", "--default-signal=INT")
@@ -35,9 +35,7 @@ def free_port() -> int:
 
 
 def spark_home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
+    return spark_jars_folder().parent
 
 
 def settings(folder: Path, root: Path) -> dict[str, str]:
@@ -98,14 +96,6 @@ def hosts_of(driver: int) -> list[int]:
     return found
 
 
-def until(holds: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
-    """Wait until something holds, and fail if it does not in time."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, otherwise
-        time.sleep(0.05)
-
-
 @contextmanager
 def server(folder: Path, root: Path) -> Iterator[Server]:
     """Start a server, wait until both of its ports answer, and stop it in the end."""
@@ -132,7 +122,7 @@ def server(folder: Path, root: Path) -> Iterator[Server]:
         )
     try:
         for port in (connect, thrift):
-            until(partial(answers, port, process, log), f"nothing listens at {port}; see {log}", START_SECONDS)
+            wait_until(partial(answers, port, process, log), f"nothing listens at {port}; see {log}", START_SECONDS)
         yield Server(thrift, connect, process)
     finally:
         process.terminate()
@@ -192,13 +182,7 @@ class ConnectConnection:
         self.session.sql(f"USE {CATALOG}")
 
     def run(self, sql: str) -> Result | Failure:
-        from pyspark.errors import PySparkException
-
-        try:
-            found = self.session.sql(sql)
-            return Result(found.columns, [tuple(row) for row in found.collect()])
-        except PySparkException as error:
-            return Failure(error.getSqlState(), str(error))
+        return SparkConnection(self.session).run(sql)
 
     def close(self) -> None:
         self.session.stop()

@@ -22,22 +22,15 @@ class SparkConnection:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
+        from lockstep.spark.script import state_of
+
         try:
             result = self.session.sql(sql)
             return Result(result.columns, [tuple(row) for row in result.collect()])
         except PySparkException as error:
             return Failure(error.getSqlState(), str(error))
         except Py4JJavaError as error:  # PySpark leaves some of Spark's exceptions, of jobs for one, to Py4J
-            return Failure(_java_state(error), str(error))
-
-
-def _java_state(error: Any) -> str | None:
-    from py4j.protocol import Py4JError
-
-    try:
-        return error.java_exception.getSqlState()
-    except Py4JError:  # an exception that is not Spark's has no such method
-        return None
+            return Failure(state_of(error.java_exception), str(error))
 
 
 def new_session(spark: Any, root: Path | str) -> Any:
@@ -47,8 +40,3 @@ def new_session(spark: Any, root: Path | str) -> Any:
     session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
     session.sql(f"USE {CATALOG}")
     return session
-
-
-def is_open(session: Any) -> bool:
-    """Tell whether a session has a transaction open."""
-    return bool(session.sparkContext._gateway.jvm.lockstep.spark.Bridge.isOpen(session._jsparkSession))

@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from lockstep._version import __version__
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import main
 from lockstep.delta.log import commit_path
@@ -65,6 +66,11 @@ def test_init_makes_a_lake_and_leaves_one_that_is_there(root: Path) -> None:
     assert read("init", root) == {"root": f"file://{root}", "database_version": 0, "created": True}
     assert read("init", root)["created"] is False
     assert "there is a lake already, at database version 0" in lockstep("init", root).stdout
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "lockstep", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"lockstep, version {__version__}\n"
 
 
 def test_log_lists_the_newest_versions_first(root: Path, orders: str) -> None:

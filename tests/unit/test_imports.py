@@ -26,7 +26,7 @@ LAYERS = (
     {"statement"},
     {"announce", "commit", "savepoint"},
     {"catalog"},
-    {"cli", "printing", "script_commands", "spark", ""},
+    {"__main__", "cli", "printing", "script_commands", "spark", ""},
 )
 """Each module of `lockstep` (its first name; "" is `lockstep` itself) may import its own layer and those above it."""
 

@@ -200,7 +200,7 @@ MESSAGES = {
     "analysis, no plan": ("[X] no a; line 2 pos 0", "[X] no a", (11, 1)),
     "execution": ("[X] by zero.\n== SQL (line 2, position 3) ==\n  1/0\n  ^^^\n", "[X] by zero.", (11, 3)),
     "view": ("[X] by zero.\n== SQL of VIEW lake.v (line 2, position 3) ==\n  1/0\n", "[X] by zero.", None),
-    "Lockstep": ("[X] no `a` (line 1, position 7); it", "[X] no `a` (line 10, position 10); it", (10, 11)),
+    "Lockstep": ("[X] no `a` (line 1, pos 7); it", "[X] no `a` (line 10, pos 10); it", (10, 11)),
     "stack": ("Job aborted: Task 0\n\tat a.b(C.scala:1)\n\tat d", "Job aborted: Task 0", None),
     "long": ("x" * (CHARACTERS_AT_MOST + 1), "x" * CHARACTERS_AT_MOST, None),
 }

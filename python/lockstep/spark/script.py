@@ -269,7 +269,8 @@ _PLACES = (
 )
 """How Spark's messages say where: errors of analysis, of the parser, and of execution; `pos` is from 0."""
 
-_OF_LOCKSTEP = re.compile(r"\(line (?P<line>\d+), position (?P<pos>\d+)\)")
+_OF_LOCKSTEP = re.compile(r"\(line (?P<line>\d+), pos (?P<pos>\d+)\)(?!\n\n== SQL ==)")
+"""Lockstep's own errors of syntax say so in the same words, but quote nothing behind it."""
 
 _TAIL = re.compile(r"\n(?:\n?== SQL|\tat |\n?Driver stacktrace:|\n?JVM stacktrace:)")
 
@@ -290,11 +291,10 @@ def placed(step: Step, message: str) -> tuple[str, tuple[int, int] | None]:
             continue
         column = int(said["column"]) if "column" in said else int(said["pos"]) + 1
         return _short(message[: found.start()]), step.place(int(said["line"]), column)
-    message = _short(message)
     if found := _OF_LOCKSTEP.search(message):
         line, column = step.place(int(found["line"]), int(found["pos"]) + 1)
-        return _OF_LOCKSTEP.sub(f"(line {line}, position {column - 1})", message, count=1), (line, column)
-    return message, None
+        return _short(_OF_LOCKSTEP.sub(f"(line {line}, pos {column - 1})", message, count=1)), (line, column)
+    return _short(message), None
 
 
 def _short(message: str) -> str:
@@ -311,12 +311,13 @@ def _said(error: LockstepError | PySparkException | Py4JJavaError) -> tuple[str,
         message = str(error)
     else:
         # PySpark leaves some exceptions of the JVM to Py4J, whose text has the whole stack.
-        state = _state_of(error.java_exception)
+        state = state_of(error.java_exception)
         message = str(error.java_exception.getMessage())
     return message.strip().replace(f" SQLSTATE: {state}", "", 1), state
 
 
-def _state_of(thrown: Any) -> str | None:
+def state_of(thrown: Any) -> str | None:
+    """Return the SQLSTATE of an exception of the JVM, if it has one."""
     try:
         return thrown.getSqlState()
     except Py4JError:  # an exception that is not Spark's has no such method

@@ -238,7 +238,7 @@ class SessionTransaction:
         self.status = "ROLLED BACK"
         try:
             self.result = self._execute("COMMIT")
-        except Exception as refused:
+        except BaseException as refused:  # an interrupt too
             if self._stays_open(refused):
                 self.status = "OPEN"
             raise
@@ -249,7 +249,7 @@ class SessionTransaction:
         self.status = "ROLLED BACK"
         self._execute("ROLLBACK")
 
-    def _stays_open(self, refused: Exception) -> bool:
+    def _stays_open(self, refused: BaseException) -> bool:
         if bridge.is_remote(self._spark):  # nobody to ask: these are the refusals that say so
             return isinstance(refused, CommitUnknownError | UnavailableError)
         return bridge.is_open(self._spark)

@@ -64,20 +64,17 @@ object Bridge {
   }
 
   /** The host that there is, or a new one. What was open with one that died is lost, and its successor is told so. */
-  private def decide(session: SparkSession): Host = host match {
-    case Some(spawned: SpawnedHost) if !spawned.isAlive => spawn(session)
-    case Some(decider) => decider
-    case None => spawn(session)
+  private def decide(session: SparkSession): Host = alive.getOrElse(spawn(session))
+
+  private def alive: Option[Host] = host.filter {
+    case spawned: SpawnedHost => spawned.isAlive
+    case _ => true
   }
 
   private def spawn(session: SparkSession): Host = synchronized {
-    host match {
-      case Some(spawned: SpawnedHost) if !spawned.isAlive => host = None
-      case _ =>
-    }
-    host.getOrElse {
+    alive.getOrElse {
       val started = SpawnedHost.start(session.sparkContext)
-      Transactions.all.foreach { case (owner, id) => ask(started, "lost", owner, Seq("transaction" -> id)) }
+      Transactions.all.foreach(tx => ask(started, "lost", Internals.id(tx.session), Seq("transaction" -> tx.id)))
       host = Some(started)
       started
     }

@@ -4,14 +4,15 @@ import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 import java.util.concurrent.Executors
 
 import org.apache.spark.internal.Logging
-import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.Internals
 
 import scala.util.control.NonFatal
 
 /**
- * The clients of a Thrift server or of a Spark Connect server: when one goes, what it left open is rolled back.
+ * The clients of a Thrift server or of a Spark Connect server: when one goes, or Spark stops, what was left open is
+ * rolled back.
  *
  * Both servers tell of their sessions by events of their own. They are read by the names of their fields, since a driver
  * that is neither server may not have their classes.
@@ -51,11 +52,14 @@ private[spark] object Clients extends SparkListener with Logging {
         case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
           val gone = field(told, "sessionId")
           // Not on Spark's bus: it waits for the statement that runs, and a COMMIT waits for the bus.
-          cleaner.execute(() => Transactions.of(gone).foreach(rollBack))
+          cleaner.execute(() => Transactions.all.filter(_.client.contains(gone)).foreach(rollBack))
         case _ =>
       }
     case _ =>
   }
+
+  /** No statement can end what is open now. */
+  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = Transactions.all.foreach(rollBack)
 
   private def field(event: Product, name: String): String =
     event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
@@ -63,6 +67,6 @@ private[spark] object Clients extends SparkListener with Logging {
   private def rollBack(left: Open): Unit =
     try TransactionCommand.abandon(left.session, left.id)
     catch {
-      case NonFatal(e) => logWarning(s"Transaction ${left.id} of a client that went was not rolled back", e)
+      case NonFatal(e) => logWarning(s"Transaction ${left.id} was not rolled back when its client or Spark ended", e)
     }
 }

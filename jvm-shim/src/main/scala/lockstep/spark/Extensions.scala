@@ -28,8 +28,8 @@ class Extensions extends (SparkSessionExtensions => Unit) {
       new TransactionParser(delegate)
     }
     extensions.injectHintResolutionRule(StatementRule(_))
-    extensions.injectPostHocResolutionRule(ShownRule(_))
-    extensions.injectPostHocResolutionRule(FilePathRule(_))
+    extensions.injectPostHocResolutionRule(_ => ShownRule)
+    extensions.injectPostHocResolutionRule(_ => FilePathRule)
     extensions.injectCheckRule(TransactionGuard(_))
     extensions.injectOptimizerRule(ReadRecorder(_))
   }

@@ -1,6 +1,5 @@
 package lockstep.spark
 
-import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.{
   AttributeReference,
   Expression,
@@ -20,7 +19,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
  * Delta's own plans, which find files by these, read a chosen batch of files, and are left as they are: a batch's files
  * are known to Delta by the overlay's names.
  */
-private[spark] case class FilePathRule(session: SparkSession) extends Rule[LogicalPlan] {
+private[spark] object FilePathRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (read(plan).isEmpty) plan
     else
@@ -45,10 +44,7 @@ private[spark] case class FilePathRule(session: SparkSession) extends Rule[Logic
   }
 
   private def real(path: Expression): Expression =
-    RegExpReplace(path, Literal(FilePathRule.Overlaid), Literal("$1://$2/"))
-}
-
-private[spark] object FilePathRule {
+    RegExpReplace(path, Literal(Overlaid), Literal("$1://$2/"))
 
   /** `lockstep://<view>.<scheme>[.<authority>]/`: see `Overlay.parse`. */
   private val Overlaid = s"^${Overlay.Scheme}://[^./]+\\.([^./]+)\\.?([^/]*)/"

@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructField
 import io.delta.tables.execution.VacuumTableCommand
 
 /** Statements that show a table show where its files really lie; and SHOW CREATE TABLE, which Delta refuses, works. */
-private[spark] case class ShownRule(session: SparkSession) extends Rule[LogicalPlan] {
+private[spark] object ShownRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
     case ShowCreateTable(found @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _), false, output) =>
       ShowCreateDeltaTable(found.name, table, output)

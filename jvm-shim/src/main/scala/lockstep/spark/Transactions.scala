@@ -5,8 +5,6 @@ import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicReference
 import java.util.concurrent.locks.ReentrantLock
 
-import org.apache.spark.internal.Logging
-import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LocalRelation, LogicalPlan}
 import org.apache.spark.sql.execution.QueryExecution
@@ -14,7 +12,6 @@ import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.util.QueryExecutionListener
 
 import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
 
 /**
  * Which sessions have a transaction open, as far as Spark's side must know: to ask Python nothing about a session that
@@ -31,8 +28,7 @@ private[spark] object Transactions {
 
   def isOpen(session: SparkSession): Boolean = open.containsKey(Internals.id(session))
 
-  /** Each session that has a transaction open, and the transaction's id. */
-  def all: Seq[(String, String)] = open.asScala.map { case (session, tx) => session -> tx.id }.toSeq
+  def all: Seq[Open] = open.values.asScala.toSeq
 
   /** The id of a session's open transaction. */
   def current(session: SparkSession): Option[String] = Option(open.get(Internals.id(session))).map(_.id)
@@ -53,26 +49,15 @@ private[spark] object Transactions {
     open.values.asScala.find(_.id == transaction).map(_.session)
 
   def opened(session: SparkSession, id: String): Unit = {
-    val tx = Open(
-      id,
-      session,
-      Clients.current(session),
-      new FailureListener(session),
-      new Reads.Log,
-      new StopListener(session, id))
+    val tx = Open(id, session, Clients.current(session), new FailureListener(session), new Reads.Log)
     session.listenerManager.register(tx.failures)
-    session.sparkContext.addSparkListener(tx.stop)
     open.put(Internals.id(session), tx)
     describe(session)
   }
 
-  /** The transactions that a client has begun. */
-  def of(client: String): Seq[Open] = open.values.asScala.filter(_.client.contains(client)).toSeq
-
   def closed(session: SparkSession): Unit =
     Option(open.remove(Internals.id(session))).foreach { tx =>
       session.listenerManager.unregister(tx.failures)
-      session.sparkContext.removeSparkListener(tx.stop)
       describe(session)
     }
 
@@ -137,7 +122,6 @@ private[spark] case class Open(
     client: Option[String],
     failures: FailureListener,
     reads: Reads.Log,
-    stop: StopListener,
     isBlock: Boolean = false) {
 
   /** What DataFrames from before BEGIN read and Python has let pass. */
@@ -167,14 +151,4 @@ private[spark] class FailureListener(session: SparkSession) extends QueryExecuti
     case command: Command => !TransactionGuard.changesNothing(command)
     case _ => false
   }
-}
-
-/** Rolls back what the end of Spark leaves open, for no statement can end it any more. */
-private[spark] class StopListener(session: SparkSession, transaction: String) extends SparkListener with Logging {
-  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit =
-    try TransactionCommand.abandon(session, transaction)
-    catch {
-      case NonFatal(e) =>
-        logWarning(s"Transaction $transaction was open when Spark stopped, and was not rolled back", e)
-    }
 }

@@ -1,0 +1,5 @@
+"""`python -m lockstep`: the command line of this Python's Lockstep."""
+
+from lockstep.cli import main
+
+main(prog_name="lockstep")
