@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
 
 import lockstep
-from tests.support.sessions import CATALOG
+from tests.support.sessions import CATALOG, INTERPRETED, SMALL
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
@@ -36,20 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="lockstep-tests-"))
     config.stash[_folder] = folder
     settings = {
+        **SMALL,
+        **({} if "LOCKSTEP_TEST_MASTER" in os.environ else INTERPRETED),  # test_cluster.py runs as users do
         **lockstep.conf(root=str(folder / "unused"), catalog=CATALOG),
         "spark.master": MASTER,
         "spark.app.name": "lockstep tests",
         "spark.sql.catalogImplementation": "in-memory",  # pytest-spark's default is Hive, which takes seconds to start
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.sql.shuffle.partitions": "1",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        # Java's first compiler alone: tests end before most of what the second one makes is used.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.executor.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
     }
     SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
 

@@ -17,6 +17,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from tests.support.driver import PATIENCE_S
 from tests.support.hosts import INTERRUPTIBLE
+from tests.support.sessions import SMALL
 
 SCRIPT = """CREATE TABLE lake.default.a (x INT);
 INSERT INTO lake.default.a VALUES (1);
@@ -25,13 +26,9 @@ INSERT INTO lake.default.a VALUES (2);
 """
 
 SETTINGS = {
+    **SMALL,
     "spark.master": "local[1]",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
 }
 
 

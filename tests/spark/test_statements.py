@@ -98,7 +98,8 @@ def test_two_part_names_work_where_the_lake_is_the_default_catalog(spark_session
         session.sql("CREATE TABLE bare AS SELECT * FROM sales.v")
         session.sql("INSERT INTO bare SELECT * FROM sales.t")
         assert sorted(row[0] for row in session.table(f"{CATALOG}.default.bare").collect()) == [1, 2, 12, 13]
-        assert session.catalog.currentCatalog() == CATALOG
+        ((current,),) = session.sql("SELECT current_catalog()").collect()
+        assert current == CATALOG
         assert session.catalog.tableExists("sales.t")
     finally:
         for each in sessions:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.suites import adapter
 from tests.suites.expected import SETTINGS, Outcome, disagreements, numbers, parse, summary
-from tests.support.sessions import CATALOG
+from tests.support.sessions import CATALOG, INTERPRETED, SMALL
 
 LIST = Path(__file__).with_name("expected.txt")
 
@@ -81,18 +81,10 @@ def session(folder: Path) -> Any:
     builder = lockstep.configure(SparkSession.builder.master("local[1]"), root=str(folder / "unused"), catalog=CATALOG)
     settings = {
         "spark.app.name": "suites",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "1",
-        # Hundreds of queries of a few rows each: to compile them takes longer than to run them.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.databricks.delta.snapshotPartitions": "1",
+        **SMALL,
+        **INTERPRETED,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

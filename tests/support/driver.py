@@ -27,7 +27,7 @@ from queue import Empty, Queue
 from typing import Any, Self
 
 from tests.support.runner import Failure, Result
-from tests.support.sessions import CATALOG, SparkConnection, new_session
+from tests.support.sessions import CATALOG, INTERPRETED, SMALL, SparkConnection, new_session
 
 PATIENCE_S = 180.0
 """How long an answer may take: a first statement on a busy machine with two cores takes long, and never this long."""
@@ -129,13 +129,8 @@ def main(root: str) -> None:
 
     builder = lockstep.configure(SparkSession.builder.master("local[1]"), root=root, catalog=CATALOG)
     settings = {
-        # Java's first compiler alone: a driver ends before most of what the second one makes is used.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
+        **SMALL,
+        **INTERPRETED,
         "spark.sql.warehouse.dir": f"{root}-warehouse",
         "spark.driver.memory": "1g",
     }

@@ -19,7 +19,7 @@ from typing import Any
 from lockstep.spark.jars import session_jars, spark_jars_folder
 from tests.support.gate import wait_until
 from tests.support.runner import Failure, Result
-from tests.support.sessions import CATALOG, SparkConnection
+from tests.support.sessions import CATALOG, SMALL, SparkConnection
 
 START_SECONDS = 180
 INTERRUPTIBLE = ("env", "--default-signal=INT")
@@ -40,20 +40,16 @@ def spark_home() -> Path:
 
 def settings(folder: Path, root: Path) -> dict[str, str]:
     """Return all that a user has to say of Lockstep, and what makes a small Spark of a test's."""
-    return {
+    return SMALL | {
         "spark.sql.extensions": "lockstep.spark.Extensions",
         f"spark.sql.catalog.{CATALOG}": "lockstep.spark.LockstepCatalog",
         f"spark.sql.catalog.{CATALOG}.root": str(root),
         f"spark.sql.catalog.{CATALOG}.create": "true",
         "spark.lockstep.python": sys.executable,
         "spark.master": "local[2]",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{SMALL['spark.driver.extraJavaOptions']} -Dderby.system.home={folder}",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
-        "spark.sql.shuffle.partitions": "1",
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.ui.enabled": "false",
     }
 
 

@@ -11,6 +11,26 @@ from tests.support.runner import Failure, Result
 CATALOG = "lake"
 """What every session calls its test's lake."""
 
+SMALL = {
+    # Java's first compiler alone: tests end before most of what the second one makes is used.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # Delta lists files, for VACUUM say, in as many tasks; 10,000 otherwise.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Settings of a Spark for a few rows."""
+
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings of a Spark for many queries of a few rows each: to compile one takes longer than to run it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SparkConnection:
