@@ -1,18 +1,29 @@
 # Lockstep's commands. Each one sets up what it needs, in a fresh clone too: only Python 3.11+, Java 17+ and make.
 
 PYTHON ?= python3
+# Parts of the tests, if not all.
+TESTS ?=
+CORE_TESTS := tests/spark
+SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
 
-VENV := .venv
+# The Spark to work with; each but the newest has an environment of its own.
+SPARKS := 4.0 4.1 4.2
+NEWEST := $(lastword $(SPARKS))
+SPARK ?= $(NEWEST)
+PYSPARK_4.0 := 4.0.5
+PYSPARK_4.1 := 4.1.4
+PYSPARK_4.2 := 4.2.0
+
+VENV := .venv$(if $(filter-out $(NEWEST),$(SPARK)),-$(SPARK))
 BIN := $(VENV)/bin
 DBT := .venv-dbt
 SET_UP := $(VENV)/.set-up
 FORMATTED := target/.scala-format-checked
 
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' python/lockstep/_version.py)
-SPARK_MINOR := $(shell sed -n 's/.*"pyspark==\([0-9]*\.[0-9]*\)\..*/\1/p' pyproject.toml)
-JAR := python/lockstep/jars/lockstep-spark_$(SPARK_MINOR)_2.13-$(VERSION).jar
+JAR := python/lockstep/jars/lockstep-spark_$(SPARK)_2.13-$(VERSION).jar
 
 SBT_FILES := build.sbt project/build.properties project/plugins.sbt
 # With the folders: a deleted source is a change of its folder.
@@ -26,10 +37,10 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-fast test-isolation test-hosts test-dbt statements soak suites lint format demo bench bench-conflicts bench-hosts wheel clean
+.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak suites lint format demo bench bench-conflicts bench-hosts wheel clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
 
 setup: $(SET_UP) ## make .venv with Lockstep (editable) and everything the other targets need
 
@@ -37,7 +48,7 @@ $(SET_UP): pyproject.toml
 	@echo "setup: installing Lockstep and its development tools into $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Lockstep needs Python 3.11 or newer: make PYTHON=…")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' </dev/null
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]' 'pyspark==$(or $(PYSPARK_$(SPARK)),$(error no Spark $(SPARK) here))' </dev/null
 	@touch $@
 
 jar: $(JAR) ## build the shim's jar with sbt, if its sources changed
@@ -47,8 +58,11 @@ $(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockste
 	@$(BIN)/python project/bootstrap.py shimJar
 
 test: setup jar ## run every test
-	@echo "test: all of tests/, in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS) $(PYTEST_ARGS)
+
+test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
+	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'
 
 test-fast: setup ## run the tests that need no Spark and no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
@@ -118,12 +132,13 @@ bench-hosts: setup jar ## measure the spawned host against the attached one (BEN
 	@echo "bench-hosts: tests/bench/hosts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.hosts $(BENCH_ARGS)
 
-wheel: setup jar ## build the wheel, with the jar inside, into dist/
+wheel: setup ## build the wheel, with a jar for each Spark inside, into dist/
+	@for minor in $(SPARKS); do $(MAKE) --no-print-directory jar SPARK=$$minor || exit 1; done
 	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"
 	@$(BIN)/python -m build --quiet --wheel --no-isolation --outdir dist
 
 clean: ## remove everything that was built, and .venv
-	@echo "clean: removing $(VENV), jars, dist and caches"
-	@rm -rf $(VENV) $(DBT) python/lockstep/jars dist target project/target project/project jvm-shim/target
+	@echo "clean: removing .venv, jars, dist and caches"
+	@rm -rf .venv .venv-* python/lockstep/jars dist target project/target project/project jvm-shim/target
 	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .bsp .metals .bloop
 	@find python project tests sql -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,7 +15,23 @@ def versionOf(artifact: String): String = {
   found.getOrElse(sys.error(s"no $artifact among the jars"))
 }
 
+lazy val deltaVersion: String =
+  """delta-spark_\S+-(\d[^-]*)\.jar""".r
+    .findFirstMatchIn(deltaJars.map(_.getName).mkString("\n"))
+    .fold(sys.error("no delta-spark among Delta's jars"))(_.group(1))
+
 lazy val sparkMinor: String = versionOf("spark-core_2.13").split('.').take(2).mkString(".")
+
+// Sources that are not every Spark's: `scala-spark-4.1+` is for 4.1 and newer, `scala-spark-4.1-` for 4.1 and older.
+def isForSpark(folder: File): Boolean = {
+  def number(minor: String): Int = minor.split('.').map(_.toInt).reduce(_ * 1000 + _)
+  val named = """scala-spark-(\d+\.\d+)([+-])""".r
+  folder.getName match {
+    case named(minor, "+") => number(sparkMinor) >= number(minor)
+    case named(minor, "-") => number(sparkMinor) <= number(minor)
+    case name => name == "scala" || name == "java"
+  }
+}
 
 lazy val lockstepVersion: String =
   """__version__ = "(.*)"""".r
@@ -33,12 +49,10 @@ lazy val shim = project
     version := lockstepVersion,
     scalaVersion := versionOf("scala-library"),
     autoScalaLibrary := false, // Spark brings it
-    target := baseDirectory.value / "jvm-shim" / "target",
+    target := baseDirectory.value / "jvm-shim" / "target" / s"spark-$sparkMinor",
     Compile / unmanagedJars := (sparkJars ++ deltaJars).classpath,
-    Compile / unmanagedSourceDirectories := {
-      val main = baseDirectory.value / "jvm-shim" / "src" / "main"
-      Seq(main / "scala", main / "java", main / s"scala-spark-$sparkMinor").filter(_.isDirectory)
-    },
+    Compile / unmanagedSourceDirectories :=
+      (baseDirectory.value / "jvm-shim" / "src" / "main" * DirectoryFilter).get().filter(isForSpark),
     Compile / unmanagedResourceDirectories := Seq(baseDirectory.value / "jvm-shim" / "src" / "main" / "resources"),
     Test / unmanagedSourceDirectories := Nil, // the shim is tested from Python, in a real session
     Test / unmanagedResourceDirectories := Nil,
@@ -56,8 +70,24 @@ lazy val shim = project
       "-Woctal-literal",
       "-Wunused",
       "-Wvalue-discard",
+      "-Wconf:cat=unused-nowarn:s", // what one Spark has deprecated another has not
       "-Werror"
     ),
+    Compile / sourceGenerators += Def.task {
+      val built = (Compile / sourceManaged).value / "Built.scala"
+      IO.write(
+        built,
+        s"""|package lockstep.spark
+            |
+            |/** What this jar was compiled against. */
+            |private[spark] object Built {
+            |  val Spark = "$sparkMinor"
+            |  val Delta = "$deltaVersion"
+            |}
+            |""".stripMargin
+      )
+      Seq(built)
+    },
     javacOptions ++= Seq("--release", "17", "-encoding", "utf-8", "-Xlint:all", "-Werror"),
     Compile / packageBin / mappings += (baseDirectory.value / "LICENSE") -> "META-INF/LICENSE",
     artifactName := { (scala, module, artifact) =>

@@ -1,9 +1,10 @@
-"""Refuse a wheel without the shim's jar, and build the jar first where that can be done.
+"""Put the shim's jars into a wheel, and build that for the newest Spark first where it can be done.
 
-hatchling calls this for every wheel. An editable install needs no jar (`make jar` puts it into the source tree). For
-any other wheel the jar must be there, of this version, for the pinned Spark minor and no older than its sources. When
-it is not, pyspark becomes a build requirement of this one build, and the jar is made by the same script as `make jar`;
-so `pip install .` in a fresh clone needs only Python and Java, and builds that have the jar do not pay for pyspark.
+hatchling calls this for every wheel. An editable install needs no jar (`make jar` puts it into the source tree). Any
+other wheel has the jars that there are, of this version and no older than their sources: `make wheel` makes one for
+each Spark minor. That for the newest must be among them. When it is not, pyspark becomes a build requirement of this
+one build, and the jar is made by the same script as `make jar`; so `pip install .` in a fresh clone needs only Python
+and Java, and builds that have the jar do not pay for pyspark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class ShimJarHook(BuildHookInterface[Any]):
         # `_in_process.py get_requires_for_build_editable …`. A wrong guess costs a download, nothing else.
         if self._is_current(self._jar()) or any("editable" in argument for argument in sys.argv):
             return []
-        return [self._pyspark()]
+        return [f"pyspark=={self._newest_spark()}"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":
@@ -33,13 +34,13 @@ class ShimJarHook(BuildHookInterface[Any]):
         jar = self._jar()
         if not self._is_current(jar):
             self._build(jar)
-        strangers = sorted(other.name for other in jar.parent.glob("*.jar") if self.metadata.version not in other.name)
-        if strangers:
-            sys.exit(f"lockstep: {', '.join(strangers)} in {jar.parent}: another version's; run `make jar` first")
+        # What another version left, or what was built before the sources changed, stays out.
+        jars = jar.parent.glob(f"*-{self.metadata.version}.jar")
+        build_data["force_include"] = {str(jar): f"lockstep/jars/{jar.name}" for jar in jars if self._is_current(jar)}
         build_data["pure_python"] = True
 
     def _jar(self) -> Path:
-        minor = re.sub(r"pyspark==(\d+\.\d+)\..*", r"\1", self._pyspark())
+        minor = self._newest_spark().rpartition(".")[0]
         name = f"lockstep-spark_{minor}_2.13-{self.metadata.version}.jar"
         return Path(self.root, "python", "lockstep", "jars", name)
 
@@ -47,8 +48,11 @@ class ShimJarHook(BuildHookInterface[Any]):
         sources = Path(self.root, "jvm-shim", "src").rglob("*.*")
         return jar.exists() and all(source.stat().st_mtime <= jar.stat().st_mtime for source in sources)
 
-    def _pyspark(self) -> str:
-        return next(found for found in self.metadata.core.dependencies if found.startswith("pyspark=="))
+    def _newest_spark(self) -> str:
+        bounds = next(found for found in self.metadata.core.dependencies if found.startswith("pyspark"))
+        newest = re.search(r"<=(\d+\.\d+\.\d+)", bounds)
+        assert newest, bounds
+        return newest[1]
 
     def _build(self, jar: Path) -> None:
         if importlib.util.find_spec("pyspark") is None:

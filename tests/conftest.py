@@ -16,6 +16,7 @@ from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untype
 
 import lockstep
 from tests.support.sessions import CATALOG, INTERPRETED, SMALL
+from tests.support.sparks import is_before
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
@@ -37,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_folder] = folder
     settings = {
         **SMALL,
+        "spark.sql.scripting.enabled": "true",  # as it is in every Spark but 4.0
         **({} if "LOCKSTEP_TEST_MASTER" in os.environ else INTERPRETED),  # test_cluster.py runs as users do
         **lockstep.conf(root=str(folder / "unused"), catalog=CATALOG),
         "spark.master": MASTER,
@@ -46,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "spark.local.dir": str(folder / "local"),
         "spark.executor.memory": "1g",
     }
+    if is_before("4.2"):  # PySpark leaves it to the garbage collector to close its sockets
+        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
+        config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
     SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
 
 

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.spark.jars import session_jars
 from tests.support.gate import wait_until
 from tests.support.hosts import command, environment, hosts_of, settings
 from tests.support.lakes import named
@@ -20,12 +23,14 @@ from tests.support.sessions import CATALOG
 pytestmark = pytest.mark.slow
 
 
-def spark_sql(tmp_path: Path, script: str, **conf: str) -> subprocess.CompletedProcess[str]:
+def spark_sql(
+    tmp_path: Path, script: str, conf: Mapping[str, str] = MappingProxyType({}), jars: Iterable[Path] = ()
+) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "script.sql"
     file.write_text(script, encoding="utf-8")
-    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"} | conf
+    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory", **conf}
     return subprocess.run(
-        command("spark-sql", said, "-f", str(file)),
+        command("spark-sql", said, "-f", str(file), jars=jars),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -65,11 +70,22 @@ def test_a_python_without_lockstep_is_an_error_that_says_what_to_type(tmp_path: 
     bare.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{sys.executable}" -S "$@"\n', encoding="utf-8")
     bare.chmod(0o755)
     done = spark_sql(
-        tmp_path, f"SELECT 1; CREATE TABLE {CATALOG}.t (id INT) USING delta;", **{"spark.lockstep.python": str(bare)}
+        tmp_path, f"SELECT 1; CREATE TABLE {CATALOG}.t (id INT) USING delta;", {"spark.lockstep.python": str(bare)}
     )
     assert done.returncode != 0
     for said in ("LOCKSTEP_NO_HOST", f"{bare} -m pip install lockstep==", "--conf spark.lockstep.python="):
         assert said in done.stderr, said
+    assert not (tmp_path / CATALOG).exists()
+
+
+def test_a_delta_for_another_spark_is_refused_when_spark_starts(tmp_path: Path) -> None:
+    other = tmp_path / "delta-spark_3.5_2.13-4.4.0.jar"
+    jars = session_jars()
+    [delta] = [jar for jar in jars if jar.name.startswith("delta-spark_")]
+    other.symlink_to(delta)
+    done = spark_sql(tmp_path, "SELECT 1;", jars=[other if jar == delta else jar for jar in jars])
+    assert done.returncode != 0
+    assert "this is a delta-spark for Spark 3.5, and Lockstep's jar was made for a delta-spark for Spark" in done.stderr
     assert not (tmp_path / CATALOG).exists()
 
 

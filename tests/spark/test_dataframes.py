@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from lockstep.errors import ActiveTransactionError, ConflictError, LockstepError, UnsupportedError
 from lockstep.spark.session import lockstep_errors
+from tests.support.sparks import since
 
 T = "lake.default.t"
 
@@ -206,6 +207,7 @@ def test_parameters_reach_a_statement_inside_and_outside(t: str, spark: Any) -> 
     assert rows(spark) == [(1, "a"), (2, "b")]
 
 
+@since("4.1", "parameters for parsers")
 def test_a_database_version_can_be_a_parameter(t: str, spark: Any) -> None:
     spark.sql(f"DELETE FROM {t} WHERE id = 1")
     text = f"SELECT id FROM {t} FOR SYSTEM_VERSION AS OF :version ORDER BY id"

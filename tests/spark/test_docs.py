@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.sql import split
 from tests.support.markdown import Block, blocks
+from tests.support.sparks import since
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/hosts.md", "docs/isolation.md", "docs/limits.md", "docs/streaming.md", "sql/grammar.md"]
@@ -16,6 +17,7 @@ ELSEWHERE = {"docs/scripts.md"}
 """Pages whose blocks are files and command lines: test_scripts.py runs them, and packaging/test_wheel.py the last."""
 
 
+@since("4.2", "all that the pages show")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run(page: str, spark: Any, tmp_path: Path) -> None:
     """One session and one namespace of names for a page; nothing may be left open at its end."""

@@ -9,6 +9,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lockstep.catalog import TransactionalCatalog
+from tests.support.sparks import since
+
+pytestmark = since("4.1", "parameters for parsers")
 
 T = "lake.default.t"
 AT_VERSION = f"SELECT id FROM {T} FOR SYSTEM_VERSION AS OF"

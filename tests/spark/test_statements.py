@@ -16,6 +16,7 @@ from delta.tables import DeltaTable
 
 from tests.support.matrix import NAMESPACE, Case, Places, differences
 from tests.support.sessions import CATALOG, new_session
+from tests.support.sparks import since
 from tests.support.statement_cases import CASES
 
 ALL = os.environ.get("LOCKSTEP_TEST_STATEMENTS") == "all"
@@ -81,6 +82,7 @@ def test_what_tells_where_a_table_lies_tells_where_its_files_are(spark: Any, roo
     assert (Path(place) / "_delta_log").is_dir()
 
 
+@since("4.2", "views in catalogs")
 def test_two_part_names_work_where_the_lake_is_the_default_catalog(spark_session: Any, root: Path) -> None:
     session = spark_session.newSession()
     session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.support.sparks import since
+
+pytestmark = since("4.2", "views in catalogs")
+
 
 @pytest.fixture
 def v(spark: Any) -> str:

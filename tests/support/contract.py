@@ -27,6 +27,7 @@ ANY = "*"
 """An expected value that stands for every value: ids and times are not known beforehand."""
 
 _HEADER = re.compile(r"^(statement|query|let)\b(.*)$")
+_SINCE = re.compile(r"^# Since Spark (\d+\.\d+)\b")
 _CONNECTION = re.compile(r"^con\d+$")
 _SQLSTATES = re.compile(r"^[0-9A-Z]{5}(\|[0-9A-Z]{5})*$")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -64,10 +65,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """One file: its records in order, and its tags."""
+    """One file: its records in order, its tags, and the first Spark minor that it holds for, if not for all."""
 
     records: tuple[Record, ...]
     tags: frozenset[str] = frozenset()
+    since: str = ""
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -82,11 +84,13 @@ class Case:
     Attributes:
         id: the file's path below the folder, and the level if it is run with each.
         level: what `${level}` stands for, if it is in the file.
+        since: the first Spark minor that the file holds for, if not for all.
     """
 
     id: str
     path: Path
     level: str = ""
+    since: str = ""
 
 
 def parse(text: str) -> Contract:
@@ -96,16 +100,18 @@ def parse(text: str) -> Contract:
         ContractError: naming the line.
     """
     tags: set[str] = set()
+    since = ""
     records = []
     for start, lines in _blocks(text):
         body = list(dropwhile(lambda line: line.startswith("#"), lines))
         comments = lines[: len(lines) - len(body)]
         tags.update(word for line in comments if (word := line.removeprefix("#").strip()) == CORE)
+        since = next((found[1] for line in comments if (found := _SINCE.match(line))), since)
         if body:
             records.append(_record(start + len(comments), body))
     if not records:
         raise ContractError("the file has no records: it would pass whatever happens")
-    return Contract(tuple(records), frozenset(tags))
+    return Contract(tuple(records), frozenset(tags), since)
 
 
 def find(folder: Path, *, tag: str = "") -> list[Case]:
@@ -115,7 +121,9 @@ def find(folder: Path, *, tag: str = "") -> list[Case]:
         contract = parse(path.read_text(encoding="utf-8"))
         name = path.relative_to(folder).as_posix()
         if not tag or tag in contract.tags:
-            found += [Case("-".join(filter(None, [name, level])), path, level) for level in contract.levels]
+            found += [
+                Case("-".join(filter(None, [name, level])), path, level, contract.since) for level in contract.levels
+            ]
     return found
 
 

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -53,10 +53,11 @@ def settings(folder: Path, root: Path) -> dict[str, str]:
     }
 
 
-def command(program: str, conf: Mapping[str, str], *arguments: str) -> list[str]:
-    """Return how to start one of Spark's programs with Lockstep's jars."""
+def command(program: str, conf: Mapping[str, str], *arguments: str, jars: Iterable[Path] = ()) -> list[str]:
+    """Return how to start one of Spark's programs with Lockstep's jars, or with others."""
     said = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
-    return [str(spark_home() / "bin" / program), "--jars", ",".join(map(str, session_jars())), *said, *arguments]
+    added = ",".join(map(str, jars or session_jars()))
+    return [str(spark_home() / "bin" / program), "--jars", added, *said, *arguments]
 
 
 def environment() -> dict[str, str]:

@@ -243,15 +243,16 @@ def test_the_shim_is_chosen_by_the_minor_version_of_spark(tmp_path: Path, monkey
 
 def test_a_missing_shim_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "__file__", str(tmp_path / "lockstep" / "spark" / "jars.py"))
-    with pytest.raises(UnsupportedError, match="`make jar`"):
+    with pytest.raises(UnsupportedError, match=r"`make jar SPARK=4\.2`"):
         jars.shim_jar()
 
 
 @pytest.mark.parametrize("version", ["4.3.0", "4.20.0", "3.5.1", "5.0.0.dev0"])
 def test_another_spark_is_refused_by_name(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", version)
-    with pytest.raises(UnsupportedError, match=re.escape(f"works with Spark 4.2, and pyspark is {version}")):
+    with pytest.raises(UnsupportedError, match=re.escape(f"pyspark is {version}")) as refused:
         jars.session_jars()
+    assert "Spark 4.2 with delta-spark_4.2_2.13 1.0 and delta-storage 1.0\n" in refused.value.message
 
 
 # The pins
@@ -260,9 +261,19 @@ def test_another_spark_is_refused_by_name(version: str, monkeypatch: pytest.Monk
 def test_the_pins_of_the_package_and_of_the_jars_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    pins = dict(pin.split("==") for pin in project["dependencies"] if "==" in pin)
-    support = jars.SUPPORTED[pins["pyspark"].rpartition(".")[0]]
-    assert support.delta[0].revision == pins["delta-spark"]
+    [bounds] = [found for found in project["dependencies"] if found.startswith("pyspark")]
+    lowest, highest = re.findall(r"\d+\.\d+(?=\.\d+)", bounds)
+    assert (lowest, highest) == (min(jars.SUPPORTED), max(jars.SUPPORTED))
+    for minor, support in jars.SUPPORTED.items():
+        assert support.delta[0].module == f"delta-spark_{minor}_{support.scala}"
+        assert f"delta-spark=={support.delta[0].revision}" in project["dependencies"]
+
+
+def test_each_spark_can_be_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.findall(r"^PYSPARK_(\S+) := \1\.\d+$", makefile, re.MULTILINE) == sorted(jars.SUPPORTED)
+    assert f"SPARKS := {' '.join(sorted(jars.SUPPORTED))}\n" in makefile
 
 
 def test_the_build_and_the_package_look_for_the_same_jar() -> None:

@@ -60,26 +60,23 @@ class SparkSupport:
     delta: tuple[Artifact, ...]
 
 
-SUPPORTED: dict[str, SparkSupport] = {
-    "4.2": SparkSupport(
-        scala="2.13",
-        delta=(
-            Artifact(
-                "io.delta",
-                "delta-spark_4.2_2.13",
-                "4.4.0",
-                "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-            ),
-            Artifact(
-                "io.delta",
-                "delta-storage",
-                "4.4.0",
-                "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-            ),
-        ),
-    ),
+DELTA_STORAGE = Artifact(
+    "io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"
+)
+_DELTA_SPARK = {
+    "4.0": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    "4.1": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "4.2": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
 }
-"""By Spark minor. A new one needs its line here, its jar in the wheel, and perhaps a `scala-spark-<minor>` folder."""
+
+SUPPORTED: dict[str, SparkSupport] = {
+    minor: SparkSupport(
+        scala="2.13",
+        delta=(Artifact("io.delta", f"delta-spark_{minor}_2.13", "4.4.0", sha256), DELTA_STORAGE),
+    )
+    for minor, sha256 in _DELTA_SPARK.items()
+}
+"""By Spark minor. A new one needs its line here and in the Makefile, and perhaps a `scala-spark-<minor>+` folder."""
 
 
 def session_jars(folder: Path | None = None) -> list[Path]:
@@ -93,7 +90,7 @@ def shim_jar() -> Path:
     jar = Path(__file__).parents[1] / "jars" / f"lockstep-spark_{minor}_{support.scala}-{__version__}.jar"
     if not jar.is_file():
         raise UnsupportedError(
-            f"this installation of Lockstep has no {jar.name}; run `make jar` in its source tree, "
+            f"this installation of Lockstep has no {jar.name}; run `make jar SPARK={minor}` in its source tree, "
             "or install a wheel, which has it inside"
         )
     return jar
@@ -112,6 +109,14 @@ def delta_jars(folder: Path | None = None) -> list[Path]:
     if any(spark.glob("delta-spark_*.jar")):
         return []
     return cached(support.delta, cache_folder(), ivy_jar(spark))
+
+
+def compatible() -> str:
+    """Return which versions work together, a line for each Spark."""
+    return "\n".join(
+        f"  Spark {minor} with {' and '.join(f'{delta.module} {delta.revision}' for delta in support.delta)}"
+        for minor, support in sorted(SUPPORTED.items())
+    )
 
 
 def spark_jars_folder() -> Path:
@@ -243,7 +248,8 @@ def _support() -> tuple[str, SparkSupport]:
     minor = ".".join(pyspark.__version__.split(".")[:2])
     if minor not in SUPPORTED:
         raise UnsupportedError(
-            f"this Lockstep works with Spark {', '.join(sorted(SUPPORTED))}, and pyspark is {pyspark.__version__}"
+            f"pyspark is {pyspark.__version__}, and this Lockstep works with\n{compatible()}\n"
+            "Install one of these (pip install 'pyspark==4.2.*')."
         )
     return minor, SUPPORTED[minor]
 

@@ -18,6 +18,7 @@ private[spark] object Extensions {
  */
 class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
+    Versions.check()
     Internals.activeContext.foreach { context =>
       if (!Settings.complete(context).contains(Settings.DeltaExtension)) new DeltaSparkSessionExtension()(extensions)
       context.removeSparkListener(Clients) // each first session of a context applies the extensions

@@ -33,7 +33,7 @@ import scala.jdk.CollectionConverters._
  * Creating, replacing and altering are Delta's too, through its path identifier (``delta.`lockstep://…` ``).
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
-class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with NoFunctions {
+class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with Likes with NoFunctions {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
   private lazy val session: SparkSession = Sessions.owner(this)
@@ -57,15 +57,23 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   }
 
   /** Spark looks for a view of the name where one will do; elsewhere it would only say that there is no table. */
-  private def missing(ident: Identifier, asked: Set[String]): Exception =
-    if ((asked & Set("writes", "version", "timestamp_micros", "system_time_micros")).nonEmpty && viewExists(ident))
+  private def missing(ident: Identifier, asked: Set[String]): Exception = {
+    val wantsTable = (asked & Set("writes", "version", "timestamp_micros", "system_time_micros")).nonEmpty
+    def view = s"${fullName(ident).mkString(".")} is a view"
+    if ((Views.AreRead && !wantsTable) || !viewExists(ident)) new NoSuchTableException(fullName(ident))
+    else if (wantsTable)
       new LockstepException(
         "LOCKSTEP_NOT_A_TABLE",
-        s"${fullName(ident).mkString(".")} is a view: it has no rows to write and no versions of its own. Write the " +
-          "tables that it reads, or say `FOR SYSTEM_VERSION AS OF` at each of them.",
+        s"$view: it has no rows to write and no versions of its own. Write the tables that it reads, or say " +
+          "`FOR SYSTEM_VERSION AS OF` at each of them.",
         "42809"
       )
-    else new NoSuchTableException(fullName(ident))
+    else
+      new LockstepException(
+        "LOCKSTEP_UNSUPPORTED",
+        s"$view, and Spark reads the views of catalogs since 4.2: use that, or the tables that it reads.",
+        "0A000")
+  }
 
   protected def names(ident: Identifier): Seq[(String, Any)] =
     Seq("namespace" -> ident.namespace.toSeq, "table" -> ident.name)
@@ -153,7 +161,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   // Changes of tables: Delta writes, Python says where and notices.
 
   /** Delta's own catalog, which creates, replaces and alters tables by path. */
-  private def delta: StagingTableCatalog = Internals.sessionCatalog(session) match {
+  protected def delta: StagingTableCatalog = Internals.sessionCatalog(session) match {
     case catalog: StagingTableCatalog => catalog
     case other =>
       throw new LockstepException(
@@ -167,7 +175,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private def pathIdentifier(uri: String) = Identifier.of(Array("delta"), uri)
 
   /** Where Delta has to create the table; refused here are tables that are not Delta's, or lie elsewhere. */
-  private def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier =
+  protected def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier =
     pathIdentifier(place(ident, mode, properties).get("uri").asText)
 
   private def place(ident: Identifier, mode: String, properties: util.Map[String, String]): JsonNode = {
@@ -192,7 +200,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private def isUnsaid(provider: String): Boolean =
     provider == session.sessionState.conf.defaultDataSourceName && !Statement.latestText.exists(Tokens.saysUsing)
 
-  private def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
+  protected def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
     val out = new util.HashMap[String, String](properties)
     out.put(TableCatalog.PROP_PROVIDER, "delta")
     out
@@ -215,17 +223,6 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       parts: Array[Transform],
       properties: util.Map[String, String]): Table =
     createTable(ident, Internals.columns(schema), parts, properties)
-
-  override def createTableLike(ident: Identifier, info: TableInfo, source: Table): Table = {
-    val like = new TableInfo.Builder()
-      .withPartitions(info.partitions)
-      .withConstraints(info.constraints)
-      .withColumns(info.columns)
-      .withProperties(asDelta(info.properties))
-      .build()
-    delta.createTableLike(creating(ident, "create", info.properties), like, source)
-    loadTable(ident)
-  }
 
   override def stageCreate(
       ident: Identifier,

@@ -79,7 +79,7 @@ private[spark] object Script {
       case n: LoopStatement => n.copy(body = in(n.body))
       case n: ForStatement => n.copy(body = in(n.body))
       case single: SingleStatement =>
-        val hidden = Tokens.start(single.origin).flatMap(statements.get)
+        val hidden = Filled.start(single.origin).flatMap(statements.get)
         hidden.foreach(_ => putBack += 1)
         hidden.fold(single)(statement => SingleStatement(TransactionCommand(statement)))
       case other => other

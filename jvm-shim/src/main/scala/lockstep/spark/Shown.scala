@@ -16,17 +16,22 @@ import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.commands.{DescribeDeltaDetailCommand, OptimizeTableCommand}
 import org.apache.spark.sql.delta.sources.DeltaSourceUtils
 import org.apache.spark.sql.execution.command.{LeafRunnableCommand, RunnableCommand}
-import org.apache.spark.sql.types.StructField
+import org.apache.spark.sql.types.{StructField, StructType}
 
 import io.delta.tables.execution.VacuumTableCommand
+
+import scala.annotation.nowarn
 
 /** Statements that show a table show where its files really lie; and SHOW CREATE TABLE, which Delta refuses, works. */
 private[spark] object ShownRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
     case ShowCreateTable(found @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _), false, output) =>
       ShowCreateDeltaTable(found.name, table, output)
-    case describe @ DescribeRelation(found @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _), _, _) =>
-      describe.copy(relation = found.copy(table = new ShownTable(table)))
+    case describe: DescribeRelation => describe.relation match { // it has more fields in some Sparks
+        case found @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _) =>
+          describe.copy(relation = found.copy(table = new ShownTable(table)))
+        case _ => describe
+      }
     case command: DescribeDeltaDetailCommand if ofOurs(command.child) => RealPaths(command)
     case command: OptimizeTableCommand if ofOurs(command.child) => RealPaths(command)
     case command: VacuumTableCommand if ofOurs(command.child) => RealPaths(command)
@@ -65,8 +70,10 @@ private[spark] case class RealPaths(command: RunnableCommand) extends LeafRunnab
   }
 }
 
+@nowarn("cat=deprecation") // Spark before 4.1 asks for the schema
 private[spark] class ShownTable(table: DeltaTableV2) extends Table {
   override def name: String = table.name
+  override def schema: StructType = table.schema
   override def columns: Array[Column] = table.columns
   override def partitioning: Array[Transform] = table.partitioning
   override def capabilities: util.Set[TableCapability] = table.capabilities

@@ -34,7 +34,7 @@ private[spark] object SystemTime {
   /** A marked expression is built here and has no place in the text, so it is not marked twice. */
   private def isSystemTime(time: Expression): Boolean =
     time.origin.sqlText.exists { sql =>
-      val starts = time.collect(Function.unlift(e => Tokens.start(e.origin)))
+      val starts = time.collect(Function.unlift(e => Filled.start(e.origin)))
       starts.nonEmpty && Tokens.followsSystemTime(sql, starts.min)
     }
 }

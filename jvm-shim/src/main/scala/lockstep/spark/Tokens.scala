@@ -3,7 +3,6 @@ package lockstep.spark
 import org.antlr.v4.runtime.{CharStream, CharStreams, CommonTokenStream, Token}
 import org.antlr.v4.runtime.misc.Interval
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
-import org.apache.spark.sql.catalyst.trees.Origin
 import org.apache.spark.sql.lockstep.LockstepException
 
 import scala.jdk.CollectionConverters._
@@ -88,10 +87,6 @@ private[spark] object Tokens {
         s"SYSTEM_VERSION AS OF takes a number, or a parameter with such a value, not `$text` (${position(version)}).",
         "42601")
   }
-
-  /** Where a node of a plan begins in the user's text, whatever was put in the places of parameters. */
-  def start(origin: Origin): Option[Int] =
-    origin.startIndex.map(at => origin.positionMapper.fold(at)(_.mapToOriginal(at)))
 
   /** Where a token stands, in the words of Spark's own errors. */
   def position(token: Token): String = s"line ${token.getLine}, pos ${token.getCharPositionInLine}"

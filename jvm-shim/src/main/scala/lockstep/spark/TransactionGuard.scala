@@ -49,8 +49,8 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
       val places = (clone.existingTableOpt ++ Some(clone.table)).flatMap(_.storage.locationUri)
       Option.unless(places.exists(_.getScheme == Overlay.Scheme))(
         described(clone, clone.table.identifier.unquotedString))
-    case like: CreateTableLike => // and so does this one's
-      like.name.collectFirst {
+    case like if like.nodeName == "CreateTableLike" => // and so do this one's; not every Spark has it
+      like.productIterator.take(1).collectFirst {
         case ResolvedIdentifier(catalog, ident) if !isLockstep(catalog) => described(like, s"${catalog.name}.$ident")
       }
     case command: Command if !TransactionGuard.changesNothing(command) =>

@@ -67,6 +67,9 @@ private[spark] trait Views extends RelationCatalog {
 
 private[spark] object Views {
 
+  /** Whether Spark asks a catalog for a view where a query names one. */
+  val AreRead = true
+
   def written(view: View): Map[String, Any] = Map(
     "text" -> Tokens.restoreSystemVersion(view.queryText),
     "schema" -> view.schema.json,

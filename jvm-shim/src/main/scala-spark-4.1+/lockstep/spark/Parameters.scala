@@ -8,10 +8,14 @@ import org.apache.spark.sql.catalyst.parser.{
   ParameterContext,
   ParameterHandler,
   ParseException,
+  ParserInterface,
+  PositionMapper,
   PositionalParameterContext,
   SqlBaseLexer,
   Substitution
 }
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.trees.{CurrentOrigin, Origin}
 
 /**
  * The values of a statement's parameters. They are put into its text before it is parsed, as Spark does: Spark's own
@@ -22,12 +26,12 @@ private[spark] class Parameters private (
     named: Map[String, String],
     listed: Seq[String]) {
 
-  /** The text with values for its markers, and which; or why Spark's grammar, by which they are found, has none such. */
-  def bySpark(sql: String): Either[ParseException, (String, List[Substitution])] =
+  /** The text with values for its markers; or why Spark's grammar, by which they are found, has no such text. */
+  def bySpark(sql: String): Either[ParseException, Filled] =
     try
-      Right(context.fold(sql -> List.empty[Substitution]) { values =>
-        val (filled, mapper) = ParameterHandler.substituteParameters(sql, values)
-        filled -> mapper.substitutions
+      Right(context.fold(Filled(sql)) { values =>
+        val (text, mapper) = ParameterHandler.substituteParameters(sql, values)
+        Filled(text, mapper.substitutions)
       })
     catch { case e: ParseException => Left(e) }
 
@@ -83,4 +87,32 @@ private[spark] object Parameters {
     token.setCharPositionInLine(first.getCharPositionInLine)
     token
   }
+}
+
+/** A text with values where the user's has markers, and which. */
+private[spark] case class Filled(text: String, replaced: List[Substitution] = Nil) {
+
+  /** Parses this in place of the user's text: positions in errors, and the texts of statements, are the user's. */
+  def parse(user: String)(parser: String => LogicalPlan): LogicalPlan =
+    if (text == user) parser(user)
+    else {
+      val origin = CurrentOrigin.get.copy(positionMapper = Some(PositionMapper(user, text, replaced)))
+      try CurrentOrigin.withOrigin(origin)(parser(text))
+      catch { case e: ParseException if e.command.isDefined => throw e.withCommand(user) }
+    }
+}
+
+private[spark] object Filled {
+
+  /** Where a node of a plan begins in the user's text, whatever was put in the places of parameters. */
+  def start(origin: Origin): Option[Int] =
+    origin.startIndex.map(at => origin.positionMapper.fold(at)(_.mapToOriginal(at)))
+}
+
+/** A parser that is given a statement's parameters with it. */
+private[spark] trait ParameterParser extends ParserInterface {
+  protected def parse(sql: String, parameters: Parameters): LogicalPlan
+
+  override def parsePlanWithParameters(sql: String, parameters: ParameterContext): LogicalPlan =
+    parse(sql, Parameters.of(parameters))
 }

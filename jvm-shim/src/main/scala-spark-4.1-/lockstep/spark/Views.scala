@@ -1,0 +1,20 @@
+package lockstep.spark
+
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.spark.sql.connector.catalog.{Identifier, TableCatalog}
+
+/** The views of a catalog, for a Spark that knows none there: what a lake has is told from what it has not. */
+private[spark] trait Views extends TableCatalog {
+
+  protected def ask(op: String, args: (String, Any)*): JsonNode
+  protected def names(ident: Identifier): Seq[(String, Any)]
+
+  protected def viewExists(ident: Identifier): Boolean =
+    !ask("view", names(ident) ++ Statement.said(name): _*).get("missing").asBoolean
+}
+
+private[spark] object Views {
+
+  /** Whether Spark asks a catalog for a view where a query names one. */
+  val AreRead = false
+}
