@@ -59,7 +59,7 @@ $(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockste
 
 test: setup jar ## run every test
 	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(TESTS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
 
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'

@@ -54,6 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
     SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest before the others, so that the last ones of two processes end together."""
+    items.sort(key=lambda item: (item.path.name != "test_contract.py", item.path.parent.name == "unit"))
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(config.stash[_folder], ignore_errors=True)
 
