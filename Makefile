@@ -88,7 +88,7 @@ $(DBT)/.set-up: pyproject.toml
 
 statements: setup jar ## run every statement of docs/statements.md beside plain Delta, for some minutes
 	@echo "statements: tests/spark/test_statements.py (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_STATEMENTS=all $(BIN)/python -m pytest tests/spark/test_statements.py $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_STATEMENTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist load tests/spark/test_statements.py $(PYTEST_ARGS)
 
 soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"

@@ -21,13 +21,6 @@ from tests.support.statement_cases import CASES
 
 ALL = os.environ.get("LOCKSTEP_TEST_STATEMENTS") == "all"
 
-FEW_ROWS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Queries of three rows are over before what these make for them is made."""
-
 # Each case runs its statement four times, with a table made for each.
 pytestmark = pytest.mark.slow
 
@@ -35,8 +28,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def session(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = new_session(spark_session, tmp_path_factory.mktemp("statements") / CATALOG)
-    for key, value in FEW_ROWS.items():
-        session.conf.set(key, value)
     session.sql(f"CREATE NAMESPACE {CATALOG}.{NAMESPACE}")
     session.sql(f"CREATE NAMESPACE spark_catalog.{NAMESPACE}")
     yield session

@@ -29,8 +29,12 @@ EMPTY = ("CREATE TABLE $t (id INT, p STRING, v INT) USING delta PARTITIONED BY (
 ALL = ("SELECT * FROM $t",)
 NEW = ("SELECT * FROM $new",)
 COLUMNS = "DESCRIBE $t"
+CHANGES = (
+    "CREATE TABLE $t (id INT) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    "INSERT INTO $t VALUES (1)",
+    "DELETE FROM $t",
+)
 TWICE = (*T, "INSERT INTO $t VALUES (5, 'x', 50)")
-FEW_TASKS = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
 
 
 class Py(str):
