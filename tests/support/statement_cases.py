@@ -200,12 +200,7 @@ SQL: tuple[Case, ...] = (
     ),
     *group(
         "Files and versions",
-        one(
-            "RESTORE TABLE $t TO VERSION AS OF 0",
-            before=(*T, "DELETE FROM $t"),
-            refused={"transaction": "25001"},
-            why="a fault: `DeltaTable.restoreToVersion` works there",
-        ),
+        one("RESTORE TABLE $t TO VERSION AS OF 0", before=(*T, "DELETE FROM $t")),
         one("OPTIMIZE $t", before=TWICE),
         one("OPTIMIZE $t ZORDER BY (id)", before=TWICE),
         one("OPTIMIZE $t WHERE p = 'x'", before=TWICE),

@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   InsertIntoStatement,
   LogicalPlan,
   MergeIntoTable,
+  RestoreTableStatement,
   V2WriteCommand
 }
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -125,7 +126,9 @@ private[spark] object Statement {
     }
     // Of what it alters it reads no row, but for a constraint, which conflicts with any.
     val altered = plan.collect { case alter: AlterTableCommand => named(alter.table, Append) }.flatten
-    inserts ++ others ++ altered ++ plan.collect(changesOf(session))
+    // Delta's own time travel is a leaf: what it holds is not among the plan's nodes.
+    val restored = plan.collect { case restore: RestoreTableStatement => named(restore.table.relation, Target) }.flatten
+    inserts ++ others ++ altered ++ restored ++ plan.collect(changesOf(session))
   }
 
   /** Delta's `table_changes('table', …)` resolves its table by itself, and cannot read a pinned one. */
