@@ -4,7 +4,7 @@ PYTHON ?= python3
 # Parts of the tests, if not all.
 TESTS ?=
 CORE_TESTS := tests/spark
-SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_transactions.py
+SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
 

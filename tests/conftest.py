@@ -49,8 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "spark.executor.memory": "1g",
     }
     if is_before("4.2"):  # PySpark leaves it to the garbage collector to close its sockets
-        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
-        config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+        config.addinivalue_line(
+            "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+        )
     SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
 
 

@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -79,14 +80,39 @@ def test_a_python_without_lockstep_is_an_error_that_says_what_to_type(tmp_path: 
     assert not (tmp_path / CATALOG).exists()
 
 
-def test_a_delta_for_another_spark_is_refused_when_spark_starts(tmp_path: Path) -> None:
-    other = tmp_path / "delta-spark_3.5_2.13-4.4.0.jar"
-    jars = session_jars()
+def delta_for_another_spark(jars: list[Path], folder: Path) -> list[Path]:
+    other = folder / "delta-spark_3.5_2.13-4.4.0.jar"
     [delta] = [jar for jar in jars if jar.name.startswith("delta-spark_")]
     shutil.copy(delta, other)
-    done = spark_sql(tmp_path, "SELECT 1;", jars=[other if jar == delta else jar for jar in jars])
+    return [other if jar == delta else jar for jar in jars]
+
+
+def shim_for_another_delta(jars: list[Path], folder: Path) -> list[Path]:
+    shim, *deltas = jars
+    other = folder / shim.name
+    with zipfile.ZipFile(shim) as found, zipfile.ZipFile(other, "w") as made:
+        for entry in found.infolist():
+            content = found.read(entry)
+            if entry.filename == "lockstep/spark/Built$.class":
+                assert content.count(b"4.4.0") == 1
+                content = content.replace(b"4.4.0", b"4.3.0")
+            made.writestr(entry, content)
+    return [other, *deltas]
+
+
+@pytest.mark.parametrize(
+    ("mixed", "says"),
+    [
+        (delta_for_another_spark, "this is a delta-spark for Spark 3.5, and Lockstep's jar was made for a delta-spark"),
+        (shim_for_another_delta, "this is Delta 4.4, and Lockstep's jar was made for Delta 4.3. What goes together"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_when_spark_starts(
+    mixed: Callable[[list[Path], Path], list[Path]], says: str, tmp_path: Path
+) -> None:
+    done = spark_sql(tmp_path, "SELECT 1;", jars=mixed(session_jars(), tmp_path))
     assert done.returncode != 0
-    assert "this is a delta-spark for Spark 3.5, and Lockstep's jar was made for a delta-spark for Spark" in done.stderr
+    assert says in done.stderr
     assert not (tmp_path / CATALOG).exists()
 
 

@@ -22,7 +22,8 @@ SQL = Path(__file__).parents[2] / "sql"
 WHOLE = "LOCKSTEP_TEST_HOSTS"
 """With this set to `all`, every file of the contract is run: `make test-hosts`."""
 
-FEW = ("conflict_lost_update", "isolation_both_ways")
+FEW = ("conflict_lost_update", "isolation_both_ways", "not_a_delta_table", "time_travel_time")
+"""Run always: two of what transactions are for, and two that show that a Hive session's statements are looked at."""
 
 # Slow: a server with two ports to start, which all tests here share.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]

@@ -159,7 +159,8 @@ class ThriftConnection:
                 return Result(columns, cursor.fetchall() if columns else [])
             except OperationalError as error:
                 status = error.args[0].status
-                return Failure(status.sqlState, status.errorMessage)
+                # The message is the outermost exception's; causes are where a Java client looks for them.
+                return Failure(status.sqlState, "\n".join([status.errorMessage, *(status.infoMessages or [])]))
 
     def close(self) -> None:
         from thrift.transport.TTransport import TTransportException

@@ -29,6 +29,7 @@ from lockstep.storage import Storage, open_storage
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
 from tests.support.faulty import FaultyStorage, Operation, T
+from tests.support.gate import wait_until
 from tests.support.lakes import add, create, files, metadata, open_catalog, remove, replay, stage
 
 REPOSITORY = Path(__file__).parents[2]
@@ -49,8 +50,7 @@ class Side:
     def replaces_p(self) -> Future[None]:
         """Do so in the thread, and return once the announcement is out (or it is over)."""
         done = self.thread.submit(self.replace_p)
-        while not done.done() and f"{self.tx.id}.json" not in announced(self.catalog):
-            time.sleep(0.001)
+        wait_until(lambda: done.done() or f"{self.tx.id}.json" in announced(self.catalog), "nothing was announced")
         return done
 
     def commit(self) -> int:

@@ -48,6 +48,20 @@ def test_a_file_is_its_records_and_tags() -> None:
 
 
 @pytest.mark.parametrize(
+    ("comments", "since"),
+    [
+        ("# Since Spark 4.2: views.", "4.2"),
+        ("# The rule.\n# Since Spark 4.10 only", "4.10"),
+        ("# Not since Spark 4.2", ""),
+        ("# Since Spark came", ""),
+    ],
+)
+def test_a_file_may_need_a_spark(comments: str, since: str, tmp_path: Path) -> None:
+    (tmp_path / "one.test").write_text(f"{comments}\nstatement ok\nBEGIN", encoding="utf-8")
+    assert [case.since for case in find(tmp_path)] == [since]
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("# nothing but words", "no records"),
@@ -114,7 +128,7 @@ def test_variables_are_put_in_and_unknown_ones_refused() -> None:
 
 def test_every_file_of_the_contract_can_be_read(repository: Path) -> None:
     everything, core = find(repository / "sql"), find(repository / "sql", tag="core")
-    assert len(everything) > len(core) > 4
+    assert len(everything) > len(core) > 5
     ids = [case.id for case in everything]
     assert len(set(ids)) == len(ids)
     assert {"begin_commit.test", "isolation/g0.test-SNAPSHOT", "isolation/g0.test-SERIALIZABLE"} <= set(ids)

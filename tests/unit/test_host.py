@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from lockstep.spark.host import Host, condition_of
 from lockstep.timeline import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
+from tests.support.gate import wait_until
 from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove
 
 
@@ -273,8 +273,7 @@ def test_a_waiting_statement_keeps_no_other_session_from_committing(one: Client,
         waiting = thread.submit(one.stage, uris[0], 1, remove("x"))
         lake = one.lake()
         folder = f"{ANNOUNCED}/{lake.timeline.head.tables[named('a')].id}"
-        while len(lake.lake.storage.list(folder)) < 2 and not waiting.done():
-            time.sleep(0.001)
+        wait_until(lambda: waiting.done() or len(lake.lake.storage.list(folder)) > 1, "the statement does not wait")
         assert two.ok("commit")["database_version"] == 2
         with pytest.raises(AssertionError, match=r"LOCKSTEP_CONFLICT.*database version 2"):
             waiting.result(timeout=10)

@@ -276,6 +276,14 @@ def test_each_spark_can_be_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"SPARKS := {' '.join(sorted(jars.SUPPORTED))}\n" in makefile
 
 
+def test_the_refusal_of_a_wrong_combination_names_each_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    check = (ROOT / "jvm-shim/src/main/scala/lockstep/spark/Versions.scala").read_text(encoding="utf-8")
+    *others, newest = sorted(jars.SUPPORTED)
+    said = re.sub(r'" \+\s+s"', "", check)
+    assert f"each Spark {', '.join(others)} and {newest}:" in said
+
+
 def test_the_build_and_the_package_look_for_the_same_jar() -> None:
     told = subprocess.run(
         ["make", "--print-data-base", "--question", "help"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -60,8 +60,9 @@ class SparkSupport:
     delta: tuple[Artifact, ...]
 
 
-DELTA_STORAGE = Artifact(
-    "io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"
+_DELTA = "4.4.0"
+_DELTA_STORAGE = Artifact(
+    "io.delta", "delta-storage", _DELTA, "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"
 )
 _DELTA_SPARK = {
     "4.0": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
@@ -72,7 +73,7 @@ _DELTA_SPARK = {
 SUPPORTED: dict[str, SparkSupport] = {
     minor: SparkSupport(
         scala="2.13",
-        delta=(Artifact("io.delta", f"delta-spark_{minor}_2.13", "4.4.0", sha256), DELTA_STORAGE),
+        delta=(Artifact("io.delta", f"delta-spark_{minor}_2.13", _DELTA, sha256), _DELTA_STORAGE),
     )
     for minor, sha256 in _DELTA_SPARK.items()
 }
@@ -248,8 +249,7 @@ def _support() -> tuple[str, SparkSupport]:
     minor = ".".join(pyspark.__version__.split(".")[:2])
     if minor not in SUPPORTED:
         raise UnsupportedError(
-            f"pyspark is {pyspark.__version__}, and this Lockstep works with\n{compatible()}\n"
-            "Install one of these (pip install 'pyspark==4.2.*')."
+            f"pyspark is {pyspark.__version__}, and this Lockstep works with\n{compatible()}\nInstall one of these."
         )
     return minor, SUPPORTED[minor]
 

@@ -26,7 +26,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     }
     extensions.injectParser { (session, delegate) =>
       Sessions.add(session)
-      new TransactionParser(delegate)
+      new TransactionParser(session, delegate)
     }
     extensions.injectHintResolutionRule(StatementRule(_))
     extensions.injectPostHocResolutionRule(_ => ShownRule)

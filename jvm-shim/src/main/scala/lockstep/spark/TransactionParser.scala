@@ -1,16 +1,24 @@
 package lockstep.spark
 
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.parser.{ParseException, ParserInterface}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.lockstep.Internals
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /**
  * Claims the transaction statements and gives `SYSTEM_VERSION` its meaning; all else is the delegate's (Spark's and
  * Delta's), untouched. Parsing has no side effect: Spark Connect parses a statement twice.
  */
-private[spark] class TransactionParser(delegate: ParserInterface) extends ParameterParser {
+private[spark] class TransactionParser(session: SparkSession, spark: ParserInterface) extends ParameterParser {
+
+  /** No session looks for a table before it has parsed the name, so this is before its first analysis. */
+  private lazy val delegate: ParserInterface = {
+    Internals.analyzeFirst(session, StatementRule(session))
+    spark
+  }
 
   override def parsePlan(sql: String): LogicalPlan = parse(sql, Parameters.Empty)
 

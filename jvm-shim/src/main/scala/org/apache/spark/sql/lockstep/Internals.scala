@@ -2,7 +2,9 @@ package org.apache.spark.sql.lockstep
 
 import org.apache.spark.{SparkContext, SparkThrowable}
 import org.apache.spark.sql.{SparkSession, classic}
-import org.apache.spark.sql.catalyst.plans.logical.CompoundBody
+import org.apache.spark.sql.catalyst.analysis.Analyzer
+import org.apache.spark.sql.catalyst.plans.logical.{CompoundBody, LogicalPlan}
+import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
 import org.apache.spark.sql.execution.QueryExecutionException
 import org.apache.spark.sql.scripting.SqlScriptingExecution
@@ -28,6 +30,19 @@ object Internals {
   /** Waits until the listeners have seen everything that happened so far. */
   def drainListeners(session: SparkSession, millis: Long): Unit =
     session.sparkContext.listenerBus.waitUntilEmpty(millis)
+
+  /**
+   * Lets a rule run before a session's relations are looked up, if it does not yet: Spark 4.2 forgets the hint rules of
+   * extensions in a session with Hive's catalog (its HiveSessionStateBuilder overrides every kind of rule but these).
+   */
+  def analyzeFirst(session: SparkSession, rule: Rule[LogicalPlan]): Unit = {
+    val analyzer = session.sessionState.analyzer
+    if (!analyzer.hintResolutionRules.exists(_.getClass == rule.getClass)) {
+      val rules = classOf[Analyzer].getDeclaredField("hintResolutionRules")
+      rules.setAccessible(true)
+      rules.set(analyzer, analyzer.hintResolutionRules :+ rule)
+    }
+  }
 
   def activeContext: Option[SparkContext] = SparkContext.getActive
 

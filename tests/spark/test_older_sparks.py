@@ -1,0 +1,28 @@
+"""What Lockstep says where a Spark before the newest lacks something: sql/ has nothing of it, for 4.2 lacks nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.model import ViewDefinition
+from tests.support.lakes import named
+from tests.support.sparks import is_before
+
+
+@pytest.mark.skipif(not is_before("4.2"), reason="this Spark reads the views of catalogs")
+@pytest.mark.parametrize("query", ["SELECT * FROM lake.default.v", "SELECT 1 FROM lake.default.t JOIN lake.default.v"])
+def test_a_view_that_a_newer_spark_made_is_refused_by_name(query: str, spark: Any, root: Path) -> None:
+    spark.sql("CREATE TABLE lake.default.t AS SELECT 1 AS n")
+    view = ViewDefinition(text="SELECT n FROM lake.default.t", schema='{"type":"struct","fields":[]}')
+    TransactionalCatalog.open(str(root)).run(lambda tx: tx.create_view(named("v"), view, replace=False))
+    with pytest.raises(PySparkException, match=r"lake\.default\.v is a view, and Spark reads the views") as refused:
+        spark.sql(query)
+    assert refused.value.getSqlState() == "0A000"
+    with pytest.raises(PySparkException) as missing:
+        spark.sql("SELECT * FROM lake.default.w")
+    assert missing.value.getSqlState() == "42P01"
