@@ -19,7 +19,7 @@ from typing import Any
 from lockstep.spark.jars import session_jars, spark_jars_folder
 from tests.support.gate import wait_until
 from tests.support.runner import Failure, Result
-from tests.support.sessions import CATALOG, SMALL, SparkConnection
+from tests.support.sessions import CATALOG, INTERPRETED, SMALL, SparkConnection
 
 START_SECONDS = 180
 INTERRUPTIBLE = ("env", "--default-signal=INT")
@@ -40,7 +40,7 @@ def spark_home() -> Path:
 
 def settings(folder: Path, root: Path) -> dict[str, str]:
     """Return all that a user has to say of Lockstep, and what makes a small Spark of a test's."""
-    return SMALL | {
+    return SMALL | INTERPRETED | {
         "spark.sql.extensions": "lockstep.spark.Extensions",
         f"spark.sql.catalog.{CATALOG}": "lockstep.spark.LockstepCatalog",
         f"spark.sql.catalog.{CATALOG}.root": str(root),
