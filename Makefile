@@ -37,7 +37,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak suites lint format demo bench bench-conflicts bench-hosts wheel clean
+.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -94,9 +94,9 @@ soak: setup ## run random transactions of killed processes for minutes, and judg
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.support.campaign $(SOAK_ARGS)
 
-suites: setup jar ## run Delta's and PySpark's own tests (DELTA_TESTS=…, SPARK_TESTS=…, SUITES_ARGS=…)
+suites: setup jar $(if $(DBT_TESTS),$(DBT)/.set-up) ## run Delta's, PySpark's and dbt-spark's own tests (DELTA_TESTS=…, SPARK_TESTS=…, DBT_TESTS=…, SUITES_ARGS=…)
 	@echo "suites: tests.suites $(SUITES_ARGS)"
-	@$(BIN)/python -m tests.suites $(if $(DELTA_TESTS),--delta "$(DELTA_TESTS)") $(if $(SPARK_TESTS),--spark "$(SPARK_TESTS)") $(SUITES_ARGS)
+	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m tests.suites $(if $(DBT_TESTS),--dbt "$(DBT_TESTS)") $(if $(DELTA_TESTS),--delta "$(DELTA_TESTS)") $(if $(SPARK_TESTS),--spark "$(SPARK_TESTS)") $(SUITES_ARGS)
 
 lint: setup $(FORMATTED) ## check style, format and types
 	@echo "lint: ruff and mypy"
@@ -131,6 +131,10 @@ bench-conflicts: setup ## measure the conflict check alone, without Spark (BENCH
 bench-hosts: setup jar ## measure the spawned host against the attached one (BENCH_ARGS=…)
 	@echo "bench-hosts: tests/bench/hosts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.hosts $(BENCH_ARGS)
+
+bench-dbt: setup jar $(DBT)/.set-up ## measure a dbt build that is one transaction (BENCH_ARGS=…)
+	@echo "bench-dbt: tests/bench/dbt.py $(BENCH_ARGS)"
+	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m tests.bench.dbt $(BENCH_ARGS)
 
 wheel: setup ## build the wheel, with a jar for each Spark inside, into dist/
 	@for minor in $(SPARKS); do $(MAKE) --no-print-directory jar SPARK=$$minor || exit 1; done

@@ -6,69 +6,21 @@ Not part of `make test`: dbt brings sixty packages, and each run starts a Spark.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.model import Database
-from lockstep.spark.jars import session_jars
+from tests.support.dbt import DBT, Project
 from tests.support.gate import wait_until
-from tests.support.hosts import INTERRUPTIBLE
 from tests.support.lakes import named
-
-DBT = os.environ.get("LOCKSTEP_TEST_DBT", "")
-"""dbt's program, in an environment that has dbt-spark."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DBT, reason="needs dbt: make test-dbt")]
 
 WRONG_ORDER = "4,9,5,2026-02-01"
 """Of a customer that is not there, so that one mart has its amount and the other has not."""
-
-
-class Project:
-    """A copy of the example, and its lake."""
-
-    def __init__(self, folder: Path, repository: Path) -> None:
-        shutil.copytree(repository / "sql" / "dbt", folder / "dbt")
-        self.folder, self.lake = folder / "dbt" / "example", folder / "lake"
-        self.environment = os.environ | {
-            "LAKE": str(self.lake),
-            "LOCKSTEP_SPARK_JARS": ",".join(map(str, session_jars())),
-            "LOCKSTEP_PYTHON": sys.executable,
-            "DBT_PROFILES_DIR": str(self.folder),
-            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
-        }
-        assert self.run("deps").returncode == 0
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*INTERRUPTIBLE, DBT, "--no-use-colors", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=self.folder,
-            env=self.environment,
-            start_new_session=True,
-        )
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
-        output, _ = process.communicate(timeout=500)
-        return subprocess.CompletedProcess(arguments, process.returncode, output, "")
-
-    def database(self) -> Database:
-        return TransactionalCatalog.open(str(self.lake)).database()
-
-    def add_order(self, line: str) -> None:
-        with (self.folder / "seeds" / "orders.csv").open("a", encoding="utf-8") as seed:
-            print(line, file=seed)
 
 
 @pytest.fixture(scope="module")

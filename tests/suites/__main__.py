@@ -1,8 +1,10 @@
-"""Run Delta's and PySpark's own tests on a catalog of Lockstep's, and compare with the list of those that do not pass.
+"""Run Delta's, PySpark's and dbt-spark's own tests on a catalog of Lockstep's, and compare with the list of failures.
 
     make suites DELTA_TESTS=/src/delta/python/delta/tests SPARK_TESTS=/src/spark/python/pyspark/sql/tests
+    make suites DBT_TESTS=/src/dbt-spark/tests/functional
 
-The sources are theirs, of the versions that Lockstep is for (Delta 4.4.0, Spark 4.2.0), and not in this repository.
+The sources are theirs, of the versions that Lockstep is for (Delta 4.4.0, Spark 4.2.0, dbt-spark 1.11.0), and not in
+this repository.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tests.suites import adapter
+from tests.suites import adapter, dbt
 from tests.suites.expected import SETTINGS, Outcome, disagreements, numbers, parse, summary
 from tests.support.sessions import CATALOG, INTERPRETED, SMALL
 
@@ -24,7 +27,8 @@ LIST = Path(__file__).with_name("expected.txt")
 MISSING = """\
 suites: nothing to run. The suites' sources are their authors', and not in this repository. Get them, and say where:
   make suites DELTA_TESTS=<delta-io/delta, tag v4.4.0>/python/delta/tests
-  make suites SPARK_TESTS=<apache/spark, tag v4.2.0>/python/pyspark/sql/tests"""
+  make suites SPARK_TESTS=<apache/spark, tag v4.2.0>/python/pyspark/sql/tests
+  make suites DBT_TESTS=<dbt-spark 1.11.0's source distribution>/tests/functional"""
 
 
 def main() -> int:
@@ -34,12 +38,13 @@ def main() -> int:
     )
     parser.add_argument("--delta", type=Path, help="delta-io/delta's python/delta/tests")
     parser.add_argument("--spark", type=Path, help="apache/spark's python/pyspark/sql/tests")
+    parser.add_argument("--dbt", type=Path, help="dbt-spark's tests/functional")
     parser.add_argument("--setting", action="append", choices=SETTINGS, help="all, if not given")
     parser.add_argument("--only", default="", help="run cases that have this in their name")
     parser.add_argument("--verbose", action="store_true", help="print failures in full")
     asked = parser.parse_args()
     folders = {suite: folder.resolve() for suite in adapter.SUITES if (folder := getattr(asked, suite)) is not None}
-    if not folders:
+    if not folders and not asked.dbt:
         print(MISSING, file=sys.stderr)
         return 2
     wrong = [
@@ -57,18 +62,28 @@ def main() -> int:
 def outcomes(folders: dict[str, Path], asked: argparse.Namespace) -> list[Outcome]:
     """Run what is asked for, and print a line for each case."""
     found = []
+    for outcome in chain(of_python(folders, asked) if folders else (), of_dbt(asked) if asked.dbt else ()):
+        found.append(outcome)
+        state = "failed" if outcome.failure is not None else "skipped" if outcome.skipped else "passed"
+        why = outcome.failure if asked.verbose else summary(outcome.failure or outcome.skipped)
+        print(f"{state:8}{outcome.seconds:6.1f} s  {outcome.setting:12}{outcome.case}  {why or ''}", flush=True)
+    return found
+
+
+def of_python(folders: dict[str, Path], asked: argparse.Namespace) -> Iterator[Outcome]:
+    """Run the suites that are Python's unittest, in a Spark of this process."""
     with tempfile.TemporaryDirectory(prefix="lockstep-suites-") as folder:
         spark = session(Path(folder))
         for suite, source in folders.items():
-            for outcome in adapter.run(
-                spark, suite, source, asked.setting or SETTINGS, lambda name: asked.only in name
-            ):
-                found.append(outcome)
-                state = "failed" if outcome.failure is not None else "skipped" if outcome.skipped else "passed"
-                why = outcome.failure if asked.verbose else summary(outcome.failure or outcome.skipped)
-                print(f"{state:8}{outcome.seconds:6.1f} s  {outcome.setting:12}{outcome.case}  {why or ''}", flush=True)
+            yield from adapter.run(spark, suite, source, asked.setting or SETTINGS, lambda name: asked.only in name)
         spark.stop()
-    return found
+
+
+def of_dbt(asked: argparse.Namespace) -> Iterator[Outcome]:
+    """Run dbt-spark's suite; none of its runs is one transaction."""
+    for setting in asked.setting or SETTINGS:
+        if setting != "transaction":
+            yield from dbt.run(asked.dbt.resolve(), setting, asked.only)
 
 
 def session(folder: Path) -> Any:

@@ -40,7 +40,7 @@ def spark_home() -> Path:
 
 def settings(folder: Path, root: Path) -> dict[str, str]:
     """Return all that a user has to say of Lockstep, and what makes a small Spark of a test's."""
-    return SMALL | INTERPRETED | {
+    return SMALL | {
         "spark.sql.extensions": "lockstep.spark.Extensions",
         f"spark.sql.catalog.{CATALOG}": "lockstep.spark.LockstepCatalog",
         f"spark.sql.catalog.{CATALOG}.root": str(root),
@@ -97,7 +97,9 @@ def hosts_of(driver: int) -> list[int]:
 def server(folder: Path, root: Path) -> Iterator[Server]:
     """Start a server, wait until both of its ports answer, and stop it in the end."""
     thrift, connect = free_port(), free_port()
-    conf = settings(folder, root) | {
+    conf = {
+        **settings(folder, root),
+        **INTERPRETED,
         # A Thrift server unloads what `--jars` brought when its first session ends.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, session_jars())),
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.suites import dbt
 from tests.suites.expected import Outcome, disagreements, numbers, parse, summary
 from tests.suites.translation import table_of, translated_source, translated_sql
 
@@ -108,3 +109,33 @@ def test_cases_are_counted_by_file_and_setting() -> None:
 
 def test_the_list_itself_is_of_the_form() -> None:
     assert parse(LIST.read_text(encoding="utf-8"))
+
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="tests.functional.adapter.test_basic.TestEmpty" name="test_empty" time="1.5" />
+<testcase classname="tests.functional.adapter.utils.test_utils.TestHash" name="test_build" time="2">
+<failure message="short">all of it</failure></testcase>
+<testcase classname="tests.functional.adapter.utils.test_utils.TestSplit" name="test_build" time="0">
+<error message="in its fixture" /></testcase>
+<testcase classname="tests.functional.adapter.test_python_model.TestPython" name="test_it" time="0">
+<skipped message="not here" /></testcase>
+</testsuite></testsuites>"""
+
+
+def test_what_became_of_dbts_tests_is_read_from_pytests_results() -> None:
+    assert list(dbt.read(JUNIT, "statements")) == [
+        Outcome("dbt.test_basic.TestEmpty.test_empty", "statements", seconds=1.5),
+        Outcome("dbt.utils.test_utils.TestHash.test_build", "statements", "all of it", seconds=2.0),
+        Outcome("dbt.utils.test_utils.TestSplit.test_build", "statements", "in its fixture"),
+        Outcome("dbt.test_python_model.TestPython.test_it", "statements", skipped="not here"),
+    ]
+
+
+def test_plain_delta_of_dbts_tests_knows_nothing_of_lockstep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dbt, "session_jars", lambda: [Path("delta.jar")])
+    lake, plain = (dbt.spark_settings(tmp_path, setting) for setting in ("statements", "plain"))
+    assert lake["spark.sql.defaultCatalog"] == "lake"
+    assert lake["spark.sql.extensions"] == "lockstep.spark.Extensions"
+    assert plain["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+    assert not [key for key in plain if "lake" in key or "defaultCatalog" in key]
+    assert plain["spark.jars"] == "delta.jar"

@@ -1,0 +1,75 @@
+"""dbt-spark's own tests, most of them classes of dbt-tests-adapter, by dbt in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from lockstep.spark.jars import session_jars
+from tests.suites.expected import Outcome, Setting
+from tests.support.dbt import DBT
+from tests.support.hosts import settings
+from tests.support.sessions import CATALOG, INTERPRETED
+
+PLAIN = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""Delta alone, in Spark's own catalog."""
+
+LAKE = f"spark.sql.catalog.{CATALOG}"
+
+
+def run(source: Path, setting: Setting, only: str) -> Iterator[Outcome]:
+    """Run the tests below `source`, dbt-spark's `tests/functional`; each statement commits on its own.
+
+    Raises:
+        RuntimeError: pytest could not run them; it said why on the standard error.
+    """
+    with tempfile.TemporaryDirectory(prefix="lockstep-dbt-") as name:
+        folder = Path(name)
+        shutil.copytree(source, folder / "tests" / "functional")
+        shutil.copy(Path(__file__).with_name("dbt_conftest.py"), folder / "tests" / "functional" / "conftest.py")
+        results = folder / "results.xml"
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", "tests/functional/adapter"]
+        subprocess.run(
+            [str(Path(DBT).with_name("python")), *command, *(["-k", only] if only else [])],
+            cwd=folder,
+            env=os.environ | {"DBT_SPARK_SETTINGS": json.dumps(spark_settings(folder, setting))},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            check=False,  # some fail; what became of each is in the results
+        )
+        if not results.is_file():
+            raise RuntimeError("dbt-spark's tests did not run")
+        yield from read(results.read_text(encoding="utf-8"), setting)
+
+
+def spark_settings(folder: Path, setting: Setting) -> dict[str, str]:
+    """Return the Spark of a setting: with a lake as its default catalog, or with plain Delta."""
+    common = settings(folder, folder / CATALOG) | INTERPRETED
+    common |= {"spark.jars": ",".join(map(str, session_jars())), "spark.sql.catalogImplementation": "in-memory"}
+    if setting == "plain":
+        return {key: value for key, value in common.items() if not key.startswith(LAKE)} | PLAIN
+    return common | {"spark.sql.defaultCatalog": CATALOG}
+
+
+def read(results: str, setting: Setting) -> Iterator[Outcome]:
+    """Return what became of each test, from pytest's JUnit XML."""
+    for case in ET.fromstring(results).iter("testcase"):
+        name = f"{case.get('classname', '')}.{case.get('name', '')}".replace("tests.functional.adapter", "dbt")
+        problem = next((found for found in case if found.tag in ("failure", "error")), None)
+        skipped = case.find("skipped")
+        yield Outcome(
+            name,
+            setting,
+            None if problem is None else problem.text or problem.get("message", ""),
+            "" if skipped is None else skipped.get("message", ""),
+            float(case.get("time", 0)),
+        )
