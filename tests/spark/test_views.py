@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,21 @@ def test_a_views_text_is_what_was_written(v: str, spark: Any) -> None:
     assert "SELECT id FROM lake.default.t FOR SYSTEM_VERSION AS OF 1 WHERE id > '@0'" in text
     rows = {row.col_name: row.data_type for row in spark.sql(f"DESCRIBE EXTENDED {v}").collect()}
     assert not [value for value in rows.values() if "'@1'" in value or "lockstep:" in value]
+
+
+def test_show_table_extended_says_of_views_and_tables_what_they_are(v: str, spark: Any, root: Path) -> None:
+    spark.sql("CREATE TEMPORARY VIEW later AS SELECT 1 AS one")
+    shown = spark.sql("SHOW TABLE EXTENDED IN lake.default LIKE '*'").collect()
+    assert [(row.namespace, row.tableName, row.isTemporary) for row in shown[:2]] == [
+        ("default", "t", False),
+        ("default", "v", False),
+    ]
+    assert {row.tableName: row.isTemporary for row in shown}["later"]
+    table, view = (row.information for row in shown[:2])
+    assert f"\nLocation: file:{root}/default/t-" in table
+    assert "\nType: VIEW\nView Text: SELECT id FROM lake.default.t FOR SYSTEM_VERSION AS OF 1" in view
+    assert "\nSchema: root\n |-- id: integer (nullable = " in view
+    assert not spark.sql("SHOW TABLE EXTENDED IN lake.default LIKE 'w*'").collect()
 
 
 def test_sparks_catalog_knows_views(v: str, spark: Any, other: Any) -> None:

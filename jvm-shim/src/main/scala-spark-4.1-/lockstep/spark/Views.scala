@@ -9,6 +9,9 @@ private[spark] trait Views extends TableCatalog {
   protected def ask(op: String, args: (String, Any)*): JsonNode
   protected def names(ident: Identifier): Seq[(String, Any)]
 
+  /** Those that `SHOW TABLE EXTENDED` lists: none, as in `SHOW TABLES`. */
+  def describedViews(namespace: Array[String]): Seq[(String, String)] = Nil
+
   protected def viewExists(ident: Identifier): Boolean =
     !ask("view", names(ident) ++ Statement.said(name): _*).get("missing").asBoolean
 }

@@ -2,6 +2,7 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
+import org.apache.spark.sql.catalyst.util.quoteIfNeeded
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -43,6 +44,10 @@ private[spark] trait Views extends RelationCatalog {
       ask("rename_view", names(from) ++ Seq("to" -> (to.namespace.toSeq :+ to.name)): _*)
     }
   }
+
+  /** The names of a namespace's views, and what `SHOW TABLE EXTENDED` says of each, in the words that it has for tables. */
+  def describedViews(namespace: Array[String]): Seq[(String, String)] =
+    listViews(namespace).toSeq.flatMap(ident => view(ident).map(ident.name -> Views.described(name, ident, _)))
 
   private def view(ident: Identifier): Option[View] = {
     val answer = ask("view", names(ident) ++ Statement.said(name): _*)
@@ -92,6 +97,20 @@ private[spark] object Views {
     text(node.get("catalog")).foreach(builder.withCurrentCatalog)
     text(node.get("mode")).foreach(builder.withSchemaMode)
     builder.build()
+  }
+
+  def described(catalog: String, ident: Identifier, view: View): String = {
+    val context = Option(view.currentCatalog).toSeq ++ Option(view.currentNamespace).toSeq.flatten
+    Seq(
+      "Catalog" -> catalog,
+      "Namespace" -> ident.namespace.toSeq.map(quoteIfNeeded).mkString("."),
+      "View" -> ident.name,
+      "Type" -> "VIEW",
+      "View Text" -> view.queryText,
+      "View Catalog and Namespace" -> context.map(quoteIfNeeded).mkString("."),
+      "View Query Output Columns" -> view.queryColumnNames.mkString("[", ", ", "]"),
+      "Schema" -> view.schema.treeString
+    ).map { case (key, value) => s"$key: $value" }.mkString("\n")
   }
 
   private def texts(node: JsonNode): Array[String] = node.elements().asScala.map(_.asText).toArray

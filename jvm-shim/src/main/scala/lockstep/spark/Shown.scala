@@ -4,9 +4,9 @@ import java.util
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.analysis.ResolvedTable
+import org.apache.spark.sql.catalyst.analysis.{ResolvedNamespace, ResolvedTable}
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan, ShowCreateTable}
+import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan, ShowCreateTable, ShowTablesExtended}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, escapeSingleQuotedString, quoteIfNeeded}
 import org.apache.spark.sql.connector.catalog.{Column, Table, TableCapability, TableCatalog}
@@ -32,6 +32,8 @@ private[spark] object ShownRule extends Rule[LogicalPlan] {
           describe.copy(relation = found.copy(table = new ShownTable(table)))
         case _ => describe
       }
+    case ShowTablesExtended(ResolvedNamespace(catalog: LockstepCatalog, namespace, _), pattern, output) =>
+      ShowTablesAndViews(catalog, namespace, pattern, output)
     case command: DescribeDeltaDetailCommand if ofOurs(command.child) => RealPaths(command)
     case command: OptimizeTableCommand if ofOurs(command.child) => RealPaths(command)
     case command: VacuumTableCommand if ofOurs(command.child) => RealPaths(command)
