@@ -23,6 +23,9 @@ PLAIN = {
 }
 """Delta alone, in Spark's own catalog."""
 
+LEFT_OUT = ("test_query_timeout.py",)
+"""Its query is to be given up by Databricks after some seconds; nobody gives it up here, and it takes for ever."""
+
 LAKE = f"spark.sql.catalog.{CATALOG}"
 
 
@@ -37,7 +40,9 @@ def run(source: Path, setting: Setting, only: str) -> Iterator[Outcome]:
         shutil.copytree(source, folder / "tests" / "functional")
         shutil.copy(Path(__file__).with_name("dbt_conftest.py"), folder / "tests" / "functional" / "conftest.py")
         results = folder / "results.xml"
-        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", "tests/functional/adapter"]
+        tests = "tests/functional/adapter"
+        left_out = [f"--ignore={tests}/{file}" for file in LEFT_OUT]
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *left_out, tests]
         subprocess.run(
             [str(Path(DBT).with_name("python")), *command, *(["-k", only] if only else [])],
             cwd=folder,
