@@ -10,7 +10,7 @@ private[spark] trait Views extends TableCatalog {
   protected def names(ident: Identifier): Seq[(String, Any)]
 
   /** Those that `SHOW TABLE EXTENDED` lists: none, as in `SHOW TABLES`. */
-  def describedViews(namespace: Array[String]): Seq[(String, String)] = Nil
+  def describedViews(namespace: Array[String], pattern: String): Seq[(String, String)] = Nil
 
   protected def viewExists(ident: Identifier): Boolean =
     !ask("view", names(ident) ++ Statement.said(name): _*).get("missing").asBoolean

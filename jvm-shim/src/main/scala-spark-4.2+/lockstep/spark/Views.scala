@@ -2,7 +2,7 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
-import org.apache.spark.sql.catalyst.util.quoteIfNeeded
+import org.apache.spark.sql.catalyst.util.{StringUtils, quoteIfNeeded}
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -45,9 +45,12 @@ private[spark] trait Views extends RelationCatalog {
     }
   }
 
-  /** The names of a namespace's views, and what `SHOW TABLE EXTENDED` says of each, in the words that it has for tables. */
-  def describedViews(namespace: Array[String]): Seq[(String, String)] =
-    listViews(namespace).toSeq.flatMap(ident => view(ident).map(ident.name -> Views.described(name, ident, _)))
+  /** The names of the views that a pattern fits, and what `SHOW TABLE EXTENDED` says of each, as it speaks of tables. */
+  def describedViews(namespace: Array[String], pattern: String): Seq[(String, String)] = {
+    val shown = StringUtils.filterPattern(listViews(namespace).toSeq.map(_.name), pattern)
+    shown.map(Identifier.of(namespace, _)).flatMap(ident =>
+      view(ident).map(ident.name -> Views.described(name, ident, _)))
+  }
 
   private def view(ident: Identifier): Option[View] = {
     val answer = ask("view", names(ident) ++ Statement.said(name): _*)

@@ -4,7 +4,7 @@ import java.util.regex.Matcher
 
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.catalyst.util.{StringUtils, quoteIfNeeded}
+import org.apache.spark.sql.catalyst.util.quoteIfNeeded
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.execution.datasources.v2.ShowTablesExtendedExec
 
@@ -23,10 +23,10 @@ private[spark] case class ShowTablesAndViews(
     val (temporary, tables) = ShowTablesExtendedExec(output, catalog, namespace, pattern).executeCollect().toSeq.map {
       row => Row(row.getString(0), row.getString(1), row.getBoolean(2), ShowTablesAndViews.real(row.getString(3)))
     }.partition(_.getBoolean(2))
-    val views = catalog.describedViews(namespace.toArray).toMap
-    val shown = StringUtils.filterPattern(views.keys.toSeq, pattern).map(name =>
-      Row(namespace.map(quoteIfNeeded).mkString("."), name, false, views(name)))
-    (tables ++ shown).sortBy(_.getString(1)) ++ temporary
+    val views = catalog.describedViews(namespace.toArray, pattern).map { case (name, information) =>
+      Row(namespace.map(quoteIfNeeded).mkString("."), name, false, information)
+    }
+    (tables ++ views).sortBy(_.getString(1)) ++ temporary
   }
 }
 
