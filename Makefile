@@ -72,9 +72,9 @@ test-isolation: setup jar ## run all of sql/isolation at each level, in one Spar
 	@echo "test-isolation: sql/isolation (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_ISOLATION=all $(BIN)/python -m pytest tests/spark/test_contract.py tests/crash/test_isolation.py -k isolation $(PYTEST_ARGS)
 
-test-hosts: setup jar ## run all of sql/ in a Thrift server and in Spark Connect
+test-hosts: setup jar ## run all of sql/ in a Thrift server and Spark Connect on a standalone cluster, and in spark-sql
 	@echo "test-hosts: tests/hosts (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_HOSTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile tests/hosts $(PYTEST_ARGS)
 
 test-dbt: setup jar $(DBT)/.set-up ## run the example of sql/dbt with dbt, in an environment of its own
 	@echo "test-dbt: tests/hosts/test_dbt.py"

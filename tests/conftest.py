@@ -15,8 +15,11 @@ from hypothesis import HealthCheck, settings
 from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
 
 import lockstep
-from tests.support.sessions import CATALOG, INTERPRETED, SMALL
+from tests.support.sessions import CATALOG, INTERPRETED, JAVA, SMALL
 from tests.support.sparks import is_before
+
+# Every Java that a test starts, those too that it starts as a user would, without settings of a small Spark.
+os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
@@ -39,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings = {
         **SMALL,
         "spark.sql.scripting.enabled": "true",  # as it is in every Spark but 4.0
-        **({} if "LOCKSTEP_TEST_MASTER" in os.environ else INTERPRETED),  # test_cluster.py runs as users do
+        **INTERPRETED,
         **lockstep.conf(root=str(folder / "unused"), catalog=CATALOG),
         "spark.master": MASTER,
         "spark.app.name": "lockstep tests",

@@ -1,4 +1,7 @@
-"""One server for all tests here, and connections to it: each test has a lake of its own."""
+"""One server for all tests here, and connections to it: each test has a lake of its own.
+
+With all of the contract, the server's executors are those of a standalone cluster, which `test_standalone.py` uses too.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,23 @@ from typing import Any
 
 import pytest
 
-from tests.support.hosts import ConnectConnection, Server, ThriftConnection, server
+from tests.support.hosts import WHOLE, ConnectConnection, Server, ThriftConnection, cluster, on, server
 from tests.support.sessions import CATALOG
 
 KINDS = {"thrift": ThriftConnection, "connect": ConnectConnection}
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of a standalone cluster's master."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    with server(folder, folder / "unused") as started:
+    with server(folder, folder / "unused", on(request.getfixturevalue("master")) if WHOLE else {}) as started:
         yield started
 
 

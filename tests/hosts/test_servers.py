@@ -14,14 +14,11 @@ import lockstep
 from lockstep.errors import ConflictError, UnsupportedError
 from tests.support.contract import find
 from tests.support.gate import wait_until
-from tests.support.hosts import ConnectConnection, Server
+from tests.support.hosts import WHOLE, ConnectConnection, Server
 from tests.support.runner import Failure, Result, run_case
 from tests.support.sessions import CATALOG
 
 SQL = Path(__file__).parents[2] / "sql"
-WHOLE = "LOCKSTEP_TEST_HOSTS"
-"""With this set to `all`, every file of the contract is run: `make test-hosts`."""
-
 FEW = ("conflict_lost_update", "isolation_both_ways", "not_a_delta_table", "time_travel_time")
 """Run always: two of what transactions are for, and two that show that a Hive session's statements are looked at."""
 
@@ -30,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarn
 
 
 def cases() -> list[Any]:
-    return [case for case in find(SQL) if os.environ.get(WHOLE) == "all" or case.id.removesuffix(".test") in FEW]
+    return [case for case in find(SQL) if WHOLE or case.id.removesuffix(".test") in FEW]
 
 
 def rows(connection: Any, sql: str) -> list[Any]:

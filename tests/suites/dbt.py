@@ -20,8 +20,9 @@ from tests.support.sessions import CATALOG, INTERPRETED
 PLAIN = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.sources.default": "delta",
 }
-"""Delta alone, in Spark's own catalog."""
+"""Delta alone, in Spark's own catalog; what names no format is Delta's, as it is in a lake."""
 
 LEFT_OUT = ("test_query_timeout.py",)
 """Its query is to be given up by Databricks after some seconds; nobody gives it up here, and it takes for ever."""
@@ -42,7 +43,8 @@ def run(source: Path, setting: Setting, only: str) -> Iterator[Outcome]:
         results = folder / "results.xml"
         tests = "tests/functional/adapter"
         left_out = [f"--ignore={tests}/{file}" for file in LEFT_OUT]
-        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *left_out, tests]
+        junit = [f"--junitxml={results}", "-o", "junit_logging=system-out"]  # dbt says there what went wrong
+        command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *junit, *left_out, tests]
         subprocess.run(
             [str(Path(DBT).with_name("python")), *command, *(["-k", only] if only else [])],
             cwd=folder,
@@ -66,15 +68,17 @@ def spark_settings(folder: Path, setting: Setting) -> dict[str, str]:
 
 
 def read(results: str, setting: Setting) -> Iterator[Outcome]:
-    """Return what became of each test, from pytest's JUnit XML."""
+    """Return what became of each test, from pytest's JUnit XML; a failure's text begins with what dbt printed."""
     for case in ET.fromstring(results).iter("testcase"):
         name = f"{case.get('classname', '')}.{case.get('name', '')}".replace("tests.functional.adapter", "dbt")
-        problem = next((found for found in case if found.tag in ("failure", "error")), None)
+        failure = None
+        if (problem := next((found for found in case if found.tag in ("failure", "error")), None)) is not None:
+            failure = case.findtext("system-out", "") + (problem.text or problem.attrib["message"])
         skipped = case.find("skipped")
         yield Outcome(
             name,
             setting,
-            None if problem is None else problem.text or problem.get("message", ""),
+            failure,
             "" if skipped is None else skipped.get("message", ""),
             float(case.get("time", 0)),
         )

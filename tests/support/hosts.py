@@ -10,18 +10,23 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lockstep.spark.jars import session_jars, spark_jars_folder
 from tests.support.gate import wait_until
 from tests.support.runner import Failure, Result
-from tests.support.sessions import CATALOG, INTERPRETED, SMALL, SparkConnection
+from tests.support.sessions import CATALOG, INTERPRETED, JAVA, SMALL, SparkConnection
 
 START_SECONDS = 180
+
+WHOLE = os.environ.get("LOCKSTEP_TEST_HOSTS") == "all"
+"""Whether every file of the contract is to be run on every host: `make test-hosts`."""
+
 INTERRUPTIBLE = ("env", "--default-signal=INT")
 """Stands before a command that is to be interrupted: what a process in the background starts ignores interrupts."""
 
@@ -47,7 +52,7 @@ def settings(folder: Path, root: Path) -> dict[str, str]:
         f"spark.sql.catalog.{CATALOG}.create": "true",
         "spark.lockstep.python": sys.executable,
         "spark.master": "local[2]",
-        "spark.driver.extraJavaOptions": f"{SMALL['spark.driver.extraJavaOptions']} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": f"{JAVA} -Dderby.system.home={folder}",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
     }
@@ -94,8 +99,44 @@ def hosts_of(driver: int) -> list[int]:
 
 
 @contextmanager
-def server(folder: Path, root: Path) -> Iterator[Server]:
-    """Start a server, wait until both of its ports answer, and stop it in the end."""
+def cluster(folder: Path) -> Iterator[str]:
+    """Start a standalone cluster, a master and two workers of two cores each; yield the master's URL."""
+    port = free_port()
+    url = f"spark://127.0.0.1:{port}"
+    programs = [
+        ("Master", ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]),
+        *[("Worker", ["--cores", "2", "--memory", "2g", "--webui-port", "0", "-d", str(folder), url])] * 2,
+    ]
+    with ExitStack() as stack:
+        for number, (program, arguments) in enumerate(programs):
+            log = folder / f"{number}.log"
+            main = f"org.apache.spark.deploy.{program.lower()}.{program}"
+            process = subprocess.Popen(
+                [str(spark_home() / "bin" / "spark-class"), main, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=stack.enter_context(log.open("wb")),
+                stderr=subprocess.STDOUT,
+                env=environment() | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            if program == "Master":
+                wait_until(partial(answers, port, process, log), f"no master; see {log}", 120)
+        yield url
+
+
+def on(master: str) -> dict[str, str]:
+    """Return the settings of a driver that uses a core of each of a cluster's workers."""
+    return {
+        "spark.master": master,
+        "spark.cores.max": "2",
+        "spark.executor.memory": "512m",
+    }
+
+
+@contextmanager
+def server(folder: Path, root: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Server]:
+    """Start a server, with more settings, wait until both of its ports answer, and stop it in the end."""
     thrift, connect = free_port(), free_port()
     conf = {
         **settings(folder, root),
@@ -108,6 +149,7 @@ def server(folder: Path, root: Path) -> Iterator[Server]:
         "spark.hadoop.hive.server2.thrift.port": str(thrift),
         "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
         "spark.hadoop.hive.server2.authentication": "NOSASL",
+        **more,
     }
     log = folder / "server.log"
     with log.open("wb") as out:

@@ -11,9 +11,12 @@ from tests.support.runner import Failure, Result
 CATALOG = "lake"
 """What every session calls its test's lake."""
 
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's first compiler alone: tests end before most of what the second one makes is used."""
+
 SMALL = {
-    # Java's first compiler alone: tests end before most of what the second one makes is used.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA,
+    "spark.executor.extraJavaOptions": JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",

@@ -114,7 +114,8 @@ def test_the_list_itself_is_of_the_form() -> None:
 JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.functional.adapter.test_basic.TestEmpty" name="test_empty" time="1.5" />
 <testcase classname="tests.functional.adapter.utils.test_utils.TestHash" name="test_build" time="2">
-<failure message="short">all of it</failure></testcase>
+<failure message="short">all of it</failure><system-out>dbt's words
+</system-out></testcase>
 <testcase classname="tests.functional.adapter.utils.test_utils.TestSplit" name="test_build" time="0">
 <error message="in its fixture" /></testcase>
 <testcase classname="tests.functional.adapter.test_python_model.TestPython" name="test_it" time="0">
@@ -125,7 +126,7 @@ JUNIT = """<testsuites><testsuite>
 def test_what_became_of_dbts_tests_is_read_from_pytests_results() -> None:
     assert list(dbt.read(JUNIT, "statements")) == [
         Outcome("dbt.test_basic.TestEmpty.test_empty", "statements", seconds=1.5),
-        Outcome("dbt.utils.test_utils.TestHash.test_build", "statements", "all of it", seconds=2.0),
+        Outcome("dbt.utils.test_utils.TestHash.test_build", "statements", "dbt's words\nall of it", seconds=2.0),
         Outcome("dbt.utils.test_utils.TestSplit.test_build", "statements", "in its fixture"),
         Outcome("dbt.test_python_model.TestPython.test_it", "statements", skipped="not here"),
     ]
