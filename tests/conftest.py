@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that take longest before the others, so that the last ones of two processes end together."""
-    items.sort(key=lambda item: (item.path.name != "test_contract.py", item.path.parent.name == "unit"))
+    items.sort(key=lambda item: (item.path.name != "test_contract.py", "/tests/unit/" in item.path.as_posix()))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -18,12 +18,13 @@ from typing import Literal, get_args
 Setting = Literal["statements", "transaction", "plain"]
 """Each statement on its own; each case in one transaction; as `statements`, but without Lockstep's catalog."""
 
-Kind = Literal["design", "spark", "delta", "translation", "fault"]
+Kind = Literal["design", "spark", "delta", "dbt", "translation", "fault"]
 """Why a case does not pass.
 
 design: Lockstep refuses it, and means to.
 spark: Spark does it for its own catalog alone, not for any other.
 delta: Delta cannot do it, in any catalog.
+dbt: dbt cannot do it in any catalog, or its test asks for what is not here (`plain`).
 translation: it is about what the adapter has changed, and fails on Delta's own catalog as well (`plain`).
 fault: it should pass.
 """
@@ -72,8 +73,8 @@ def parse(text: str) -> list[Expected]:
         settings = [setting for setting in SETTINGS if setting in named.split()]
         if kind not in KINDS or sorted(settings) != sorted(named.split()):
             raise ValueError(f"line {number}: kinds are {', '.join(KINDS)}, settings are {', '.join(SETTINGS)}")
-        if kind == "translation" and "plain" not in settings:
-            raise ValueError(f"line {number}: what the translation changes must fail without Lockstep too")
+        if kind in ("dbt", "translation") and "plain" not in settings:
+            raise ValueError(f"line {number}: what is not Lockstep's must fail without Lockstep too")
         if again := [setting for setting in settings if (case, setting) in seen]:
             raise ValueError(f"line {number}: {case} in {again[0]} has a line already")
         seen |= {(case, setting) for setting in settings}

@@ -11,7 +11,7 @@ from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path, read_published, staged_path
 from lockstep.lake import Lake
-from lockstep.model import Isolation, Name, Table
+from lockstep.model import INLINE_BYTES, Isolation, Name, Table
 from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
 from lockstep.storage import Storage
 from lockstep.timeline import Clock, Timeline, utc_now
@@ -39,6 +39,17 @@ def open_catalog(
     return TransactionalCatalog(lake, author="ada", isolation=isolation, resolution=resolution)
 
 
+def location(catalog: TransactionalCatalog, name: str) -> str:
+    return catalog.timeline.head.tables[named(name)].location
+
+
+def tree(store: Storage) -> set[str]:
+    """All files of the lake but those of the timeline."""
+    root = Path(store.url.removeprefix("file://"))
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return {path for path in found if not path.startswith("_lockstep/")}
+
+
 # --- actions ----------------------------------------------------------------------------------------------------------
 
 
@@ -46,6 +57,11 @@ def add(path: str, **more: Any) -> Action:
     stats = json.dumps({"numRecords": 1})
     file = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True, "stats": stats}
     return {"add": {**file, **more}}
+
+
+def large(path: str) -> Action:
+    """A file whose commit is too large for the timeline's entry."""
+    return add(path, tags={"why": "x" * INLINE_BYTES})
 
 
 def remove(path: str, **more: Any) -> Action:

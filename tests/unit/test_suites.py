@@ -60,9 +60,10 @@ LINE = "delta.m.C.test_a | design | statements transaction | 0A000 | it is refus
         (LINE.replace("design", "whim"), "kinds are"),
         (LINE.replace("transaction", "sometimes"), "settings are"),
         (LINE.replace("design", "translation"), "without Lockstep too"),
+        (LINE.replace("design", "dbt"), "without Lockstep too"),
         (f"# why\n\n{LINE}\n{LINE}", "line 4: delta.m.C.test_a in statements has a line already"),
     ],
-    ids=["no fields", "empty field", "kind", "setting", "translation that plain does not see", "twice"],
+    ids=["no fields", "empty field", "kind", "setting", "translation that plain does not see", "dbt alike", "twice"],
 )
 def test_a_line_that_is_not_of_the_form_is_refused(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):

@@ -1,0 +1,318 @@
+"""What a store that fails at the worst moment, a crash and ROLLBACK leave behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.log import staged_path, staging_folder
+from lockstep.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FailedTransactionError,
+    TransactionStateError,
+    UnavailableError,
+)
+from lockstep.timeline import entry_path
+from lockstep.transactions import State, Transaction
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import (
+    add,
+    append,
+    files,
+    large,
+    location,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+    tree,
+)
+
+# --- a store that fails -----------------------------------------------------------------------------------------------
+
+
+def test_a_lost_response_is_no_lost_commit(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """The entry was written and the answer lost: reading it back tells, and COMMIT succeeds."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.fail("put_if_absent", path=entry_path(2), when="after")
+    assert catalog.commit(tx).version == 2
+    assert files(other, "a") == {"p", "x"}
+
+
+def in_doubt(catalog: TransactionalCatalog, store: FaultyStorage, *, landed: bool) -> Transaction:
+    """Return a transaction that appended x to a, and whose COMMIT got no answer."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.go_down(entry_path(2), landed=landed)
+    with pytest.raises(CommitUnknownError, match="committed as database version 2") as caught:
+        catalog.commit(tx)
+    assert not caught.value.retryable
+    assert (tx.is_open, tx.in_doubt) == (True, 2)
+    return tx
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_after_an_unanswered_commit_another_one_finds_out(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog, landed: bool
+) -> None:
+    tx = in_doubt(catalog, store, landed=landed)
+    with pytest.raises(TransactionStateError, match="COMMIT again to find out"):
+        stage(catalog, tx, "a", add("later"))
+    with pytest.raises(CommitUnknownError):  # never "nothing was changed", on which the whole might be run again
+        catalog.commit(tx)
+    store.heal()
+    assert catalog.commit(tx).version == 2
+    assert files(other, "a") == {"p", "x"}
+    assert not any("/_lockstep/" in path for path in tree(store))
+
+
+def test_an_unanswered_commit_whose_version_another_took_is_judged_anew(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    tx = in_doubt(catalog, store, landed=False)
+    store.heal()
+    append(other, "b", "y")
+    assert catalog.commit(tx).version == 3
+    assert files(other, "a") == {"p", "x"}
+
+
+def test_rollback_after_an_unanswered_commit_that_landed_comes_too_late(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """It must not remove a file of what is committed."""
+    tx = in_doubt(catalog, store, landed=True)
+    store.heal()
+    with pytest.raises(TransactionStateError, match=r"too late to roll back: .* database version 2") as caught:
+        catalog.rollback(tx)
+    assert caught.value.sqlstate == "2D000"
+    assert tx.state is State.COMPLETED
+    assert files(other, "a") == {"p", "x"}
+    assert store.exists(f"{location(other, 'a')}/x")
+
+
+def test_rollback_after_an_unanswered_commit_that_did_not_land_sees_that_it_never_will(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """The write may still be under way: its version is taken from it, and only then its files are removed."""
+    tx = in_doubt(catalog, store, landed=False)
+    store.heal()
+    catalog.rollback(tx)
+    assert not store.inner.put_if_absent(entry_path(2), b"{}"), "the request that was under way arrives, and loses"
+    assert files(other, "a") == {"p"}
+    assert tx.state is State.ROLLED_BACK
+    assert not store.exists(f"{location(other, 'a')}/x")
+
+
+def test_rollback_while_the_store_is_down_ends_the_transaction_and_removes_nothing(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    tx = in_doubt(catalog, store, landed=True)
+    with pytest.raises(CommitUnknownError, match="still does not say"):
+        catalog.rollback(tx)
+    assert tx.state is State.ROLLED_BACK
+    assert store.exists(f"{location(other, 'a')}/x")
+    assert files(other, "a") == {"p", "x"}, "it had landed"
+
+
+def test_an_interrupted_commit_is_in_doubt(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """Ctrl-C between the write and its answer: what the block's exit rolls back then is committed."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt("put", interrupt, path="_latest")  # the hint, right after ratifying and publishing
+    with pytest.raises(KeyboardInterrupt):
+        catalog.commit(tx)
+    catalog.rollback(tx)
+    assert store.exists(f"{location(other, 'a')}/x")
+
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("y"))
+    store.interrupt("put_if_absent", interrupt, path=entry_path(3), when="after")
+    with pytest.raises(KeyboardInterrupt):
+        catalog.commit(tx)
+    assert tx.in_doubt == 3
+    with pytest.raises(TransactionStateError, match="too late"):
+        catalog.rollback(tx)
+    assert store.exists(f"{location(other, 'a')}/y")
+
+
+def test_a_store_that_refuses_before_it_writes_leaves_no_doubt(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    """A full disk is 58030 and nothing was committed; the transaction is open, and may be committed later."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.fail("put_if_absent", path=entry_path(2), definite=True)
+    with pytest.raises(UnavailableError) as caught:
+        catalog.commit(tx)
+    assert caught.value.sqlstate == "58030"
+    assert (tx.is_open, tx.in_doubt) == (True, None)
+    assert files(other, "a") == {"p"}
+    assert catalog.commit(tx).version == 2
+
+
+@pytest.mark.parametrize("operation", ["get", "exists", "put_if_absent"])
+def test_a_failure_before_ratifying_leaves_the_transaction_open_and_cleanable(
+    catalog: TransactionalCatalog, store: FaultyStorage, operation: Any
+) -> None:
+    before = tree(store)
+    tx = catalog.begin()
+    stage(catalog, tx, "a", large("x"))
+    where = {"get": f"{1:020d}.json", "exists": f"{1:020d}.json", "put_if_absent": ".json"}[operation]
+    store.fail(operation, path=where)
+    with pytest.raises(UnavailableError):
+        catalog.commit(tx)
+    assert (tx.is_open, tx.in_doubt, tx.state) == (True, None, State.INFLIGHT)
+    catalog.rollback(tx)
+    assert tree(store) == before
+
+
+def test_a_store_that_fails_while_publishing_fails_no_commit(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, tx, "b", add("y"))
+    store.fail("put_if_absent", path=f"_delta_log/{1:020d}.json")
+    assert catalog.commit(tx).version == 2
+    assert tx.state is State.COMPLETED
+    assert (files(other, "a"), files(other, "b")) == ({"p", "x"}, {"y"})
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """The process ends here; nothing of it runs on."""
+
+
+def crash(store: FaultyStorage, path: str, nth: int = 1) -> None:
+    """End the process just before the nth write of a file that ends like this."""
+    seen: list[str] = []
+
+    def die() -> None:
+        seen.append(path)
+        if len(seen) == nth:
+            raise Crash
+
+    for _ in range(nth):
+        store.interrupt("put_if_absent", die, path=path)
+
+
+def test_a_crash_before_ratifying_leaves_the_version_before(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, tx, "b", add("y"))
+    crash(store, entry_path(2))
+    with pytest.raises(Crash):
+        catalog.commit(tx)
+    again = open_catalog(store.inner)
+    assert (files(again, "a"), files(again, "b")) == ({"p"}, set())
+    assert again.timeline.head.version == 1
+
+
+@pytest.mark.parametrize("published", [0, 1])
+@pytest.mark.parametrize("size", ["inline", "staged"])
+def test_after_a_crash_before_publishing_whoever_comes_next_publishes(
+    catalog: TransactionalCatalog, store: FaultyStorage, published: int, size: str
+) -> None:
+    """Ratified is committed: between ratify and publish, and between two publishes."""
+    file = large if size == "staged" else add
+    tx = catalog.begin()
+    stage(catalog, tx, "a", file("x"))
+    stage(catalog, tx, "b", file("y"))
+    crash(store, f"_delta_log/{1:020d}.json", nth=published + 1)
+    with pytest.raises(Crash):
+        catalog.commit(tx)
+    # The other table's thread may have been faster than the crash; each number of published tables must be right.
+    again = open_catalog(store.inner)
+    assert again.timeline.head.version == 2
+    assert (files(again, "a"), files(again, "b")) == ({"p", "x"}, {"y"})
+    assert again.timeline.published_through == 2
+
+
+def test_a_reader_that_comes_between_ratify_and_publish_publishes(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    seen = []
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt("put_if_absent", lambda: seen.append(files(other, "a")), path=f"_delta_log/{1:020d}.json")
+    catalog.commit(tx)
+    assert seen == [{"p", "x"}]
+
+
+# --- rollback ---------------------------------------------------------------------------------------------------------
+
+
+def test_rollback_removes_exactly_what_the_transaction_made(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    before = tree(store)
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, tx, "a", remove("p"), add("p2"), operation="UPDATE")
+    stage(catalog, tx, "a", remove("p2"), add("p"), operation="RESTORE")
+    stage_new(catalog, tx, "c", add("y"))
+    stage_new(catalog, tx, "d", add("z"))
+    tx.rename_table(named("c"), named("c2"))
+    tx.drop_table(named("d"))
+    stage(catalog, tx, "b", add("w"))
+    tx.drop_table(named("b"))
+    tx.rename_table(named("a"), named("a2"))
+    failed = tx.reserve(named("e"), "e-id")
+    store.put(f"{failed.location}/half.parquet", b"rows of a CREATE TABLE AS SELECT that failed")
+    assert tree(store) != before
+    catalog.rollback(tx)
+    assert tx.state is State.ROLLED_BACK
+    assert tree(store) == before
+
+
+def test_rollback_goes_through_though_the_store_fails(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """What is staged is visible to nobody: that it cannot be removed now is no reason to keep the session inside."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, tx, "b", add("y"))
+    store.fail("get", path=staged_path(location(catalog, "a"), tx.id, 1))
+    store.fail("delete_folder", path=staging_folder(location(catalog, "b"), tx.id))
+    catalog.rollback(tx)
+    assert tx.state is State.ROLLED_BACK
+    assert not store.exists(f"{location(catalog, 'b')}/y")
+
+
+def test_a_failed_transaction_is_rolled_back_by_its_commit(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    before = tree(store)
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    tx.failure = "division by zero"
+    with pytest.raises(FailedTransactionError, match="division by zero") as caught:
+        catalog.commit(tx)
+    assert caught.value.sqlstate == "25P02"
+    assert tx.state is State.ROLLED_BACK
+    assert tree(store) == before
+
+
+def test_the_loser_of_a_drop_race_leaves_nothing_in_the_dropped_table(
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    other.run(lambda t: t.drop_table(named("a")))
+    before = tree(store) - {path for path in tree(store) if tx.id in path or path.endswith("/x")}
+    with pytest.raises(ConflictError, match=r"dropped table default\.a"):
+        catalog.commit(tx)
+    assert tree(store) == before
