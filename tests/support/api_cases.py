@@ -148,10 +148,10 @@ API: tuple[Case, ...] = (
             before=(*EMPTY, "ALTER TABLE $t SET TBLPROPERTIES ('delta.feature.typeWidening' = 'supported')"),
         ),
         new(
-            Py("$table.clone('$new', isShallow=True)"),
+            Py("$table.clone('$catalog.$new', isShallow=True)"),
             before=T,
-            refused={"alone": "42P01", "transaction": "42P01"},
-            why="Delta looks for the name in spark_catalog",
+            refused={"plain": "42601"},
+            why="in spark_catalog names have two parts",
         ),
         tells(Py("$table.toDF()")),
         tells(Py("$table.history()"), "version", "operation"),

@@ -11,8 +11,15 @@ from tests.support.runner import Failure, Result
 CATALOG = "lake"
 """What every session calls its test's lake."""
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java's first compiler alone: tests end before most of what the second one makes is used."""
+JAVA = " ".join(
+    [
+        "-XX:TieredStopAtLevel=1",  # the first compiler alone: tests end before most of what the second makes is used
+        "-XX:+UseSerialGC",
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:-BytecodeVerificationRemote",  # of some 20,000 classes, each time a Spark starts
+    ]
+)
+"""Options of a Java that ends soon."""
 
 SMALL = {
     "spark.driver.extraJavaOptions": JAVA,
