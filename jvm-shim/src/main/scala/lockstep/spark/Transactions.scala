@@ -6,6 +6,7 @@ import java.util.concurrent.atomic.AtomicReference
 import java.util.concurrent.locks.ReentrantLock
 
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.QueryPlanningTracker
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LocalRelation, LogicalPlan}
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
@@ -139,13 +140,17 @@ private[spark] class FailureListener(session: SparkSession) extends QueryExecuti
   override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
 
   override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
-    if (isPart(query) && query.logical.exists(changesSomething)) {
+    if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething)) {
       val _ = first.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
     }
 
   /** A clone of the session has this listener too, but not the transaction. */
   private def isPart(query: QueryExecution): Boolean =
     query.id > since && Internals.id(query.sparkSession) == owner
+
+  /** spark-sql's statements are executions before they are analyzed. A phase is among a query's once it has succeeded. */
+  private def isAnalyzed(query: QueryExecution): Boolean =
+    query.tracker.phases.contains(QueryPlanningTracker.ANALYSIS)
 
   private def changesSomething(plan: LogicalPlan): Boolean = plan match {
     case command: Command => !TransactionGuard.changesNothing(command)
