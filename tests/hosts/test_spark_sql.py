@@ -15,7 +15,7 @@ from tests.support.contract import Case, find
 from tests.support.hosts import WHOLE
 from tests.support.runner import Connection, run_case
 from tests.support.sessions import CATALOG
-from tests.support.spark_sql import SparkSqlConnection
+from tests.support.spark_sql import SparkSqlConnection, as_printed
 
 SQL = Path(__file__).parents[2] / "sql"
 
@@ -35,5 +35,5 @@ def test_the_contract_holds(case: Case, tmp_path: Path) -> None:
             stack.callback(connection.close)
             return connection
 
-        if wrong := run_case(case, connect, {"catalog": CATALOG, "root": str(root)}):
+        if wrong := run_case(case, connect, {"catalog": CATALOG, "root": str(root)}, as_printed):
             pytest.fail(wrong, pytrace=False)

@@ -36,12 +36,17 @@ Connect = Callable[[str], Connection]
 """Opens the session for a connection's name: `con1`, `con2`, …"""
 
 
-def run_case(case: Case, connect: Connect, variables: dict[str, str]) -> str:
-    """Run a file until a record does not hold; return where and what is wrong, nothing if all is as it says."""
+def run_case(
+    case: Case, connect: Connect, variables: dict[str, str], adapt: Callable[[Record], Record] = lambda record: record
+) -> str:
+    """Run a file until a record does not hold; return where and what is wrong, nothing if all is as it says.
+
+    `adapt` says of a record what of it the connections can show.
+    """
     runner = Runner(connect, variables | ({"level": case.level} if case.level else {}))
     for record in parse(case.path.read_text(encoding="utf-8")).records:
         try:
-            wrong = runner.run(record)
+            wrong = runner.run(adapt(record))
         except ContractError as error:
             wrong = str(error)
         if wrong:

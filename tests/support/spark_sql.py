@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import zipfile
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
+from lockstep.spark.jars import session_jars
+from tests.support.contract import Record
 from tests.support.gate import wait_until
 from tests.support.hosts import command, environment, settings
 from tests.support.runner import Failure, Result
@@ -19,6 +25,13 @@ _TIME = re.compile(r"^Time taken: .*$", re.MULTILINE)
 _SQLSTATE = re.compile(r"SQLSTATE: (\w{5})")
 _SEMICOLON = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--.*|/\*(?s:.*?)\*/)|;""")
 """A semicolon, or a string or comment, which is the first group."""
+
+
+def as_printed(record: Record) -> Record:
+    """Return what of a record spark-sql shows: of `SHOW TABLES` it prints names alone, of `DESCRIBE` no NULL."""
+    if record.kind == "query" and re.match("SHOW TABLES|DESCRIBE", record.sql):
+        return replace(record, kind="ok", expected=())
+    return record
 
 
 class SparkSqlConnection:
@@ -63,11 +76,12 @@ class SparkSqlConnection:
         if self._statements > 1:
             said = _TIME.sub("", said, count=1)  # that of the `!cat` before
         if _TIME.search(said) is None:
-            states = _SQLSTATE.findall(said)  # those of what caused it come first
-            return Failure(states[-1] if states else None, said)
+            return Failure(_sqlstate(said), said)
         # What is typed in comes back with prompts, and with a carriage return where a terminal would wrap it.
         lines = [line for line in printed.split("\n")[:-1] if not _PROMPT.match(line)]
         columns, *rows = [line.split("\t") for line in lines] or [[]]
+        if columns == ["createtab_stmt"]:  # one value of many lines
+            return Result(columns, [["\n".join(lines[1:])]])
         return Result(columns, [row + [""] * (len(columns) - len(row)) for row in rows])
 
     def close(self) -> None:
@@ -84,3 +98,19 @@ class SparkSqlConnection:
         content = content[: content.index(end.encode()) + len(end)]
         self._taken[file] += len(content)
         return content.decode()
+
+
+def _sqlstate(said: str) -> str | None:
+    """Return an error's SQLSTATE. Delta's errors are printed without theirs; Delta has a list of them."""
+    if states := _SQLSTATE.findall(said):
+        return str(states[-1])  # those of what caused it come first
+    named = re.search(r"^\[(DELTA_\w+)", said, re.MULTILINE)
+    return _states_of_delta().get(named[1]) if named else None
+
+
+@cache
+def _states_of_delta() -> dict[str, str]:
+    [delta] = [jar for jar in session_jars() if jar.name.startswith("delta-spark_")]
+    with zipfile.ZipFile(delta) as jar:
+        errors = json.loads(jar.read("error/delta-error-classes.json"))
+    return {name: error["sqlState"] for name, error in errors.items()}
