@@ -69,7 +69,7 @@ class SparkSqlConnection:
         self._statements += 1
         # spark-sql ends a statement at each semicolon but those with a backslash, as a script's need.
         typed = _SEMICOLON.sub(lambda found: found[1] or r"\;", sql.rstrip("; \n"))
-        print(f"{typed};\n!cat statement-{self._statements};", file=self._process.stdin, flush=True)
+        print(f"{typed}\n;\n!cat statement-{self._statements};", file=self._process.stdin, flush=True)
         asked, answered = f"!cat statement-{self._statements};\n", f"cat: statement-{self._statements}:"
         wait_until(lambda: self._says(answered), f"no end of {sql}; see {self._err}", STATEMENT_SECONDS)
         printed, said = self._take(self._out, asked), self._take(self._err, answered)
