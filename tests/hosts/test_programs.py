@@ -26,17 +26,13 @@ pytestmark = pytest.mark.slow
 
 
 def spark_sql(
-    tmp_path: Path,
-    script: str,
-    conf: Mapping[str, str] = MappingProxyType({}),
-    jars: Iterable[Path] = (),
-    arguments: Iterable[str] = (),
+    tmp_path: Path, script: str, conf: Mapping[str, str] = MappingProxyType({}), jars: Iterable[Path] = ()
 ) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "script.sql"
     file.write_text(script, encoding="utf-8")
     said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory", **conf}
     return subprocess.run(
-        command("spark-sql", said, "-f", str(file), *arguments, jars=jars),
+        command("spark-sql", said, "-f", str(file), jars=jars),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -61,7 +57,7 @@ def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tm
         INSERT INTO a VALUES (3);
         SELECT 'seen', count(*) FROM a;
         """,
-        arguments=["--hiveconf", "hive.cli.errors.ignore=true"],
+        {"spark.hadoop.hive.cli.errors.ignore": "true"},
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("SQLSTATE") == 1, done.stderr

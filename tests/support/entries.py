@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from lockstep.database import DEFAULT_NAMESPACE
 from lockstep.model import (
     Commit,
     Entry,
@@ -33,6 +34,19 @@ class FakeClock:
 
     def __call__(self) -> datetime:
         return self.now
+
+
+def entry(version: int, **changes: Any) -> Entry:
+    """An entry that fits after `version - 1`, but for what the changes say."""
+    given_: dict[str, Any] = {
+        "kind": "transaction" if version else "create",
+        "committed_at": T0 + timedelta(seconds=version),
+        "namespaces": [] if version else [NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
+        "transaction": TransactionInfo(
+            id=f"txn-{version}", began_at=T0, base_version=version - 1, isolation="SNAPSHOT"
+        ),
+    }
+    return Entry(**{"format": 1, "version": version, **given_, **changes})
 
 
 def draft(id: str, **changes: Any) -> Draft:

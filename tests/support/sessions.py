@@ -23,7 +23,6 @@ JAVA = " ".join(
 
 SMALL = {
     "spark.driver.extraJavaOptions": JAVA,
-    "spark.executor.extraJavaOptions": JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",

@@ -1,4 +1,4 @@
-"""What the tests of the host share: the lake of `one`, which each file makes as it needs it, seen from elsewhere."""
+"""What tests of several files share: a store that can be made to fail, and a file's own lake, seen from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,22 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.host import Host
+from lockstep.storage import open_storage
 from tests.support.client import Client
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import open_catalog
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FaultyStorage:
+    """The store of a lake whose faults are the test's to choose."""
+    return FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
+
+
+@pytest.fixture
+def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
+    """The same lake, as another process has it."""
+    return open_catalog(store.inner)
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -22,31 +20,17 @@ from lockstep.model import (
     Database,
     Entry,
     Isolation,
-    NamespaceDdl,
-    TransactionInfo,
 )
 from lockstep.retry import RACE
-from lockstep.storage import open_storage
 from lockstep.timeline import decode, entry_path
 from lockstep.transactions import State, Transaction
+from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import add, append, create, files, named, open_catalog, stage, stage_new
-
-T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
+from tests.support.lakes import add, append, create, files, named, open_catalog, stage, stage_new, tree
 
 
 def batch(number: int, application: str = "orders") -> Batch:
     return Batch(application=application, number=number)
-
-
-def entry(version: int, recorded: Batch | None = None, **changes: Any) -> Entry:
-    given: dict[str, Any] = {
-        "kind": "transaction" if version else "create",
-        "namespaces": [] if version else [NamespaceDdl(action="create", name=("default",))],
-        "transaction": TransactionInfo(id=f"t{version}", began_at=T0, base_version=version - 1, isolation="SNAPSHOT"),
-    }
-    at = T0 + timedelta(seconds=version)
-    return Entry(format=1, version=version, committed_at=at, batch=recorded, **{**given, **changes})
 
 
 # --- the fold ---------------------------------------------------------------------------------------------------------
@@ -67,17 +51,19 @@ def entry(version: int, recorded: Batch | None = None, **changes: Any) -> Entry:
 def test_a_database_knows_the_last_batch_of_each_application(
     recorded: list[Batch | None], expected: dict[str, int]
 ) -> None:
-    entries = [entry(0), *(entry(version, one) for version, one in enumerate(recorded, 1))]
+    entries = [entry(0), *(entry(version, batch=one) for version, one in enumerate(recorded, 1))]
     assert fold(entries).batches == expected
 
 
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
-        pytest.param([entry(1, batch(3)), entry(2, batch(3))], "expected a number above 3", id="twice"),
-        pytest.param([entry(1, batch(3)), entry(2, batch(2))], "expected a number above 3", id="going back"),
-        pytest.param([entry(1, batch(3), kind="external")], "of 'transaction' only", id="a plain Delta writer's"),
-        pytest.param([entry(1, batch(3), kind="abort", aborts=["t9"])], "of 'transaction' only", id="an abort's"),
+        pytest.param([entry(1, batch=batch(3)), entry(2, batch=batch(3))], "expected a number above 3", id="twice"),
+        pytest.param(
+            [entry(1, batch=batch(3)), entry(2, batch=batch(2))], "expected a number above 3", id="going back"
+        ),
+        pytest.param([entry(1, batch=batch(3), kind="external")], "of 'transaction' only", id="a plain Delta writer's"),
+        pytest.param([entry(1, batch=batch(3), kind="abort", aborts=["t9"])], "of 'transaction' only", id="an abort's"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_a_corrupt_timeline(entries: list[Entry], expected: str) -> None:
@@ -87,12 +73,12 @@ def test_a_batch_that_does_not_fit_is_a_corrupt_timeline(entries: list[Entry], e
 
 def test_a_first_entry_records_no_batch() -> None:
     with pytest.raises(CorruptTimelineError, match="of 'transaction' only"):
-        fold([entry(0, batch(0))])
+        fold([entry(0, batch=batch(0))])
 
 
 def test_recording_a_batch_leaves_the_database_before_as_it_was() -> None:
-    before = fold([entry(0), entry(1, batch(1))])
-    assert apply(before, entry(2, batch(2))).batches == {"orders": 2}
+    before = fold([entry(0), entry(1, batch=batch(1))])
+    assert apply(before, entry(2, batch=batch(2))).batches == {"orders": 2}
     assert before.batches == {"orders": 1}
 
 
@@ -118,7 +104,7 @@ def test_an_entry_with_a_batch_that_cannot_be_is_refused(fields: dict[str, Any])
 
 @pytest.mark.parametrize("recorded", [None, batch(7), batch(MAX_BATCH_NUMBER, LONG)])
 def test_an_entry_comes_back_as_it_was_written(recorded: Batch | None) -> None:
-    written = msgspec.json.encode(entry(1, recorded))
+    written = msgspec.json.encode(entry(1, batch=recorded))
     assert decode(written, 1).batch == recorded
     assert (b'"batch"' in written) == (recorded is not None), "a field with its default value is left out"
 
@@ -200,22 +186,11 @@ def test_a_batch_alone_changes_something() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FaultyStorage:
-    return FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
-
-
-@pytest.fixture
 def catalog(store: FaultyStorage) -> TransactionalCatalog:
     """A lake with the tables a and b, at database version 1."""
     found = open_catalog(store)
     create(found, "a", "b")
     return found
-
-
-@pytest.fixture
-def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
-    """The same lake, as another process has it."""
-    return open_catalog(store.inner)
 
 
 def carry_out(catalog: TransactionalCatalog, number: int, path: str, isolation: Isolation | None = None) -> Transaction:
@@ -235,13 +210,6 @@ def contents(catalog: TransactionalCatalog) -> tuple[set[str], set[str]]:
     return files(catalog, "a"), files(catalog, "b")
 
 
-def tree(catalog: TransactionalCatalog) -> set[str]:
-    """All files of the lake but those of the timeline."""
-    root = Path(catalog.lake.storage.url.removeprefix("file://"))
-    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-    return {path for path in found if not path.startswith("_lockstep/")}
-
-
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
 def test_a_replayed_batch_changes_nothing(
     catalog: TransactionalCatalog, other: TransactionalCatalog, isolation: Isolation
@@ -251,7 +219,7 @@ def test_a_replayed_batch_changes_nothing(
     assert not done.is_replay
     assert other.database().batches == {"orders": 0}
 
-    before = tree(other)
+    before = tree(other.lake.storage)
     tx = other.begin(batch=batch(0), isolation=isolation)
     assert tx.is_replay
     both(other, tx, "y")
@@ -262,7 +230,7 @@ def test_a_replayed_batch_changes_nothing(
     assert (tx.state, tx.version) == (State.COMPLETED, done.version)
     assert contents(other) == ({"x"}, {"x"})
     assert other.database().version == done.version
-    assert tree(other) == before, "what it staged is gone"
+    assert tree(other.lake.storage) == before, "what it staged is gone"
 
 
 def test_a_replay_that_read_is_not_recorded(catalog: TransactionalCatalog) -> None:

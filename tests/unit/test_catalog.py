@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,8 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.timeline import entry_path
+from tests.support.entries import T0
 from tests.support.lakes import NEW_TABLE, add, append, create, files, named
-
-T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -25,28 +24,14 @@ from lockstep.model import (
     TableDdl,
     TableRead,
     TableWrite,
-    TransactionInfo,
 )
+from tests.support.entries import T0, entry
 
-T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DEFAULT = ("default",)
 
 
 def name(table: str, *namespace: str) -> Name:
     return Name(namespace=namespace or DEFAULT, table=table)
-
-
-def entry(version: int, **changes: Any) -> Entry:
-    """An entry that fits after `version - 1`, but for what the changes say."""
-    given_ = {
-        "kind": "transaction" if version else "create",
-        "committed_at": T0 + timedelta(seconds=version),
-        "namespaces": [] if version else [NamespaceDdl(action="create", name=DEFAULT)],
-        "transaction": TransactionInfo(
-            id=f"txn-{version}", began_at=T0, base_version=version - 1, isolation="SNAPSHOT"
-        ),
-    }
-    return Entry(format=1, version=version, **{**given_, **changes})
 
 
 def create(table: str = "t", id: str = "id-t", **changes: Any) -> TableDdl:

@@ -12,7 +12,6 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
 from lockstep.model import INLINE_BYTES
-from lockstep.storage import open_storage
 from lockstep.timeline import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -22,17 +21,13 @@ from tests.support.lakes import (
     create,
     files,
     foreign,
+    location,
     named,
     open_catalog,
     remove,
     replay,
     stage,
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FaultyStorage:
-    return FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
 
 
 @pytest.fixture
@@ -43,18 +38,12 @@ def catalog(store: FaultyStorage) -> TransactionalCatalog:
     return catalog
 
 
-@pytest.fixture
-def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
-    """The same lake, as another process has it."""
-    return open_catalog(store.inner)
-
-
 def kinds(catalog: TransactionalCatalog, after: int = 1) -> list[str]:
     return [entry.kind for entry in catalog.timeline.entries(after)]
 
 
 def log_file(catalog: TransactionalCatalog, name: str, version: int) -> str:
-    return commit_path(catalog.timeline.head.tables[named(name)].location, version)
+    return commit_path(location(catalog, name), version)
 
 
 # --- foreign commits that are found -----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +20,6 @@ from lockstep.delta.actions import Action, bodies
 from lockstep.delta.deletion_vectors import MAX_VECTOR_BYTES, Descriptor, decode, file_name, inline, serialize, stored
 from lockstep.delta.log import read_published
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
-from lockstep.storage import open_storage
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
 from tests.support.faulty import FaultyStorage
@@ -30,6 +28,7 @@ from tests.support.lakes import (
     add,
     append,
     foreign,
+    location,
     metadata,
     named,
     open_catalog,
@@ -48,11 +47,6 @@ PROTOCOL = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FaultyStorage:
-    return FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
-
-
-@pytest.fixture
 def catalog(store: FaultyStorage) -> TransactionalCatalog:
     """A lake with the table t, at table version 0, of one Parquet file p: ten rows, whose ids are their positions."""
     catalog = open_catalog(store)
@@ -62,16 +56,6 @@ def catalog(store: FaultyStorage) -> TransactionalCatalog:
     store.put(f"{location}/p", P)
     catalog.commit(tx)
     return catalog
-
-
-@pytest.fixture
-def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
-    """The same lake, as another process has it."""
-    return open_catalog(store.inner)
-
-
-def location(catalog: TransactionalCatalog) -> str:
-    return catalog.timeline.head.tables[named("t")].location
 
 
 def parquet(*rows: int) -> bytes:
@@ -111,17 +95,17 @@ def begins(catalog: TransactionalCatalog, *actions: Action, operation: str = "DE
 
 def published(catalog: TransactionalCatalog) -> list[Action]:
     """The newest commit of t."""
-    return read_published(catalog.lake.storage, location(catalog), catalog.database().tables[named("t")].version)
+    return read_published(catalog.lake.storage, location(catalog, "t"), catalog.database().tables[named("t")].version)
 
 
 def ids(catalog: TransactionalCatalog) -> set[int]:
     """What a reader with nothing of ours makes of the table: delta-rs, in DataFusion."""
-    table = DeltaTable(catalog.lake.storage.url.removeprefix("file://") + "/" + location(catalog))
+    table = DeltaTable(catalog.lake.storage.url.removeprefix("file://") + "/" + location(catalog, "t"))
     return set(pa.table(QueryBuilder().register("t", table).execute("SELECT id FROM t").read_all())["id"].to_pylist())
 
 
 def vector_files(catalog: TransactionalCatalog) -> list[str]:
-    return [name for name in catalog.lake.storage.list(location(catalog)) if name.startswith("deletion_vector_")]
+    return [name for name in catalog.lake.storage.list(location(catalog, "t")) if name.startswith("deletion_vector_")]
 
 
 # --- both commit ------------------------------------------------------------------------------------------------------
@@ -145,7 +129,7 @@ def test_an_update_keeps_its_new_rows(
     catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
     tx = begins(catalog, *takes([0]), data_file("new", NEW, 1), operation="UPDATE")
-    store.put(f"{location(catalog)}/new", NEW)
+    store.put(f"{location(catalog, 't')}/new", NEW)
     other.commit(begins(other, *takes([9])))
     catalog.commit(tx)
     assert ids(other) == (ALL - {0, 9}) | {100}
@@ -185,7 +169,7 @@ def test_statements_with_change_files_stay_versions_of_their_own(
     other.commit(begins(other, *takes([5])))
     catalog.commit(tx)
     last = catalog.database().tables[named("t")].version
-    first, second = (read_published(catalog.lake.storage, location(catalog), v) for v in (last - 1, last))
+    first, second = (read_published(catalog.lake.storage, location(catalog, "t"), v) for v in (last - 1, last))
     steps = [
         file["deletionVector"] for commit in (first, second) for k in ("remove", "add") for file in bodies(commit, k)
     ]
@@ -305,7 +289,7 @@ def test_vectors_that_delta_stored_are_read_and_large_ones_stored(
     def takes_stored(row: int) -> list[Action]:
         id = uuid4()
         descriptor, content = stored(serialize(BitMap64([row])), 1, id)
-        store.put(f"{location(catalog)}/{file_name(id)}", content)
+        store.put(f"{location(catalog, 't')}/{file_name(id)}", content)
         return p_with(descriptor)
 
     tx = begins(catalog, *takes_stored(0))

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import FailedTransactionError, InvalidError, NoTransactionError, UnavailableError, UndefinedError
-from lockstep.storage import open_storage
 from lockstep.transactions import MAX_SAVEPOINTS, Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, files, named, open_catalog, remove, stage, stage_new
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> FaultyStorage:
-    """The store of a lake whose faults are ours to choose."""
-    return FaultyStorage(open_storage(str(tmp_path), create=True))
 
 
 @pytest.fixture

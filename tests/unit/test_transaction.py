@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -28,9 +28,8 @@ from lockstep.transactions import (
     Transaction,
 )
 from lockstep.undo import new_location
+from tests.support.entries import T0
 from tests.support.lakes import named
-
-T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def database(*names: str) -> Database:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -32,30 +31,16 @@ from lockstep.model import (
     NamespaceDdl,
     TableDdl,
     TableWrite,
-    TransactionInfo,
     View,
     ViewDdl,
     ViewDefinition,
 )
 from lockstep.transactions import State, Transaction
+from tests.support.entries import T0, entry
 from tests.support.lakes import named
 from tests.support.views import FULL, do, says
 
-T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
 # --- the fold ---------------------------------------------------------------------------------------------------------
-
-
-def entry(version: int, **changes: Any) -> Entry:
-    """An entry that fits after `version - 1`, but for what the changes say."""
-    who = TransactionInfo(id=f"txn-{version}", began_at=T0, base_version=version - 1, isolation="SNAPSHOT")
-    given_ = {
-        "kind": "transaction" if version else "create",
-        "committed_at": T0 + timedelta(seconds=version),
-        "namespaces": [] if version else [NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
-        "transaction": who,
-    }
-    return Entry(format=1, version=version, **{**given_, **changes})
 
 
 def view(action: Literal["create", "replace", "drop"], name: str, text: str | None = "SELECT 1") -> ViewDdl:

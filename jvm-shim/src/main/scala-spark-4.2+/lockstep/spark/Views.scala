@@ -2,7 +2,7 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
-import org.apache.spark.sql.catalyst.util.{StringUtils, quoteIfNeeded}
+import org.apache.spark.sql.catalyst.util.StringUtils
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -106,11 +106,11 @@ private[spark] object Views {
     val context = Option(view.currentCatalog).toSeq ++ Option(view.currentNamespace).toSeq.flatten
     Seq(
       "Catalog" -> catalog,
-      "Namespace" -> ident.namespace.toSeq.map(quoteIfNeeded).mkString("."),
+      "Namespace" -> Shown.quoted(ident.namespace.toSeq),
       "View" -> ident.name,
       "Type" -> "VIEW",
       "View Text" -> view.queryText,
-      "View Catalog and Namespace" -> context.map(quoteIfNeeded).mkString("."),
+      "View Catalog and Namespace" -> Shown.quoted(context),
       "View Query Output Columns" -> view.queryColumnNames.mkString("[", ", ", "]"),
       "Schema" -> view.schema.treeString
     ).map { case (key, value) => s"$key: $value" }.mkString("\n")

@@ -4,7 +4,6 @@ import java.util.regex.Matcher
 
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.catalyst.util.quoteIfNeeded
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.execution.datasources.v2.ShowTablesExtendedExec
 
@@ -24,7 +23,7 @@ private[spark] case class ShowTablesAndViews(
       row => Row(row.getString(0), row.getString(1), row.getBoolean(2), ShowTablesAndViews.real(row.getString(3)))
     }.partition(_.getBoolean(2))
     val views = catalog.describedViews(namespace.toArray, pattern).map { case (name, information) =>
-      Row(namespace.map(quoteIfNeeded).mkString("."), name, false, information)
+      Row(Shown.quoted(namespace), name, false, information)
     }
     (tables ++ views).sortBy(_.getString(1)) ++ temporary
   }

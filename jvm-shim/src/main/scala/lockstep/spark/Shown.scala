@@ -47,6 +47,10 @@ private[spark] object ShownRule extends Rule[LogicalPlan] {
 }
 
 private[spark] object Shown {
+
+  /** The parts of a name, as SQL writes it. */
+  def quoted(parts: Seq[String]): String = parts.map(quoteIfNeeded).mkString(".")
+
   def isOverlay(path: String): Boolean = path.startsWith(s"${Overlay.Scheme}://")
 
   def real(path: String): String =
