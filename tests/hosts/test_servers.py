@@ -66,6 +66,44 @@ def test_a_client_that_goes_leaves_nothing_behind(connect: Callable[[], Any], ro
     assert rows(stays, "SELECT count(*) FROM t") == [(1,)]
 
 
+def test_a_shared_transaction_outlives_the_connections_that_made_it(connect: Callable[[], Any], root: Path) -> None:
+    first, second, other = sharing(connect), sharing(connect), connect()
+    rows(other, "CREATE TABLE t (id INT) USING delta")
+    rows(first, "BEGIN")
+    rows(first, "INSERT INTO t VALUES (1)")
+    first.close()
+    rows(second, "INSERT INTO t VALUES (2)")
+    second.close()
+    third = sharing(connect)
+    assert sorted(rows(third, "SELECT * FROM t")) == [(1,), (2,)]
+    assert rows(other, "SELECT * FROM t") == []
+    rows(third, "COMMIT")
+    assert sorted(rows(other, "SELECT * FROM t")) == [(1,), (2,)]
+
+
+def test_a_shared_transaction_that_nobody_comes_back_for_is_rolled_back(connect: Callable[[], Any], root: Path) -> None:
+    """Who does come back, too late, is told so: what is left of its work must not be committed on its own."""
+    gone = sharing(connect)
+    rows(gone, "CREATE TABLE t (id INT) USING delta")
+    rows(gone, "SET lockstep.shared_transaction_timeout = 1")
+    rows(gone, "BEGIN")
+    rows(gone, "INSERT INTO t VALUES (1)")
+    gone.close()
+    wait_until(lambda: not staged(root), "a transaction that nobody can end is still there")
+    late = sharing(connect)
+    assert refused(late, "INSERT INTO t VALUES (2)") == "25P02"
+    assert refused(late, "COMMIT") == "25P02"
+    assert rows(late, "SELECT * FROM t") == []
+    rows(late, "INSERT INTO t VALUES (3)")
+    assert rows(connect(), "SELECT * FROM t") == [(3,)]
+
+
+def sharing(connect: Callable[[], Any]) -> Any:
+    connection = connect()
+    rows(connection, "SET lockstep.shared_transaction = load")
+    return connection
+
+
 def test_what_a_host_had_open_when_it_died_is_rolled_back(
     connect: Callable[[], Any], running: Server, root: Path
 ) -> None:

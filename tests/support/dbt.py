@@ -18,9 +18,9 @@ DBT = os.environ.get("LOCKSTEP_TEST_DBT", "")
 
 
 class Project:
-    """A copy of the example, and its lake."""
+    """A copy of the example, its lake, and options and variables that dbt is run with."""
 
-    def __init__(self, folder: Path, repository: Path) -> None:
+    def __init__(self, folder: Path, repository: Path, *options: str, **environment: str) -> None:
         shutil.copytree(repository / "sql" / "dbt", folder / "dbt")
         self.folder, self.lake = folder / "dbt" / "example", folder / "lake"
         self.environment = os.environ | {
@@ -29,12 +29,14 @@ class Project:
             "LOCKSTEP_PYTHON": sys.executable,
             "DBT_PROFILES_DIR": str(self.folder),
             "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+            **environment,
         }
+        self._options = options
         assert self.run("deps").returncode == 0
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*INTERRUPTIBLE, DBT, "--no-use-colors", *arguments],
+            [*INTERRUPTIBLE, DBT, "--no-use-colors", *arguments, *self._options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -60,9 +60,17 @@ class Lakehouse:
     allows_outside_writes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A transaction that was rolled back without its session's doing, and what had happened."""
+
+    transaction: str
+    why: str
+
+
 @dataclass
 class Session:
-    """What the host keeps for one SparkSession.
+    """What the host keeps for one SparkSession, or for all that share their transactions.
 
     Attributes:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
@@ -72,7 +80,7 @@ class Session:
         text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
-        lost: the transaction that was open when the host before this one died, until somebody ends it.
+        lost: the transaction that was rolled back behind the session's back, until somebody ends it.
         requests: how many are under way or wait; counted under the host's lock.
     """
 
@@ -85,7 +93,7 @@ class Session:
     text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
-    lost: str | None = None
+    lost: Lost | None = None
     requests: int = 0
 
     @property
@@ -144,6 +152,7 @@ class Host:
             "batch": self._batch,
             "begun": self._begun,
             "lost": self._lost,
+            "lapse": self._lapse,
             **TableRequests(self).operations,
             **ViewRequests(self).operations,
         }
@@ -153,7 +162,7 @@ class Host:
         asked: Request = msgspec.json.decode(request)
         try:
             with self._session(asked["session"]) as session:
-                lost = session.lost is not None and asked["op"] not in ("lost", "ended")
+                lost = session.lost is not None and asked["op"] not in ("lost", "lapse", "ended")
                 operation = self._in_lost if lost else self._operations[asked["op"]]
                 answer = {"ok": operation(session, asked)}
         except LockstepError as error:
@@ -266,6 +275,7 @@ class Host:
             )
         house = self.lakehouse(name, catalogs[name])
         goes_on = _goes_on(asked.get("on_statement_error"))
+        kept = _seconds("lockstep.shared_transaction_timeout", asked.get("shared_transaction_timeout"), KEPT_SECONDS)
         session.transaction = house.catalog.begin(
             isolation=isolation_of(asked.get("isolation")),
             read_only=bool(asked.get("read_only")),
@@ -274,7 +284,7 @@ class Host:
             batch=batch,
         )
         session.catalog, session.goes_on = house, goes_on
-        return _named(session.transaction)
+        return _named(session.transaction) | {"kept_seconds": kept}
 
     def _batch(self, session: Session, asked: Request) -> Answer:
         """Remember which micro-batch the session's next BEGIN carries out; without an application, none.
@@ -356,15 +366,27 @@ class Host:
 
     def _lost(self, session: Session, asked: Request) -> Answer:
         """Take over a session from a host that died: what it had open is gone, and its user must notice."""
-        session.lost = asked["transaction"]
+        session.lost = Lost(asked["transaction"], "Lockstep's host process, which kept it, ended in the middle")
         return {}
+
+    def _lapse(self, session: Session, _: Request) -> Answer:
+        """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
+        if session.transaction is not None and session.catalog is not None:
+            session.catalog.catalog.rollback(session.transaction)
+            session.lost = Lost(
+                session.transaction.id,
+                "all connections that shared it were closed, and none came within lockstep.shared_transaction_timeout",
+            )
+        session.transaction = None
+        return session.forget_used()
 
     def _in_lost(self, session: Session, asked: Request) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
+        assert session.lost is not None
         if asked["op"] == "rollback":
-            return {"transaction_id": session.lost}
+            return {"transaction_id": session.lost.transaction}
         raise FailedTransactionError(
-            f"transaction {session.lost} was rolled back: Lockstep's host process, which kept it, ended in the middle. "
+            f"transaction {session.lost.transaction} was rolled back: {session.lost.why}. "
             + ("Begin again" if asked["op"] == "commit" else "ROLLBACK, and begin again")
         )
 
@@ -410,6 +432,18 @@ def _goes_on(value: str | None) -> bool:
     if value is not None and value.lower() not in ("fail", "continue"):
         raise InvalidError(f"lockstep.on_statement_error is {value!r}: expected fail or continue")
     return value is not None and value.lower() == "continue"
+
+
+KEPT_SECONDS = 60
+"""How long a shared transaction waits for another client when the last one has gone, if nothing else is said."""
+
+
+def _seconds(setting: str, value: str | None, default: int) -> int:
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit()):
+        raise InvalidError(f"{setting} is {value!r}: expected a number of seconds")
+    return int(value)
 
 
 CHECKPOINT_INTERVAL = 10

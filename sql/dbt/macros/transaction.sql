@@ -5,16 +5,17 @@
       on-run-end: "{{ lockstep.end(results) }}"
 
   Readers see what was there before until all models, seeds, snapshots and tests have passed, then all that is new at once.
-  A failure, of a test too, leaves nothing. Needs dbt-spark's session method: all of a run is one Spark session there. With
-  any other, begin() refuses to begin.
+  A failure, of a test too, leaves nothing. With dbt-spark's session method all of a run is one Spark session; with its
+  thrift method the profile has the run's connections share a transaction. Without either, begin() refuses to begin.
 #}
 
 {% macro begin(isolation='SERIALIZABLE') %}
   {%- if execute -%}
-    {%- if target.host != 'session' -%}
+    {%- if target.host != 'session' and run_query("SET lockstep.shared_transaction").rows[0][1] != invocation_id -%}
       {{ exceptions.raise_compiler_error(
-        "lockstep.begin(): a run is one transaction with dbt-spark's method `session` alone; with others dbt uses several "
-        ~ "Spark sessions, and each would commit on its own. Say so in the profile: `method: session`, and `host: session` "
+        "lockstep.begin(): dbt opens a connection for each node, and each would commit on its own. With `method: thrift` "
+        ~ "let those of a run share a transaction, by this line of the profile's server_side_parameters: "
+        ~ "`set:hiveconf:lockstep.shared_transaction: '{{ invocation_id }}'`. With `method: session` say `host: session` "
         ~ "too, for dbt tells macros of the host and not of the method"
       ) }}
     {%- endif -%}

@@ -2,7 +2,7 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.lockstep.LockstepException
 
 import scala.jdk.CollectionConverters._
 
@@ -41,7 +41,7 @@ object Bridge {
   /** Asks Python; throws [[LockstepException]] with what it refused. */
   def call(op: String, session: SparkSession, args: (String, Any)*): JsonNode = {
     val decider = decide(session)
-    try ask(decider, op, Internals.id(session), args)
+    try ask(decider, op, Transactions.owner(session), args)
     catch {
       case e: HostEnded =>
         throw new LockstepException(
@@ -74,7 +74,7 @@ object Bridge {
   private def spawn(session: SparkSession): Host = synchronized {
     alive.getOrElse {
       val started = SpawnedHost.start(session.sparkContext)
-      Transactions.all.foreach(tx => ask(started, "lost", Internals.id(tx.session), Seq("transaction" -> tx.id)))
+      Transactions.all.foreach(tx => ask(started, "lost", tx.owner, Seq("transaction" -> tx.id)))
       host = Some(started)
       started
     }

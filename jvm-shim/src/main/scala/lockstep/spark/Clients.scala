@@ -1,7 +1,7 @@
 package lockstep.spark
 
 import java.util.{Collections, LinkedHashMap, Map => JavaMap}
-import java.util.concurrent.Executors
+import java.util.concurrent.{Executors, TimeUnit}
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
@@ -20,7 +20,7 @@ import scala.util.control.NonFatal
 private[spark] object Clients extends SparkListener with Logging {
   private val Remembered = 10000
 
-  private val cleaner = Executors.newSingleThreadExecutor { work =>
+  private val cleaner = Executors.newSingleThreadScheduledExecutor { work =>
     val thread = new Thread(work, "lockstep-clients")
     thread.setDaemon(true)
     thread
@@ -52,7 +52,7 @@ private[spark] object Clients extends SparkListener with Logging {
         case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
           val gone = field(told, "sessionId")
           // Not on Spark's bus: it waits for the statement that runs, and a COMMIT waits for the bus.
-          cleaner.execute(() => Transactions.all.filter(_.client.contains(gone)).foreach(rollBack))
+          cleaner.execute(() => Transactions.all.filter(_.clients.remove(gone)).foreach(left))
         case _ =>
       }
     case _ =>
@@ -64,9 +64,22 @@ private[spark] object Clients extends SparkListener with Logging {
   private def field(event: Product, name: String): String =
     event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
 
-  private def rollBack(left: Open): Unit =
-    try TransactionCommand.abandon(left.session, left.id)
+  /** What sessions share outlives the client that began it: the last one that goes may be about to come back. */
+  private def left(tx: Open): Unit = tx.keptSeconds match {
+    case None => rollBack(tx)
+    case Some(seconds) if tx.clients.isEmpty =>
+      val desertion = tx.desertions.incrementAndGet()
+      val lapse: Runnable = () =>
+        if (tx.clients.isEmpty && tx.desertions.get == desertion) undo(tx)(TransactionCommand.lapse(tx))
+      val _ = cleaner.schedule(lapse, seconds, TimeUnit.SECONDS)
+    case _ =>
+  }
+
+  private def rollBack(tx: Open): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))
+
+  private def undo(tx: Open)(rollback: => Unit): Unit =
+    try rollback
     catch {
-      case NonFatal(e) => logWarning(s"Transaction ${left.id} was not rolled back when its client or Spark ended", e)
+      case NonFatal(e) => logWarning(s"Transaction ${tx.id} was not rolled back when its client or Spark ended", e)
     }
 }

@@ -8,7 +8,7 @@ private[spark] object Extensions {
 
   /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
   def settings(session: SparkSession): Map[String, Any] =
-    Seq("isolation", "record_reads", "on_statement_error").flatMap(name =>
+    Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
       session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
 }
 

@@ -158,7 +158,7 @@ private[spark] object Statement {
 /** Runs first in every analysis, before any relation is loaded; changes nothing but marked times and a clone's target. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
-    Transactions.describe(session)
+    Transactions.enter(session)
     Statement.open(session, plan)
     CloneTarget.place(session, SystemTime.mark(plan))
   }

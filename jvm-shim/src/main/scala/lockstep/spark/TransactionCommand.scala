@@ -59,7 +59,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     val settings = Extensions.settings(session)
     val catalogs = LockstepCatalog.in(session)
     val answer = Bridge.call("begin", session, (settings ++ statement.options ++ catalogs).toSeq: _*)
-    Transactions.opened(session, answer.get("transaction_id").asText)
+    Transactions.opened(session, answer.get("transaction_id").asText, answer.get("kept_seconds").asLong)
     answer
   }
 
@@ -98,6 +98,11 @@ private[spark] object TransactionCommand extends Logging {
     if (Transactions.current(session).contains(transaction)) {
       val _ = ending(session)(Bridge.call("rollback", session))
     }
+  }
+
+  /** Rolls back a transaction that nobody has come back for. Who does come back is told, before any statement runs. */
+  def lapse(tx: Open): Unit = Transactions.exclusively(tx.session) {
+    if (Transactions.current(tx.session).contains(tx.id)) retire(tx.session, Bridge.call("lapse", tx.session))
   }
 
   /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */

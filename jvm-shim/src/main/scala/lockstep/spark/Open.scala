@@ -1,0 +1,84 @@
+package lockstep.spark
+
+import java.lang.ref.WeakReference
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.QueryPlanningTracker
+import org.apache.spark.sql.catalyst.plans.logical.{Command, LocalRelation, LogicalPlan}
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.lockstep.Internals
+import org.apache.spark.sql.util.QueryExecutionListener
+
+import scala.jdk.CollectionConverters._
+
+/**
+ * What is remembered of an open transaction.
+ *
+ * @param owner       what it is kept under: see `Transactions.owner`
+ * @param session     the one that began it
+ * @param keptSeconds of one that sessions share: how long it waits for another client when the last one has gone
+ */
+private[spark] class Open(
+    val id: String,
+    val owner: String,
+    val session: SparkSession,
+    val keptSeconds: Option[Long]) extends QueryExecutionListener {
+
+  /** Whether it is that of a block, whose END ends it and nothing else. */
+  @volatile var isBlock = false
+
+  val reads = new Reads.Log
+
+  /** What DataFrames from before BEGIN read and Python has let pass. */
+  val passed: java.util.Set[Scan] = ConcurrentHashMap.newKeySet[Scan]()
+
+  /** What the first write that failed while it ran said. Parse and analysis errors never get here. */
+  val failure = new AtomicReference[String]()
+
+  /** The clients of a server that took part, and have not gone. */
+  val clients: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
+
+  /** How often it has been left by the last of them. */
+  val desertions = new AtomicInteger()
+
+  /** The sessions that took part, by their ids. A server's clients may be many, and are not kept for having gone. */
+  private val members = new ConcurrentHashMap[String, WeakReference[SparkSession]]()
+
+  /** Executions are numbered as they are made: those of statements from before BEGIN have smaller numbers. */
+  private val since = session.sessionState.executePlan(LocalRelation()).id
+
+  def join(member: SparkSession): Unit = {
+    val _ = members.computeIfAbsent(
+      Internals.id(member),
+      _ => {
+        Clients.current(member).foreach(clients.add)
+        member.listenerManager.register(this)
+        new WeakReference(member)
+      })
+  }
+
+  def close(): Unit =
+    members.values.asScala.flatMap(member => Option(member.get)).foreach(_.listenerManager.unregister(this))
+
+  override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
+
+  override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
+    if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething)) {
+      val _ = failure.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
+    }
+
+  /** A clone of a session has its listeners too, but not its transaction. */
+  private def isPart(query: QueryExecution): Boolean =
+    query.id > since && members.containsKey(Internals.id(query.sparkSession))
+
+  /** spark-sql's statements are executions before they are analyzed. A phase is among a query's once it has succeeded. */
+  private def isAnalyzed(query: QueryExecution): Boolean =
+    query.tracker.phases.contains(QueryPlanningTracker.ANALYSIS)
+
+  private def changesSomething(plan: LogicalPlan): Boolean = plan match {
+    case command: Command => !TransactionGuard.changesNothing(command)
+    case _ => false
+  }
+}
