@@ -209,3 +209,26 @@ def test_a_stream_that_was_made_before_begin_cannot_start_inside(tables: None, s
     spark.sql("ROLLBACK")
     assert type(from_spark(error.value)) is ActiveTransactionError
     assert loaded(spark)[0] == []
+
+
+@pytest.mark.parametrize("way", ["toTable", "foreachBatch"])
+def test_a_streams_batches_are_no_part_of_a_transaction_that_their_session_shares(
+    tables: None, spark: Any, connect: Callable[[], Any], tmp_path: Path, way: str
+) -> None:
+    """The stream was there before: what it has written down as done must not be rolled back with the rest."""
+    sharing, other = connect(), connect()
+    for session in (spark, sharing):
+        session.sql("SET lockstep.shared_transaction = load")
+    source = spark.readStream.table(SOURCE)
+    writer = source.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.toTable(COPY) if way == "toTable" else writer.foreachBatch(load).start()
+    try:
+        query.processAllAvailable()
+        sharing.sql("BEGIN")
+        sharing.sql(f"INSERT INTO {COPY} VALUES (100)")
+        produce(other, 2)
+        query.processAllAvailable()
+        sharing.sql("ROLLBACK")
+    finally:
+        query.stop()
+    assert loaded(other)[0] == [1, 2]
