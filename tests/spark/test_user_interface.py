@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 T = "lake.default.t"
 
@@ -58,3 +61,14 @@ def test_explain_names_the_table(spark: Any) -> None:
         ((plan,),) = spark.sql(f"EXPLAIN {statement}").collect()
         named = T in plan or all(part in plan for part in ("Catalog: lake", "Database: default", "Table: t"))
         assert named, plan
+
+
+@pytest.mark.parametrize("mode", ["", "EXTENDED", "FORMATTED"])
+def test_explain_shows_where_the_table_lies(spark: Any, root: Path, mode: str) -> None:
+    spark.sql("SET spark.sql.maxMetadataStringLength = 1000")
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    spark.sql("BEGIN")
+    ((plan,),) = spark.sql(f"EXPLAIN {mode} SELECT * FROM {T} WHERE id = 1").collect()
+    spark.sql("ROLLBACK")
+    assert f"[file:{root}/default/t-" in plan, plan
+    assert "lockstep:" not in plan

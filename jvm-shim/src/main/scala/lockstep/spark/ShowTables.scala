@@ -1,7 +1,5 @@
 package lockstep.spark
 
-import java.util.regex.Matcher
-
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
@@ -20,18 +18,11 @@ private[spark] case class ShowTablesAndViews(
 
   override def run(session: SparkSession): Seq[Row] = {
     val (temporary, tables) = ShowTablesExtendedExec(output, catalog, namespace, pattern).executeCollect().toSeq.map {
-      row => Row(row.getString(0), row.getString(1), row.getBoolean(2), ShowTablesAndViews.real(row.getString(3)))
+      row => Row(row.getString(0), row.getString(1), row.getBoolean(2), Shown.real(row.getString(3)))
     }.partition(_.getBoolean(2))
     val views = catalog.describedViews(namespace.toArray, pattern).map { case (name, information) =>
       Row(Shown.quoted(namespace), name, false, information)
     }
     (tables ++ views).sortBy(_.getString(1)) ++ temporary
   }
-}
-
-private[spark] object ShowTablesAndViews {
-  private val Location = "(?m)^Location: (.*)$".r
-
-  private def real(information: String): String =
-    Location.replaceAllIn(information, found => Matcher.quoteReplacement(s"Location: ${Shown.real(found.group(1))}"))
 }

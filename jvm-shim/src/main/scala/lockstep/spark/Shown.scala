@@ -1,6 +1,7 @@
 package lockstep.spark
 
 import java.util
+import java.util.regex.Matcher
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.{Row, SparkSession}
@@ -15,7 +16,7 @@ import org.apache.spark.sql.delta.{MaterializedRowCommitVersion, MaterializedRow
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.commands.{DescribeDeltaDetailCommand, OptimizeTableCommand}
 import org.apache.spark.sql.delta.sources.DeltaSourceUtils
-import org.apache.spark.sql.execution.command.{LeafRunnableCommand, RunnableCommand}
+import org.apache.spark.sql.execution.command.{ExplainCommand, LeafRunnableCommand, RunnableCommand}
 import org.apache.spark.sql.types.{StructField, StructType}
 
 import io.delta.tables.execution.VacuumTableCommand
@@ -34,6 +35,7 @@ private[spark] object ShownRule extends Rule[LogicalPlan] {
       }
     case ShowTablesExtended(ResolvedNamespace(catalog: LockstepCatalog, namespace, _), pattern, output) =>
       ShowTablesAndViews(catalog, namespace, pattern, output)
+    case explain: ExplainCommand => RealPaths(explain)
     case command: DescribeDeltaDetailCommand if ofOurs(command.child) => RealPaths(command)
     case command: OptimizeTableCommand if ofOurs(command.child) => RealPaths(command)
     case command: VacuumTableCommand if ofOurs(command.child) => RealPaths(command)
@@ -53,12 +55,14 @@ private[spark] object Shown {
 
   def isOverlay(path: String): Boolean = path.startsWith(s"${Overlay.Scheme}://")
 
-  def real(path: String): String =
-    if (!isOverlay(path)) path
-    else {
-      val overlay = new Path(path)
-      Overlay.parse(overlay.toUri.getAuthority).real(overlay).toString
-    }
+  /** A text, with the paths in it as they are without the overlay. */
+  def real(text: String): String =
+    Overlaid.replaceAllIn(
+      text,
+      found => Matcher.quoteReplacement(Overlay.parse(found.group(1)).real(new Path("/")).toString))
+
+  /** Up to the path; whatever else begins like that in a user's comment stays as it is. */
+  private val Overlaid = s"${Overlay.Scheme}://((?:head|[0-9a-fx]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r
 }
 
 /** A command whose answer has paths in it, as they are without the overlay. */
