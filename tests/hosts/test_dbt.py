@@ -8,17 +8,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from tests.support.dbt import DBT, Project
+from tests.support.dbt import DBT, Project, session, thrift
 from tests.support.gate import wait_until
-from tests.support.hosts import server
 from tests.support.lakes import named
-from tests.support.sessions import CATALOG
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DBT, reason="needs dbt: make test-dbt")]
 
@@ -26,19 +23,12 @@ WRONG_ORDER = "4,9,5,2026-02-01"
 """Of a customer that is not there, so that one mart has its amount and the other has not."""
 
 
-@pytest.fixture(scope="module", params=["session", "thrift"])
+@pytest.fixture(scope="module", params=[session, thrift], ids=lambda method: method.__name__)
 def built(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, repository: Path
 ) -> Iterator[Project]:
     """The example, built once by each method."""
-    folder = tmp_path_factory.mktemp("dbt")
-    with ExitStack() as stack:
-        if request.param == "thrift":
-            running = stack.enter_context(server(folder, folder / "lake", {"spark.sql.defaultCatalog": CATALOG}))
-            where = {"THRIFT_PORT": str(running.thrift), "THRIFT_AUTH": "NOSASL", "LOCKSTEP_TIMEOUT": "5"}
-            project = Project(folder, repository, "--target", "server", **where)
-        else:
-            project = Project(folder, repository)
+    with request.param(tmp_path_factory.mktemp("dbt"), repository) as project:
         done = project.run("build")
         assert done.returncode == 0, done.stdout
         yield project
@@ -83,7 +73,7 @@ def test_a_test_that_does_not_hold_leaves_nothing(project: Project, options: lis
     assert project.database() == before
 
 
-@pytest.mark.parametrize("built", ["thrift"], indirect=True)
+@pytest.mark.parametrize("built", [thrift], indirect=True, ids=["thrift"])
 def test_a_run_whose_connections_share_no_transaction_is_refused(project: Project) -> None:
     before = project.database()
     profiles = project.folder / "profiles.yml"

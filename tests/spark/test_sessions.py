@@ -90,19 +90,26 @@ def state_of(statement: Held) -> str | None:
 
 
 @pytest.mark.usefixtures("tables")
-def test_what_threads_of_a_session_do_is_one_transaction(spark: Any, other: Any, threads: ThreadPoolExecutor) -> None:
-    """On the same table and on others, all at once: none is lost, and COMMIT makes one version of each table."""
+@pytest.mark.parametrize("is_shared", [False, True], ids=["one session", "sessions that share"])
+def test_what_threads_do_in_a_transaction_is_one_version_of_each_table(
+    spark: Any, connect: Any, threads: ThreadPoolExecutor, is_shared: bool
+) -> None:
+    """On the same table and on others, all at once: none is lost."""
+    other = connect()
+    workers = [connect() if is_shared else spark for _ in range(5)]
+    for session in {spark, *workers} if is_shared else ():
+        session.sql("SET lockstep.shared_transaction = load")
     spark.sql("BEGIN")
     together = Barrier(5)
 
-    def work(number: int) -> None:
+    def work(session: Any, number: int) -> None:
         together.wait()
         if number == 4:
-            spark.sql("CREATE TABLE lake.default.made AS SELECT 4L AS id")
+            session.sql("CREATE TABLE lake.default.made AS SELECT 4L AS id")
         for id in (number, number + 10):
-            spark.sql(f"INSERT INTO {U if number == 3 else T} VALUES ({id})")
+            session.sql(f"INSERT INTO {U if number == 3 else T} VALUES ({id})")
 
-    for done in [threads.submit(work, number) for number in range(5)]:
+    for done in [threads.submit(work, session, number) for number, session in enumerate(workers)]:
         done.result()
     assert (ids(other), ids(other, U)) == ([], [])
     (row,) = spark.sql("COMMIT").collect()

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.suites import adapter, dbt
 from tests.suites.expected import SETTINGS, Outcome, disagreements, numbers, parse, summary
-from tests.support.sessions import CATALOG, INTERPRETED, SMALL
+from tests.support.sessions import CATALOG, SMALL
 
 LIST = Path(__file__).with_name("expected.txt")
 
@@ -97,7 +97,6 @@ def session(folder: Path) -> Any:
     settings = {
         "spark.app.name": "suites",
         **SMALL,
-        **INTERPRETED,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
     }

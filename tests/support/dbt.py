@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.model import Database
 from lockstep.spark.jars import session_jars
-from tests.support.hosts import INTERRUPTIBLE
+from tests.support.hosts import INTERRUPTIBLE, server
+from tests.support.sessions import CATALOG
 
 DBT = os.environ.get("LOCKSTEP_TEST_DBT", "")
 """dbt's program, in an environment that has dbt-spark."""
@@ -57,3 +60,17 @@ class Project:
     def add_order(self, line: str) -> None:
         with (self.folder / "seeds" / "orders.csv").open("a", encoding="utf-8") as seed:
             print(line, file=seed)
+
+
+@contextmanager
+def session(folder: Path, repository: Path) -> Iterator[Project]:
+    """Give the example with dbt-spark's session method."""
+    yield Project(folder, repository)
+
+
+@contextmanager
+def thrift(folder: Path, repository: Path) -> Iterator[Project]:
+    """Give the example with dbt-spark's thrift method, and a server on its lake."""
+    with server(folder, folder / "lake", {"spark.sql.defaultCatalog": CATALOG}) as running:
+        where = {"THRIFT_PORT": str(running.thrift), "THRIFT_AUTH": "NOSASL", "LOCKSTEP_TIMEOUT": "5"}
+        yield Project(folder, repository, "--target", "server", **where)

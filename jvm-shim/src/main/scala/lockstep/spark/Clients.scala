@@ -6,7 +6,6 @@ import java.util.concurrent.{Executors, TimeUnit}
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.lockstep.Internals
 
 import scala.util.control.NonFatal
 
@@ -37,10 +36,14 @@ private[spark] object Clients extends SparkListener with Logging {
   /** Whose statement this thread runs, if it is a client's. */
   def current(session: SparkSession): Option[String] = {
     val context = session.sparkContext
+    def ofThrift(statement: String) = Option(statements.get(statement))
     context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse {
-      // Which session a statement is of was said before it ran, on a bus that may be behind.
-      if (!statements.isEmpty) Internals.drainListeners(session, Transactions.DrainMillis)
-      Option(context.getLocalProperty("spark.jobGroup.id")).flatMap(group => Option(statements.get(group)))
+      Option(context.getLocalProperty("spark.jobGroup.id")).flatMap { statement =>
+        ofThrift(statement).orElse { // it was said before the statement ran, on a bus that may be behind
+          Transactions.drain(session, "whose statement this is, so it did not run: try it again")
+          ofThrift(statement)
+        }
+      }
     }
   }
 

@@ -1,6 +1,6 @@
 package lockstep.spark
 
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{ConcurrentHashMap, TimeoutException}
 
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
@@ -17,8 +17,8 @@ private[spark] object Transactions {
 
   private val Described = "Lockstep transaction "
 
-  /** How long COMMIT waits for Spark to report the statements before it. */
-  private[spark] val DrainMillis = 60000L
+  /** How long Spark may take to report what happened. */
+  private val DrainMillis = 60000L
 
   def isOpen(session: SparkSession): Boolean = of(session).nonEmpty
 
@@ -106,22 +106,26 @@ private[spark] object Transactions {
   def forgive(session: SparkSession): Unit =
     failure(session).foreach(_ => of(session).foreach(_.failure.set(null)))
 
-  /**
-   * What the first failed write of the open transaction said. Spark reports statements on a bus of its own, so the bus
-   * is drained first; a report that does not come in time is an error, never a guess.
-   */
+  /** What the first failed write of the open transaction said. */
   def failure(session: SparkSession): Option[String] =
     of(session).flatMap { tx =>
-      try Internals.drainListeners(session, DrainMillis)
-      catch {
-        case e: java.util.concurrent.TimeoutException =>
-          throw new LockstepException(
-            "LOCKSTEP_UNAVAILABLE",
-            s"Spark did not report on the transaction's statements within $DrainMillis ms (${e.getMessage}); " +
-              "nothing was committed, and the transaction is still open: COMMIT again.",
-            "58030"
-          )
-      }
+      drain(
+        session,
+        "whether a statement failed. Nothing was committed, and the transaction is still open: COMMIT again")
       Option(tx.failure.get)
+    }
+
+  /**
+   * Waits until Spark has reported everything that happened so far, which it does on a bus of its own. A report that does
+   * not come in time is an error, never a guess.
+   */
+  def drain(session: SparkSession, what: String): Unit =
+    try Internals.drainListeners(session, DrainMillis)
+    catch {
+      case e: TimeoutException =>
+        throw new LockstepException(
+          "LOCKSTEP_UNAVAILABLE",
+          s"Spark did not report within $DrainMillis ms (${e.getMessage}) $what.",
+          "58030")
     }
 }
