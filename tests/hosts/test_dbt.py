@@ -15,7 +15,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from tests.support.dbt import DBT, Project, session, thrift
 from tests.support.gate import wait_until
-from tests.support.lakes import named
+from tests.support.lakes import named, staged_commits
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DBT, reason="needs dbt: make test-dbt")]
 
@@ -94,5 +94,5 @@ def test_an_interrupted_build_leaves_nothing(project: Project) -> None:
         os.killpg(process.pid, signal.SIGINT)
         process.stdout.read()
     assert process.returncode != 0
-    wait_until(lambda: not [*project.lake.rglob("_delta_log/_lockstep/*/*.json")], "its staged commits are still there")
+    wait_until(lambda: not staged_commits(project.lake), "its staged commits are still there")
     assert project.database() == before

@@ -14,7 +14,8 @@ import lockstep
 from lockstep.errors import ConflictError, UnsupportedError
 from tests.support.contract import find
 from tests.support.gate import wait_until
-from tests.support.hosts import WHOLE, ConnectConnection, Server
+from tests.support.hosts import WHOLE, ConnectConnection, Server, ThriftConnection
+from tests.support.lakes import staged_commits
 from tests.support.runner import Failure, Result, run_case
 from tests.support.sessions import CATALOG
 
@@ -42,11 +43,6 @@ def refused(connection: Any, sql: str) -> str | None:
     return found.sqlstate
 
 
-def staged(root: Path) -> list[Path]:
-    """Return what open transactions have written into the logs of tables."""
-    return [*root.rglob("_delta_log/_lockstep/*/*.json")]
-
-
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
 def test_the_contract_holds(case: Any, connect: Callable[[], Any], root: Path) -> None:
     if wrong := run_case(case, lambda name: connect(), {"catalog": CATALOG, "root": str(root)}):
@@ -59,9 +55,9 @@ def test_a_client_that_goes_leaves_nothing_behind(connect: Callable[[], Any], ro
     for connection in (gone, stays):
         rows(connection, "BEGIN")
         rows(connection, "INSERT INTO t VALUES (1)")
-    assert len(staged(root)) == 2
+    assert len(staged_commits(root)) == 2
     gone.close()
-    wait_until(lambda: len(staged(root)) == 1, "the transaction of a client that went is still there")
+    wait_until(lambda: len(staged_commits(root)) == 1, "the transaction of a client that went is still there")
     rows(stays, "COMMIT")
     assert rows(stays, "SELECT count(*) FROM t") == [(1,)]
 
@@ -89,13 +85,28 @@ def test_a_shared_transaction_that_nobody_comes_back_for_is_rolled_back(connect:
     rows(gone, "BEGIN")
     rows(gone, "INSERT INTO t VALUES (1)")
     gone.close()
-    wait_until(lambda: not staged(root), "a transaction that nobody can end is still there")
+    wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there")
     late = sharing(connect)
     assert refused(late, "INSERT INTO t VALUES (2)") == "25P02"
     assert refused(late, "COMMIT") == "25P02"
     assert rows(late, "SELECT * FROM t") == []
     rows(late, "INSERT INTO t VALUES (3)")
     assert rows(connect(), "SELECT * FROM t") == [(3,)]
+
+
+def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(running: Server, root: Path) -> None:
+    """It takes part after the server has said that it is gone."""
+    first, hasty = (sharing(lambda: ThriftConnection(running.thrift, root)) for _ in range(2))
+    rows(first, "CREATE TABLE t (id INT) USING delta")
+    rows(first, "SET lockstep.shared_transaction_timeout = 1")
+    rows(first, "BEGIN")
+    rows(first, "INSERT INTO t VALUES (1)")
+    long = f"EXPLAIN SELECT * FROM t WHERE id IN ({', '.join(map(str, range(200_000)))})"  # takes seconds to read
+    hasty.connection.cursor().execute(long, async_=True)
+    hasty.close()
+    rows(first, long)  # begun later, and read as long
+    first.close()
+    wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there", 30)
 
 
 def sharing(connect: Callable[[], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,16 @@ def tree(store: Storage) -> set[str]:
 
 
 # --- actions ----------------------------------------------------------------------------------------------------------
+
+
+def staged_commits(root: Path) -> list[Path]:
+    """Return what open transactions have written into the logs of a lake's tables, while they may be ending."""
+    # Path.rglob would fail on a folder that goes meanwhile; this passes over it.
+    folders = (Path(folder) for folder, _, names in os.walk(root) if names)
+    logs = (
+        folder for folder in folders if folder.parent.name == "_lockstep" and folder.parent.parent.name == "_delta_log"
+    )
+    return [path for folder in logs for path in folder.glob("*.json")]
 
 
 def add(path: str, **more: Any) -> Action:

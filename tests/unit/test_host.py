@@ -19,7 +19,7 @@ from lockstep.timeline import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until
-from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove
+from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove, staged_commits
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Clien
     one.lake().timeline.storage = broken
     broken.fail("get", times=100)
     host.close()
-    left = [path.parent.name for path in (tmp_path / "lake").rglob("_delta_log/_lockstep/*/*.json")]
+    left = [path.parent.name for path in staged_commits(tmp_path / "lake")]
     assert left == [first], "what cannot be rolled back now keeps nobody else from it"
     assert one.refused("commit")[0] == "25P01"
 

@@ -26,15 +26,20 @@ private[spark] object Clients extends SparkListener with Logging {
   }
 
   /** The Thrift server's latest statements, with the session of each. */
-  private val statements = Collections.synchronizedMap(new LinkedHashMap[String, String] {
-    override def removeEldestEntry(eldest: JavaMap.Entry[String, String]): Boolean = size > Remembered
+  private val statements = latest[String]
+
+  /** The clients that went last: one may go while its first statement is looked at. */
+  private val gone = latest[java.lang.Boolean]
+
+  private def latest[T]: JavaMap[String, T] = Collections.synchronizedMap(new LinkedHashMap[String, T] {
+    override def removeEldestEntry(eldest: JavaMap.Entry[String, T]): Boolean = size > Remembered
   })
 
   /** How Spark Connect tags the jobs of a statement. */
   private val ConnectTag = "SparkConnect_OperationTag_User_.*_Session_(.*)_Operation_.*".r
 
   /** Whose statement this thread runs, if it is a client's. */
-  def current(session: SparkSession): Option[String] = {
+  private def current(session: SparkSession): Option[String] = {
     val context = session.sparkContext
     def ofThrift(statement: String) = Option(statements.get(statement))
     context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse {
@@ -53,13 +58,23 @@ private[spark] object Clients extends SparkListener with Logging {
         case "SparkListenerThriftServerOperationStart" =>
           val _ = statements.put(field(told, "id"), field(told, "sessionId"))
         case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
-          val gone = field(told, "sessionId")
-          // Not on Spark's bus: it waits for the statement that runs, and a COMMIT waits for the bus.
-          cleaner.execute(() => Transactions.all.filter(_.clients.remove(gone)).foreach(left))
+          val client = field(told, "sessionId")
+          gone.put(client, true)
+          forget(client)
         case _ =>
       }
     case _ =>
   }
+
+  /** Has a transaction that a session joins wait for the session's client, unless that has gone meanwhile. */
+  def add(tx: Open, session: SparkSession): Unit = current(session).foreach { client =>
+    tx.clients.add(client)
+    if (gone.containsKey(client)) forget(client)
+  }
+
+  /** Not on Spark's bus: it waits for the statement that runs, and a COMMIT waits for the bus. */
+  private def forget(client: String): Unit =
+    cleaner.execute(() => Transactions.all.filter(_.clients.remove(client)).foreach(left))
 
   /** No statement can end what is open now. */
   override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = Transactions.all.foreach(rollBack)

@@ -53,7 +53,7 @@ private[spark] class Open(
     val _ = members.computeIfAbsent(
       Internals.id(member),
       _ => {
-        Clients.current(member).foreach(clients.add)
+        Clients.add(this, member)
         member.listenerManager.register(this)
         new WeakReference(member)
       })
