@@ -63,14 +63,14 @@ def test_a_client_that_goes_leaves_nothing_behind(connect: Callable[[], Any], ro
 
 
 def test_a_shared_transaction_outlives_the_connections_that_made_it(connect: Callable[[], Any], root: Path) -> None:
-    first, second, other = sharing(connect), sharing(connect), connect()
+    first, second, other = sharing(connect, root), sharing(connect, root), connect()
     rows(other, "CREATE TABLE t (id INT) USING delta")
     rows(first, "BEGIN")
     rows(first, "INSERT INTO t VALUES (1)")
     first.close()
     rows(second, "INSERT INTO t VALUES (2)")
     second.close()
-    third = sharing(connect)
+    third = sharing(connect, root)
     assert sorted(rows(third, "SELECT * FROM t")) == [(1,), (2,)]
     assert rows(other, "SELECT * FROM t") == []
     rows(third, "COMMIT")
@@ -79,14 +79,14 @@ def test_a_shared_transaction_outlives_the_connections_that_made_it(connect: Cal
 
 def test_a_shared_transaction_that_nobody_comes_back_for_is_rolled_back(connect: Callable[[], Any], root: Path) -> None:
     """Who does come back, too late, is told so: what is left of its work must not be committed on its own."""
-    gone = sharing(connect)
+    gone = sharing(connect, root)
     rows(gone, "CREATE TABLE t (id INT) USING delta")
     rows(gone, "SET lockstep.shared_transaction_timeout = 1")
     rows(gone, "BEGIN")
     rows(gone, "INSERT INTO t VALUES (1)")
     gone.close()
     wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there")
-    late = sharing(connect)
+    late = sharing(connect, root)
     assert refused(late, "INSERT INTO t VALUES (2)") == "25P02"
     assert refused(late, "COMMIT") == "25P02"
     assert rows(late, "SELECT * FROM t") == []
@@ -96,7 +96,7 @@ def test_a_shared_transaction_that_nobody_comes_back_for_is_rolled_back(connect:
 
 def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(running: Server, root: Path) -> None:
     """It takes part after the server has said that it is gone."""
-    first, hasty = (sharing(lambda: ThriftConnection(running.thrift, root)) for _ in range(2))
+    first, hasty = (sharing(lambda: ThriftConnection(running.thrift, root), root) for _ in range(2))
     rows(first, "CREATE TABLE t (id INT) USING delta")
     rows(first, "SET lockstep.shared_transaction_timeout = 1")
     rows(first, "BEGIN")
@@ -109,9 +109,10 @@ def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(
     wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there", 30)
 
 
-def sharing(connect: Callable[[], Any]) -> Any:
+def sharing(connect: Callable[[], Any], root: Path) -> Any:
+    """Open a connection that shares its transactions with those of the same test."""
     connection = connect()
-    rows(connection, "SET lockstep.shared_transaction = load")
+    rows(connection, f"SET lockstep.shared_transaction = {root}")
     return connection
 
 
