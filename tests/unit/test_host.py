@@ -116,24 +116,6 @@ def test_a_server_forgets_sessions_that_are_idle_and_no_others(
     assert lost.refused("commit")[0] == "25P02"
 
 
-def test_a_lost_transaction_can_only_be_ended(one: Client, two: Client) -> None:
-    """The host before this one died with it: what follows must not commit as if there had been no BEGIN."""
-    one.ok("lost", transaction="t1")
-    sqlstate, _, message = one.refused("resolve", namespace=[], table="a", use="live")
-    assert (sqlstate, "t1" in message) == ("25P02", True)
-    assert one.refused("begin", catalogs={}, current=None)[0] == "25P02"
-    assert one.ok("rollback") == {"transaction_id": "t1"}
-    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
-    assert one.resolve("a")["version"] == two.resolve("a")["version"] == 0
-
-
-def test_a_lost_transaction_does_not_commit(one: Client) -> None:
-    one.ok("lost", transaction="t1")
-    assert one.refused("commit")[0] == "25P02"
-    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
-    assert one.begin()
-
-
 def test_a_clone_of_the_session_may_write_its_transaction(one: Client, two: Client) -> None:
     """Streams run in a clone of their session: the URI says whose the write is."""
     one.begin()

@@ -19,6 +19,9 @@ import scala.util.control.NonFatal
 private[spark] object Clients extends SparkListener with Logging {
   private val Remembered = 10000
 
+  /** How long a shared transaction that was rolled back for want of clients is remembered, for those that come too late. */
+  private val LapsedSeconds = TimeUnit.DAYS.toSeconds(1)
+
   private val cleaner = Executors.newSingleThreadScheduledExecutor { work =>
     val thread = new Thread(work, "lockstep-clients")
     thread.setDaemon(true)
@@ -38,17 +41,24 @@ private[spark] object Clients extends SparkListener with Logging {
   /** How Spark Connect tags the jobs of a statement. */
   private val ConnectTag = "SparkConnect_OperationTag_User_.*_Session_(.*)_Operation_.*".r
 
+  /** The Thrift server has the jobs of a statement be a group with the statement's id. */
+  private val ThriftGroup = "([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})".r
+
   /** Whose statement this thread runs, if it is a client's. */
   private def current(session: SparkSession): Option[String] = {
     val context = session.sparkContext
-    def ofThrift(statement: String) = Option(statements.get(statement))
-    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse {
-      Option(context.getLocalProperty("spark.jobGroup.id")).flatMap { statement =>
-        ofThrift(statement).orElse { // it was said before the statement ran, on a bus that may be behind
-          Transactions.drain(session, "whose statement this is, so it did not run: try it again")
-          ofThrift(statement)
-        }
-      }
+    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(
+      Option(context.getLocalProperty("spark.jobGroup.id")).collect { case ThriftGroup(id) => id }.flatMap(ofThrift(
+        session,
+        _)))
+  }
+
+  /** Whose statement this is was said before it ran, on a bus that may be behind. */
+  private def ofThrift(session: SparkSession, statement: String): Option[String] = {
+    def told = Option(statements.get(statement))
+    told.orElse {
+      Transactions.drain(session, "whose statement this is, so it did not run: try it again")
+      told
     }
   }
 
@@ -87,10 +97,17 @@ private[spark] object Clients extends SparkListener with Logging {
     case None => rollBack(tx)
     case Some(seconds) if tx.clients.isEmpty =>
       val desertion = tx.desertions.incrementAndGet()
-      val lapse: Runnable = () =>
-        if (tx.clients.isEmpty && tx.desertions.get == desertion) undo(tx)(TransactionCommand.lapse(tx))
-      val _ = cleaner.schedule(lapse, seconds, TimeUnit.SECONDS)
+      after(seconds) {
+        if (tx.clients.isEmpty && tx.desertions.get == desertion) {
+          undo(tx)(TransactionCommand.lapse(tx))
+          after(LapsedSeconds)(undo(tx)(TransactionCommand.forgetLapsed(tx)))
+        }
+      }
     case _ =>
+  }
+
+  private def after(seconds: Long)(work: => Unit): Unit = {
+    val _ = cleaner.schedule((() => work): Runnable, seconds, TimeUnit.SECONDS)
   }
 
   private def rollBack(tx: Open): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))

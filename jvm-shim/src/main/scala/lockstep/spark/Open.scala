@@ -49,6 +49,8 @@ private[spark] class Open(
   /** Executions are numbered as they are made: those of statements from before BEGIN have smaller numbers. */
   private val since = session.sessionState.executePlan(LocalRelation()).id
 
+  def hasJoined(session: String): Boolean = members.containsKey(session)
+
   def join(member: SparkSession): Unit = {
     val _ = members.computeIfAbsent(
       Internals.id(member),
@@ -71,7 +73,7 @@ private[spark] class Open(
 
   /** A clone of a session has its listeners too, but not its transaction. */
   private def isPart(query: QueryExecution): Boolean =
-    query.id > since && members.containsKey(Internals.id(query.sparkSession))
+    query.id > since && hasJoined(Internals.id(query.sparkSession))
 
   /** spark-sql's statements are executions before they are analyzed. A phase is among a query's once it has succeeded. */
   private def isAnalyzed(query: QueryExecution): Boolean =

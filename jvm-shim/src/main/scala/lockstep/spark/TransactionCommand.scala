@@ -105,6 +105,11 @@ private[spark] object TransactionCommand extends Logging {
     if (Transactions.current(tx.session).contains(tx.id)) retire(tx.session, Bridge.call("lapse", tx.session))
   }
 
+  /** Forgets such a transaction: who comes back now is too late to be taken for somebody who goes on with it. */
+  def forgetLapsed(tx: Open): Unit = Transactions.exclusively(tx.session) {
+    if (Transactions.current(tx.session).contains(tx.id)) forget(tx.session)
+  }
+
   /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
   private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {
     val answer =

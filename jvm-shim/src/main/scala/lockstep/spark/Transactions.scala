@@ -29,13 +29,14 @@ private[spark] object Transactions {
 
   /**
    * Names what a session's transactions are kept under: itself, or what all sessions that share them say. One that it
-   * began on its own stays its own, and a stream's batches share none: their checkpoint would go on without it.
+   * takes part in it keeps to, whatever it says meanwhile; a stream's batches share none, for their checkpoint would go on
+   * without it.
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
     def isOfStream = session.sparkContext.getLocalProperty(QueryOfStream) != null
-    if (open.containsKey(own) || isOfStream) own
-    else session.conf.getOption(Shared).filter(_.nonEmpty).fold(own)(SharedOwner + _)
+    def said = if (isOfStream) None else session.conf.getOption(Shared).filter(_.nonEmpty)
+    all.find(_.hasJoined(own)).map(_.owner).orElse(said.map(SharedOwner + _)).getOrElse(own)
   }
 
   private val Shared = "lockstep.shared_transaction"
