@@ -205,7 +205,11 @@ SQL: tuple[Case, ...] = (
         one("OPTIMIZE $t ZORDER BY (id)", before=TWICE),
         one("OPTIMIZE $t WHERE p = 'x'", before=TWICE),
         one("OPTIMIZE $t FULL", before=("CREATE TABLE $t USING delta CLUSTER BY (id) AS SELECT 1 AS id, 2 AS v",)),
-        one("REORG TABLE $t APPLY (PURGE)", before=(*T, "DELETE FROM $t WHERE id = 1")),
+        one(
+            "REORG TABLE $t APPLY (PURGE)",
+            before=(*T, "DELETE FROM $t WHERE id = 1"),
+            why="in local mode alone: Delta asks executors for a session",
+        ),
         one("ANALYZE TABLE $t COMPUTE STATISTICS", before=EMPTY, refused=everywhere("0A000")),
         one("ANALYZE TABLE $t COMPUTE STATISTICS NOSCAN", before=EMPTY, refused=everywhere("0A000")),
         one("ANALYZE TABLE $t COMPUTE STATISTICS FOR COLUMNS id", before=EMPTY, refused=everywhere("0A000")),
