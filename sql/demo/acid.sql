@@ -1,8 +1,14 @@
 -- The ACID transaction of the TPC-H specification (clause 3.1): one line of one order grows by `delta` pieces.
 -- Parameters: the session variables o_key, l_key and delta.
 
-DECLARE OR REPLACE VARIABLE total, quantity, price, discount, tax, new_price DECIMAL(15, 2);
-DECLARE OR REPLACE VARIABLE p_key, s_key BIGINT;
+DECLARE OR REPLACE VARIABLE total DECIMAL(15, 2);
+DECLARE OR REPLACE VARIABLE quantity DECIMAL(15, 2);
+DECLARE OR REPLACE VARIABLE price DECIMAL(15, 2);
+DECLARE OR REPLACE VARIABLE discount DECIMAL(15, 2);
+DECLARE OR REPLACE VARIABLE tax DECIMAL(15, 2);
+DECLARE OR REPLACE VARIABLE new_price DECIMAL(15, 2);
+DECLARE OR REPLACE VARIABLE p_key BIGINT;
+DECLARE OR REPLACE VARIABLE s_key BIGINT;
 
 BEGIN COMMENT 'ACID transaction';
 
