@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,6 +67,35 @@ def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tm
     assert [lake.database().tables[named(name)].version for name in "ab"] == [1, 1]
     assert lake.timeline.entries(1)[-1].transaction.message == "semicolons; inside"
     assert not staged_commits(tmp_path / CATALOG), "the host rolled back when its driver ended"
+
+
+def test_scala_typed_into_spark_shell_is_one_transaction(tmp_path: Path) -> None:
+    typed = f"""
+        Seq("a", "b").foreach(name => spark.sql(s"CREATE TABLE {CATALOG}.default.$name (id BIGINT)"))
+        spark.sql("BEGIN")
+        spark.range(3).write.mode("append").saveAsTable("{CATALOG}.default.a")
+        spark.table("{CATALOG}.default.a").where("id > 0").write.mode("append").saveAsTable("{CATALOG}.default.b")
+        spark.sql("COMMIT").select("tables_changed", "rows_added").show()
+        spark.sql("BEGIN")
+        spark.sql("DELETE FROM {CATALOG}.default.a")
+        :quit
+    """
+    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"}
+    done = subprocess.run(
+        command("spark-shell", said),
+        input="\n".join(line.strip() for line in typed.splitlines()),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(),
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\|\s*2\|\s*5\|", done.stdout), done.stdout
+    lake = TransactionalCatalog.open(str(tmp_path / CATALOG))
+    assert [lake.database().tables[named(name)].version for name in "ab"] == [1, 1]
+    assert not staged_commits(tmp_path / CATALOG), "what was open was rolled back with the end of the shell"
 
 
 def test_a_python_without_lockstep_is_an_error_that_says_what_to_type(tmp_path: Path) -> None:
