@@ -18,7 +18,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.jars import session_jars
 from tests.support.gate import wait_until
-from tests.support.hosts import command, environment, hosts_of, settings
+from tests.support.hosts import command, environment, hosts_of, run_program, settings
 from tests.support.lakes import named, staged_commits
 from tests.support.sessions import CATALOG
 
@@ -26,22 +26,17 @@ from tests.support.sessions import CATALOG
 pytestmark = pytest.mark.slow
 
 
+def said(tmp_path: Path) -> dict[str, str]:
+    """Return the settings of a driver whose lake and all else lie in a folder."""
+    return settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"}
+
+
 def spark_sql(
     tmp_path: Path, script: str, conf: Mapping[str, str] = MappingProxyType({}), jars: Iterable[Path] = ()
 ) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "script.sql"
     file.write_text(script, encoding="utf-8")
-    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory", **conf}
-    return subprocess.run(
-        command("spark-sql", said, "-f", str(file), jars=jars),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-        check=False,
-        timeout=300,
-    )
+    return run_program(tmp_path, "spark-sql", {**said(tmp_path), **conf}, "-f", str(file), jars=jars)
 
 
 def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tmp_path: Path) -> None:
@@ -70,7 +65,7 @@ def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tm
 
 
 def test_scala_typed_into_spark_shell_is_one_transaction(tmp_path: Path) -> None:
-    typed = f"""
+    lines = f"""
         Seq("a", "b").foreach(name => spark.sql(s"CREATE TABLE {CATALOG}.default.$name (id BIGINT)"))
         spark.sql("BEGIN")
         spark.range(3).write.mode("append").saveAsTable("{CATALOG}.default.a")
@@ -80,17 +75,8 @@ def test_scala_typed_into_spark_shell_is_one_transaction(tmp_path: Path) -> None
         spark.sql("DELETE FROM {CATALOG}.default.a")
         :quit
     """
-    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"}
-    done = subprocess.run(
-        command("spark-shell", said),
-        input="\n".join(line.strip() for line in typed.splitlines()),
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-        check=False,
-        timeout=300,
-    )
+    typed = "\n".join(line.strip() for line in lines.splitlines())
+    done = run_program(tmp_path, "spark-shell", said(tmp_path), typed=typed)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\|\s*2\|\s*5\|", done.stdout), done.stdout
     lake = TransactionalCatalog.open(str(tmp_path / CATALOG))
@@ -106,8 +92,8 @@ def test_a_python_without_lockstep_is_an_error_that_says_what_to_type(tmp_path: 
         tmp_path, f"SELECT 1; CREATE TABLE {CATALOG}.t (id INT) USING delta;", {"spark.lockstep.python": str(bare)}
     )
     assert done.returncode != 0
-    for said in ("LOCKSTEP_NO_HOST", f"{bare} -m pip install lockstep==", "--conf spark.lockstep.python="):
-        assert said in done.stderr, said
+    for text in ("LOCKSTEP_NO_HOST", f"{bare} -m pip install lockstep==", "--conf spark.lockstep.python="):
+        assert text in done.stderr, text
     assert not (tmp_path / CATALOG).exists()
 
 
@@ -149,9 +135,8 @@ def test_what_does_not_go_together_is_refused_when_spark_starts(
 
 def test_a_killed_driver_takes_its_host_along(tmp_path: Path) -> None:
     """`spark-sql` waits for more of its script, with a transaction open; then it is killed."""
-    said = settings(tmp_path, tmp_path / CATALOG) | {"spark.sql.catalogImplementation": "in-memory"}
     with subprocess.Popen(
-        command("spark-sql", said), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        command("spark-sql", said(tmp_path)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         cwd=tmp_path, env=environment(), text=True,
     ) as driver:  # fmt: skip
         assert driver.stdin is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.jars import session_jars
 from tests.hosts.job import ROWS
-from tests.support.hosts import WHOLE, command, environment, on, settings
+from tests.support.hosts import WHOLE, on, run_program, settings
 from tests.support.lakes import named
 from tests.support.sessions import CATALOG
 
@@ -25,6 +26,16 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(not WHOLE, reason="takes minutes: make test-hosts"),
 ]
+
+
+JOB = Path(__file__).with_name("job.py")
+
+
+def submitted(folder: Path, conf: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Submit the job, and return what was said once it has succeeded."""
+    done = run_program(folder, "spark-submit", conf, *arguments, timeout_seconds=500)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 @pytest.mark.parametrize("what", ["plain", "kill", "speculate"])
@@ -41,17 +52,7 @@ def test_a_transaction_has_each_row_once_whatever_becomes_of_its_tasks(master: s
             "spark.speculation.minTaskRuntime": "1s",
         }
     )
-    job = Path(__file__).with_name("job.py")
-    done = subprocess.run(
-        command("spark-submit", said, str(job), str(tmp_path), what),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
+    done = submitted(tmp_path, said, str(JOB), str(tmp_path), what)
     attempts = len([*tmp_path.glob("attempt-*")])
     assert attempts >= (1 if what == "plain" else 2)
     database = TransactionalCatalog.open(str(tmp_path / CATALOG)).database()
@@ -68,17 +69,7 @@ def test_a_driver_that_the_cluster_starts_commits(master: str, tmp_path: Path) -
         "spark.standalone.submit.waitAppCompletion": "true",
     }
     program = ("--deploy-mode", "cluster", "--class", "org.apache.spark.deploy.PythonRunner", str(session_jars()[0]))
-    job = Path(__file__).with_name("job.py")
-    done = subprocess.run(
-        command("spark-submit", said, *program, str(job), "", str(tmp_path), "plain"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=False,
-        timeout=500,
-    )
-    assert done.returncode == 0, done.stderr
+    done = submitted(tmp_path, said, *program, str(JOB), "", str(tmp_path), "plain")
     assert "is FINISHED" in done.stderr, "it was not the cluster that ran it"
     database = TransactionalCatalog.open(str(tmp_path / CATALOG)).database()
     assert [database.tables[named(f"n.{name}")].version for name in "ab"] == [1, 1]

@@ -71,6 +71,28 @@ def environment() -> dict[str, str]:
     return kept | {"SPARK_HOME": str(spark_home())}
 
 
+def run_program(
+    folder: Path,
+    program: str,
+    conf: Mapping[str, str],
+    *arguments: str,
+    jars: Iterable[Path] = (),
+    typed: str = "",
+    timeout_seconds: int = 300,
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Spark's programs in a folder to its end, with what is typed into it; return what it said."""
+    return subprocess.run(
+        command(program, conf, *arguments, jars=jars),
+        input=typed,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(),
+        check=False,
+        timeout=timeout_seconds,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A Thrift server that serves Spark Connect too."""

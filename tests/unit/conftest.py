@@ -11,7 +11,7 @@ from lockstep.spark.host import Host
 from lockstep.storage import open_storage
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import open_catalog
+from tests.support.lakes import create, open_catalog
 
 
 @pytest.fixture
@@ -29,6 +29,14 @@ def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalC
 @pytest.fixture
 def host() -> Host:
     return Host("test")
+
+
+@pytest.fixture
+def one(host: Host, tmp_path: Path) -> Client:
+    """A session on a lake with the tables a and b, at table version 0."""
+    client = Client(host, tmp_path / "lake")
+    create(client.lake(), "a", "b")
+    return client
 
 
 @pytest.fixture

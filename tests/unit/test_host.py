@@ -22,14 +22,6 @@ from tests.support.gate import wait_until
 from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove, staged_commits
 
 
-@pytest.fixture
-def one(host: Host, tmp_path: Path) -> Client:
-    """A session on a lake with the tables a and b, at table version 0."""
-    client = Client(host, tmp_path / "lake")
-    create(client.lake(), "a", "b")
-    return client
-
-
 def content(*actions: dict[str, Any]) -> str:
     return render([{"commitInfo": {"operation": "WRITE"}}, *actions]).decode()
 

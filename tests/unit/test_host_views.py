@@ -10,7 +10,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.host import Host
 from tests.support.client import Client
-from tests.support.lakes import add, append, create, foreign, named
+from tests.support.lakes import add, append, foreign, named
 
 FULL: dict[str, Any] = {
     "text": "SELECT id AS n FROM a",
@@ -35,13 +35,11 @@ FILLED: dict[str, Any] = {
 
 
 @pytest.fixture
-def one(host: Host, tmp_path: Path) -> Client:
+def one(one: Client) -> Client:
     """A session on a lake with the tables a and b, the view v and the namespace s."""
-    client = Client(host, tmp_path / "lake")
-    create(client.lake(), "a", "b")
-    made(client, "v", FULL)
-    client.ok("create_namespace", namespace=["s"], properties={})
-    return client
+    made(one, "v", FULL)
+    one.ok("create_namespace", namespace=["s"], properties={})
+    return one
 
 
 def made(client: Client, table: str, view: dict[str, Any], replace: str = "create", *namespace: str) -> None:

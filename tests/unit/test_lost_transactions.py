@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from lockstep.spark.host import KEPT_SECONDS, Host
+from lockstep.spark.host import KEPT_SECONDS
 from tests.support.client import Client
-from tests.support.lakes import create, staged_commits
-
-
-@pytest.fixture
-def one(host: Host, tmp_path: Path) -> Client:
-    """A session on a lake with the table a, at table version 0."""
-    client = Client(host, tmp_path / "lake")
-    create(client.lake(), "a")
-    return client
+from tests.support.lakes import staged_commits
 
 
 def test_a_lost_transaction_can_only_be_ended(one: Client, two: Client) -> None:

@@ -47,10 +47,8 @@ private[spark] object Clients extends SparkListener with Logging {
   /** Whose statement this thread runs, if it is a client's. */
   private def current(session: SparkSession): Option[String] = {
     val context = session.sparkContext
-    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(
-      Option(context.getLocalProperty("spark.jobGroup.id")).collect { case ThriftGroup(id) => id }.flatMap(ofThrift(
-        session,
-        _)))
+    def group = Option(context.getLocalProperty("spark.jobGroup.id")).collect { case ThriftGroup(id) => id }
+    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(group.flatMap(ofThrift(session, _)))
   }
 
   /** Whose statement this is was said before it ran, on a bus that may be behind. */

@@ -94,21 +94,18 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
 private[spark] object TransactionCommand extends Logging {
 
   /** Rolls a transaction back, if it is still open. */
-  def abandon(session: SparkSession, transaction: String): Unit = Transactions.exclusively(session) {
-    if (Transactions.current(session).contains(transaction)) {
-      val _ = ending(session)(Bridge.call("rollback", session))
-    }
+  def abandon(session: SparkSession, transaction: String): Unit = unlessEnded(session, transaction) {
+    val _ = ending(session)(Bridge.call("rollback", session))
   }
 
   /** Rolls back a transaction that nobody has come back for. Who does come back is told, before any statement runs. */
-  def lapse(tx: Open): Unit = Transactions.exclusively(tx.session) {
-    if (Transactions.current(tx.session).contains(tx.id)) retire(tx.session, Bridge.call("lapse", tx.session))
-  }
+  def lapse(tx: Open): Unit = unlessEnded(tx.session, tx.id)(retire(tx.session, Bridge.call("lapse", tx.session)))
 
   /** Forgets such a transaction: who comes back now is too late to be taken for somebody who goes on with it. */
-  def forgetLapsed(tx: Open): Unit = Transactions.exclusively(tx.session) {
-    if (Transactions.current(tx.session).contains(tx.id)) forget(tx.session)
-  }
+  def forgetLapsed(tx: Open): Unit = unlessEnded(tx.session, tx.id)(forget(tx.session))
+
+  private def unlessEnded(session: SparkSession, transaction: String)(work: => Unit): Unit =
+    Transactions.exclusively(session)(if (Transactions.current(session).contains(transaction)) work)
 
   /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
   private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {

@@ -66,22 +66,23 @@ private[spark] object Transactions {
   def closed(session: SparkSession): Unit =
     Option(open.remove(owner(session))).foreach { tx =>
       tx.close()
-      describe(session)
+      describe(session, None)
     }
 
   /** Whatever a session does next is part of the open transaction, if there is one. */
   def enter(session: SparkSession): Unit = {
-    of(session).foreach(_.join(session))
-    describe(session)
+    val tx = of(session)
+    tx.foreach(_.join(session))
+    describe(session, tx)
   }
 
   /**
    * Has the jobs of this thread say which transaction they are part of, where the user has not said what they are. A
    * description is the thread's, and statements of a session come from any, so each statement looks again.
    */
-  private def describe(session: SparkSession): Unit = {
+  private def describe(session: SparkSession, tx: Option[Open]): Unit = {
     val said = Option(session.sparkContext.getLocalProperty("spark.job.description"))
-    val now = current(session).map(Described + _)
+    val now = tx.map(Described + _.id)
     if (said != now && said.forall(_.startsWith(Described))) session.sparkContext.setJobDescription(now.orNull)
   }
 
