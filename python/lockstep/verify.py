@@ -4,7 +4,11 @@
                   publishes it
     missing       gone from the table's log, though later versions are there
     different     there, but not what was ratified: another Delta writer took the version, or the file was changed
+    checksum      the version's checksum (`.crc`) is not what the table's log says: Delta makes no more checkpoints of a
+                  table with such a one, and tells nobody. Remove the table's `.crc` files: they are advice, and Delta
+                  computes new ones
 
+Checksums are compared in tables whose log is whole from version 0 on, and otherwise as it was ratified.
 Versions older than the first that Delta's own log clean-up left, behind a checkpoint, are counted as expired. Tables
 that were dropped are passed over: nothing reads their folders but time travel.
 """
@@ -17,14 +21,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.delta.actions import parse, render
-from lockstep.delta.log import LOG, commit_path
+from lockstep.delta.log import LOG, checksum_path, commit_path, read_checksum, read_published
 from lockstep.delta.publish import content, foreign_footprint
 from lockstep.delta.rebase import rebase
-from lockstep.model import Name, TableWrite
+from lockstep.delta.replay import Replay
+from lockstep.model import Name, Table, TableWrite
 from lockstep.storage import Storage
 from lockstep.timeline import Timeline
 
 _COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKSUM = re.compile(r"(\d{20})\.crc")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*")
 
 
@@ -32,7 +38,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*")
 class Difference:
     """One table version that is not what the timeline says."""
 
-    problem: Literal["unpublished", "missing", "different"]
+    problem: Literal["unpublished", "missing", "different", "checksum"]
     table: Name
     table_version: int
     database_version: int
@@ -52,10 +58,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The names in a table's log: which commits and which checkpoints are there."""
+    """The names in a table's log: which commits, checkpoints and checksums are there."""
 
     commits: frozenset[int]
     checkpoints: frozenset[int]
+    checksums: frozenset[int]
 
     def has_expired(self, version: int) -> bool:
         """Tell whether Delta's clean-up took this version: it deletes from the oldest on, behind a checkpoint."""
@@ -86,6 +93,10 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
                 elif (problem := _problem(storage, log, write.location, version, wanted)) is not None:
                     path = commit_path(write.location, version)
                     found.append(Difference(problem, name, version, entry.version, path))
+    suspects = {difference.table for difference in found}
+    for table in tables.values():
+        if table.name not in suspects:
+            found += _wrong_checksums(storage, logs[table.id], table, timeline)
     return Report(head.version, len(tables), versions, expired, tuple(found))
 
 
@@ -93,7 +104,29 @@ def _read_log(storage: Storage, location: str) -> _Log:
     names = storage.list(f"{location}/{LOG}")
     commits = (int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
     checkpoints = (int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name)))
-    return _Log(frozenset(commits), frozenset(checkpoints))
+    checksums = (int(match[1]) for name in names if (match := _CHECKSUM.fullmatch(name)))
+    return _Log(frozenset(commits), frozenset(checkpoints), frozenset(checksums))
+
+
+def _wrong_checksums(storage: Storage, log: _Log, table: Table, timeline: Timeline) -> Iterator[Difference]:
+    """Replay a table's log up to its newest version, and compare each checksum with what the log says there."""
+    replay = Replay()
+    for version in range(table.version + 1):
+        if version not in log.commits:
+            return
+        replay.take(read_published(storage, table.location, version))
+        said = read_checksum(storage, table.location, version) if version in log.checksums else None
+        if said is not None and replay.wrong(said):
+            path = checksum_path(table.location, version)
+            yield Difference("checksum", table.name, version, _ratified_in(timeline, table, version), path)
+
+
+def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
+    """Return the database version that a table version came with."""
+    writes = (
+        (entry.version, write) for entry in timeline.entries(-1) for write in entry.writes if write.id == table.id
+    )
+    return next((number for number, write in writes if write.to_version >= version), timeline.head.version)
 
 
 def _ratified(storage: Storage, write: TableWrite, moved_to: int | None) -> Iterator[tuple[int, bytes | None]]:

@@ -12,6 +12,8 @@ from lockstep.delta.checksum import LISTED_FILES, advance
 METADATA: Action = {"metaData": {"id": "t", "schemaString": "{}", "partitionColumns": [], "configuration": {}}}
 PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
+VECTOR = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1}
+
 
 def add(path: str, size: int, **more: Any) -> Action:
     return {"add": {"path": path, "size": size, "dataChange": True, **more}}
@@ -19,6 +21,14 @@ def add(path: str, size: int, **more: Any) -> Action:
 
 def remove(path: str, size: int | None, **more: Any) -> Action:
     return {"remove": {"path": path, "dataChange": True, **({} if size is None else {"size": size}), **more}}
+
+
+OPTIMIZE: Action = {"commitInfo": {"operation": "OPTIMIZE"}}
+
+
+def merged(again: int) -> Action:
+    """Say what `collapse` says of a commit made of several, so many of whose adds are of files that are there."""
+    return {"commitInfo": {"operation": "TRANSACTION", "operationMetrics": {"numFilesAddedAgain": str(again)}}}
 
 
 FIRST = [{"commitInfo": {"txnId": "x"}}, PROTOCOL, METADATA, add("a", 10)]
@@ -56,14 +66,14 @@ def test_a_later_version_adds_what_it_changed() -> None:
 
 def test_a_new_deletion_vector_leaves_the_counts() -> None:
     """A file removed and added again with another vector is one file, of the same size."""
-    found = advance(first(), [remove("a", 10), add("a", 10, deletionVector={"storageType": "u"})], version=1)
+    found = advance(first(), [remove("a", 10), add("a", 10, deletionVector=VECTOR)], version=1)
     assert found is not None
     assert (found["tableSizeBytes"], found["numFiles"]) == (10, 1)
 
 
 def test_the_files_are_listed_while_they_are_few() -> None:
     """The list follows adds and removes by path and deletion vector, and is left out where it would be long."""
-    vector = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1}
+    vector = VECTOR
     one = advance(first(), [remove("a", 10), add("a", 10, deletionVector=vector)], version=1)
     assert one is not None
     assert one["allFiles"] == [{"path": "a", "size": 10, "dataChange": False, "deletionVector": vector}]
@@ -119,12 +129,45 @@ def test_the_histogram_moves_with_the_files() -> None:
     assert found["fileSizeHistogram"] == {**bins, "fileCounts": [1, 0, 1], "totalBytes": [7, 0, 16]}
 
 
+def test_a_file_that_is_there_already_is_replaced() -> None:
+    """Row ids for a file that stays, and OPTIMIZE of another: one commit, in which both adds change no row."""
+    two = advance(first(), [add("b", 7)], version=1)
+    again, rewritten = add("a", 10, dataChange=False, baseRowId=0), add("c", 6, dataChange=False)
+    found = advance(two, [merged(1), remove("b", 7, dataChange=False), again, rewritten], version=2)
+    assert found is not None
+    assert (found["numFiles"], found["tableSizeBytes"]) == (2, 16)
+    assert {file["path"] for file in found["allFiles"]} == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    ("info", "known"),
+    [
+        pytest.param(merged(1), False, id="a merged commit with a file that is there already"),
+        pytest.param({"commitInfo": {"operation": "TRANSACTION"}}, False, id="a merged commit that does not say"),
+        pytest.param(merged(0), True, id="a merged commit with new files alone"),
+        pytest.param(OPTIMIZE, True, id="OPTIMIZE on its own"),
+    ],
+)
+def test_without_a_list_of_files_the_commit_must_say_that_they_are_new(info: Action, known: bool) -> None:
+    """Where there are too many files to list them, an add without data change may be of any."""
+    many = {key: value for key, value in first().items() if key != "allFiles"}
+    found = advance(many, [info, remove("a", 10, dataChange=False), add("b", 9, dataChange=False)], version=1)
+    assert (found is not None) is known
+    assert found is None or (found["numFiles"], found["tableSizeBytes"]) == (1, 9)
+
+
 @pytest.mark.parametrize(
     ("previous", "commit", "version"),
     [
         pytest.param(None, [add("b", 1)], 1, id="nothing is known of the version before"),
         pytest.param(first(), [remove("a", None)], 1, id="a remove without a size"),
-        pytest.param(first(), [add("a", 10, dataChange=False)], 1, id="files that are there are added again"),
+        pytest.param(first(), [remove("b", 10)], 1, id="a remove of a file that the table has not"),
+        pytest.param(
+            {**first(), "allFiles": None},
+            [add("a", 10, dataChange=False)],
+            1,
+            id="files that are there are added again",
+        ),
         pytest.param(None, [add("a", 1)], 0, id="a first version without metadata"),
     ],
 )

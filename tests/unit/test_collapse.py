@@ -211,7 +211,12 @@ def test_a_merged_commit_says_what_the_transaction_was() -> None:
         "userName": "u",
         "isBlindAppend": False,
         "isolationLevel": "WriteSerializable",
-        "operationMetrics": {"numAddedFiles": "1", "numRemovedFiles": "1", "numOutputRows": "3"},
+        "operationMetrics": {
+            "numAddedFiles": "1",
+            "numRemovedFiles": "1",
+            "numFilesAddedAgain": "0",
+            "numOutputRows": "3",
+        },
         "engineInfo": "E",
         "txnId": "t1",
     }

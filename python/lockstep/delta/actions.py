@@ -105,6 +105,34 @@ def only_recommits(commit: Sequence[Action]) -> bool:
     return all(changes_rows(remove) for remove in bodies(commit, "remove"))
 
 
+ADDED_AGAIN = "numFilesAddedAgain"
+"""The metric of a commit made of several: how many of its adds are of files that the table has already."""
+
+CREATES_FILES = frozenset({
+    "WRITE", "STREAMING UPDATE", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "OPTIMIZE", "REORG",
+    "CREATE TABLE AS SELECT", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT",
+})  # fmt: skip
+"""Delta's operations whose adds are of files that they themselves wrote, or gave another deletion vector."""
+
+
+def added_again(commit: Sequence[Action]) -> int | None:
+    """Return how many of a commit's adds are of files that the table has already, None where that cannot be told.
+
+    A commit of several statements says it. One of a single statement has no such file if it changes the rows of each,
+    or if it is of an operation that writes its own (OPTIMIZE).
+    """
+    quiet = [add for add in bodies(commit, "add") if not changes_rows(add)]
+    info = next(iter(bodies(commit, "commitInfo")), {})
+    said = (info.get("operationMetrics") or {}).get(ADDED_AGAIN)
+    if said is not None:
+        return int(said)
+    if not quiet:
+        return 0
+    if only_recommits(commit):
+        return len(quiet)
+    return 0 if info.get("operation") in CREATES_FILES else None
+
+
 class _Stats(msgspec.Struct):
     numRecords: int | None = None
 
@@ -140,12 +168,11 @@ def counts(commit: Sequence[Action]) -> Counts:
     rows = _metric_rows(next(iter(bodies(commit, "commitInfo")), {}))
     adds = {file["path"]: file for file in bodies(commit, "add")}
     removes = {file["path"]: file for file in bodies(commit, "remove")}
-    recommits = only_recommits(commit)
-    added = [f for p, f in adds.items() if p not in removes and (changes_rows(f) or not recommits)]
+    added = [f for p, f in adds.items() if p not in removes]
     removed = [f for p, f in removes.items() if p not in adds]
     deleted = [_deleted_rows(adds[p]) - _deleted_rows(removes[p]) for p in adds.keys() & removes.keys()]
     return Counts(
-        files_added=len(added),
+        files_added=len(added) - (added_again(commit) or 0),
         files_removed=len(removed),
         rows_added=_rows(added, sum(-n for n in deleted if n < 0)) if rows is None else rows[0],
         rows_removed=_rows(removed, sum(n for n in deleted if n > 0)) if rows is None else rows[1],

@@ -2,7 +2,13 @@
 
 Without it, whoever loads the version anew has to replay the log only to learn the table's schema; Delta writes one
 after each of its own commits, so a transaction's commits get theirs here. It follows from the one before and the
-commit's actions; where it does not with certainty, there is none, and Delta replays the log.
+commit's actions; where it does not with certainty, there is none, and Delta replays the log. A wrong one is worse than
+none: each later one carries it on, and Delta, which compares it with the log before each checkpoint, writes no more of
+them.
+
+What is uncertain is whether a file that a commit adds without data change is new (OPTIMIZE wrote it) or takes the
+place of an action for the same file (new statistics, row ids). The list of files tells, where the version before has
+one; else the commit, where it says so (`added_again`).
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from lockstep.delta.actions import Action, bodies, changes_rows, logical_file, only_recommits
+from lockstep.delta.actions import Action, LogicalFile, added_again, bodies, logical_file
 
 Checksum: TypeAlias = dict[str, Any]
 
@@ -37,8 +43,15 @@ def advance(previous: Checksum | None, commit: Sequence[Action], *, version: int
     adds, removes = bodies(commit, "add"), bodies(commit, "remove")
     if base is None or any("size" not in file for file in removes):
         return None
-    if only_recommits(commit) and not all(changes_rows(add) for add in adds):
-        return None  # files that the table has already are added again: what they change is not to be seen here
+    known = _listed(base)
+    if known is None and added_again(commit) != 0:
+        return None
+    if known is not None:
+        gone = {logical_file(file) for file in removes}
+        if not gone <= known.keys():
+            return None  # one of the two is wrong
+        again = (logical_file(file) for file in adds)
+        removes = [*removes, *(known[key] for key in again if key in known and key not in gone)]
     metadata = next(iter(bodies(commit, "metaData")), base.get("metadata"))
     protocol = next(iter(bodies(commit, "protocol")), base.get("protocol"))
     if metadata is None or protocol is None:
@@ -56,7 +69,7 @@ def advance(previous: Checksum | None, commit: Sequence[Action], *, version: int
         "metadata": metadata,
         "protocol": protocol,
         "fileSizeHistogram": _histogram(base, adds, removes),
-        "allFiles": _all_files(base.get("allFiles"), adds, removes),
+        "allFiles": _all_files(known, adds, removes),
     }
     return {key: value for key, value in checksum.items() if value is not None}
 
@@ -73,14 +86,24 @@ def _last(known: list[dict[str, Any]] | None, new: Sequence[dict[str, Any]], key
     return [action for action in last.values() if not action.get("removed")]
 
 
+def _listed(checksum: Checksum) -> dict[LogicalFile, dict[str, Any]] | None:
+    """Return the files that a checksum lists, None where it lists none or not as many as it says."""
+    files = checksum.get("allFiles")
+    if files is None:
+        return None
+    listed = {logical_file(file): file for file in files}
+    complete = len(listed) == checksum.get("numFiles") and all("size" in file for file in files)
+    return listed if complete else None
+
+
 def _all_files(
-    known: list[dict[str, Any]] | None, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]
+    known: dict[LogicalFile, dict[str, Any]] | None, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]] | None:
     """Return the table's files, None where those before are not known, or there are too many to list."""
     if known is None:
         return None
     gone = {logical_file(file) for file in removes}
-    kept = [file for file in known if logical_file(file) not in gone]
+    kept = [file for key, file in known.items() if key not in gone]
     files = kept + [{**file, "dataChange": False} for file in adds]
     return files if len(files) <= LISTED_FILES else None
 

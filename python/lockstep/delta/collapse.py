@@ -40,6 +40,8 @@ from urllib.parse import unquote
 import msgspec
 
 from lockstep.delta.actions import (
+    ADDED_AGAIN,
+    CREATES_FILES,
     ROW_TRACKING,
     Action,
     LogicalFile,
@@ -56,10 +58,6 @@ OPERATION = "TRANSACTION"
 """What DESCRIBE HISTORY calls a commit made of more than one statement."""
 
 _ORDER = ("commitInfo", "protocol", "metaData", "txn", "domainMetadata", "remove", "add", "cdc")
-_CREATES_FILES = frozenset({
-    "WRITE", "STREAMING UPDATE", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "OPTIMIZE", "REORG",
-    "CREATE TABLE AS SELECT", "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT",
-})  # fmt: skip
 _ISOLATION = ("SnapshotIsolation", "WriteSerializable", "Serializable")  # weakest first; Delta's own names
 _WHO = ("userId", "userName", "job", "notebook", "clusterId")
 
@@ -88,7 +86,8 @@ def collapse(
     effective = [commit for commit in commits if any("commitInfo" not in action for action in commit)]
     if len(effective) == 1 or _must_stay_separate(effective):
         return [_kept(commit, transaction_id) for commit in effective]
-    net = [*_last_wins(effective), *_net_files(effective), *_change_files(effective)]
+    files, again = _net_files(effective)
+    net = [*_last_wins(effective), *files, *_change_files(effective)]
     # Row ids were given out to files that are gone again: a mark alone would be a commit that changes nothing.
     if all(action.get("domainMetadata", {}).get("domain") == ROW_TRACKING for action in net):
         return []
@@ -99,7 +98,7 @@ def collapse(
         "operationParameters": {"statements": _json(list(statements) or [i.get("operation") for i in infos])},
         **({"readVersion": pin} if pin >= 0 else {}),  # Delta leaves it out too where there was nothing to read
         **_summary(infos),
-        "operationMetrics": _metrics(infos, net),
+        "operationMetrics": _metrics(infos, net, again),
         "engineInfo": engine,
         "txnId": transaction_id,
     }
@@ -153,7 +152,8 @@ class _File:
     body: dict[str, Any]
 
 
-def _net_files(commits: Sequence[Commit]) -> list[Action]:
+def _net_files(commits: Sequence[Commit]) -> tuple[list[Action], int]:
+    """Return the net actions, and how many of them add a file again that was there at the pin and stays."""
     files: dict[LogicalFile, _File] = {}
     changed: set[LogicalFile] = set()
     rearranged: list[set[LogicalFile]] = []
@@ -171,11 +171,13 @@ def _net_files(commits: Sequence[Commit]) -> list[Action]:
             files[key] = _File(at_pin, kind, body)
         rearranged.append(moved)
     changed = _spread(changed, rearranged)
-    return [
-        {file.kind: {**file.body, "dataChange": key in changed and not (file.at_pin and file.kind == "add")}}
+    again = {key for key, file in files.items() if file.at_pin and file.kind == "add"}
+    net = [
+        {file.kind: {**file.body, "dataChange": key in changed and key not in again}}
         for key, file in files.items()
         if file.at_pin or file.kind == "add"
     ]
+    return net, len(again)
 
 
 def _spread(changed: set[LogicalFile], rearranged: Sequence[set[LogicalFile]]) -> set[LogicalFile]:
@@ -240,11 +242,12 @@ def _summary(infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _metrics(infos: Sequence[dict[str, Any]], net: Sequence[Action]) -> dict[str, str]:
+def _metrics(infos: Sequence[dict[str, Any]], net: Sequence[Action], again: int) -> dict[str, str]:
     rows = [(info.get("operationMetrics") or {}).get("numOutputRows") for info in infos]
     return {
-        "numAddedFiles": str(len(bodies(net, "add"))),
+        "numAddedFiles": str(len(bodies(net, "add")) - again),
         "numRemovedFiles": str(len(bodies(net, "remove"))),
+        ADDED_AGAIN: str(again),
         **({"numOutputRows": str(sum(int(n) for n in rows if n))} if any(rows) else {}),
     }
 
@@ -266,7 +269,7 @@ def created_paths(commits: Sequence[Commit]) -> set[str]:
         recommits = only_recommits(commit)
         adds = [body for body in bodies(commit, "add") if changes_rows(body) or not recommits]
         removed = {body["path"] for body in bodies(commit, "remove")}
-        if _info(commit).get("operation") in _CREATES_FILES:
+        if _info(commit).get("operation") in CREATES_FILES:
             written = {body["path"] for body in (*adds, *bodies(commit, "cdc"))}
             created |= {path for path in written - removed - seen if _inside(path)}
         seen |= removed.union(body["path"] for kind in ("add", "cdc") for body in bodies(commit, kind))
