@@ -150,8 +150,8 @@ def test_a_batch_that_lost_to_another_transaction_is_run_again(stream: Stream, s
 def test_a_commit_without_an_answer_is_found_out(stream: Stream, spark: Any, landed: bool) -> None:
     """The store goes down in the batch's COMMIT, and comes back: run again, it is done already, or is done now."""
     root = spark.conf.get("spark.sql.catalog.lake.root")
-    [house] = [h for host in _hosts.values() for (_, where), h in host._lakehouses.items() if where == root]
-    timeline = house.catalog.timeline
+    [lake] = [lake for host in _hosts.values() for (where, _), lake in host._lakes.items() if where == root]
+    timeline = lake.catalog.timeline
     store = FaultyStorage(timeline.storage)
     next_entry = entry_path(timeline.head.version + 1)
 

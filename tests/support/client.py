@@ -20,7 +20,8 @@ class Client:
         self.options = {"root": str(root), "create": "true"}
 
     def ask(self, op: str, **args: Any) -> dict[str, Any]:
-        request = {"op": op, "session": self.session, "catalog": self.catalog, "options": self.options, **args}
+        own = {"catalog": self.catalog, "options": self.options, "catalogs": {self.catalog: self.options}}
+        request = {"op": op, "session": self.session, **own, **args}
         answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
         return answer
 
@@ -35,9 +36,7 @@ class Client:
         return error["sqlstate"], error["condition"], error["message"]
 
     def begin(self, **args: Any) -> str:
-        id: str = self.ok("begin", catalogs={self.catalog: self.options}, current=self.catalog, **args)[
-            "transaction_id"
-        ]
+        id: str = self.ok("begin", **{"current": self.catalog, **args})["transaction_id"]
         return id
 
     def resolve(self, table: str, use: str = "pinned", **args: Any) -> dict[str, Any]:

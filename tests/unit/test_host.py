@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
+from lockstep.errors import InvalidError
 from lockstep.model import Batch
-from lockstep.spark.host import Host, condition_of
+from lockstep.spark.host import Host, condition_of, refusal
 from lockstep.timeline import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
@@ -106,6 +108,79 @@ def test_a_server_forgets_sessions_that_are_idle_and_no_others(
     assert [*host._sessions] == ["lost", "s1", "idle 9"]
     assert one.ok("rollback")["transaction_id"] == tx
     assert lost.refused("commit")[0] == "25P02"
+
+
+def test_a_new_table_is_remembered_however_many_sessions_pass(
+    monkeypatch: pytest.MonkeyPatch, host: Host, one: Client, tmp_path: Path
+) -> None:
+    """A CTAS that takes hours asks for nothing between its beginning and its end."""
+    monkeypatch.setattr("lockstep.spark.host.REMEMBERED_SESSIONS", 3)
+    uri = one.ok("create", namespace=[], table="new", mode="create")["uri"]
+    for number in range(10):
+        Client(host, tmp_path / "lake", f"idle {number}").resolve("a")
+    assert one.session not in host._sessions
+    assert one.ok("write", uri=uri, version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}
+    assert one.resolve("new")["version"] == 0
+
+
+def test_of_very_many_tables_that_were_announced_the_oldest_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, one: Client
+) -> None:
+    monkeypatch.setattr("lockstep.spark.host.PENDING_CREATIONS", 2)
+    uris = [one.ok("create", namespace=[], table=name, mode="create")["uri"] for name in "xyz"]
+    assert one.refused("write", uri=uris[0], version=0, actions=content(*NEW_TABLE))[0] == "42P01"
+    assert one.ok("write", uri=uris[1], version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}
+
+
+@pytest.mark.parametrize(
+    "request_", [b"\xff", b"", b"[]", b'{"op": "begin"}', b'{"session": "s"}', b"[" * 100_000, b'{"session": {}}']
+)
+def test_whatever_is_asked_has_an_answer(host: Host, request_: bytes) -> None:
+    """The shim waits for one."""
+    error = json.loads(host.call(request_))["error"]
+    assert (error["condition"], error["sqlstate"]) == ("LOCKSTEP_INTERNAL", "XX000")
+
+
+def test_an_error_with_half_an_emoji_is_an_answer() -> None:
+    assert json.loads(refusal(InvalidError("a\ud83d")))["error"]["message"] == "a?"
+
+
+@pytest.mark.parametrize("weaker_first", [True, False])
+def test_each_session_has_the_settings_that_it_asked_for(host: Host, tmp_path: Path, *, weaker_first: bool) -> None:
+    """The catalogs of two sessions have one name and one lake, and one is stricter than the other."""
+    weak, strict = (Client(host, tmp_path / "lake", name) for name in ("weak", "strict"))
+    weak.options |= {"isolation": "SNAPSHOT", "outside-writes": "allow"}
+    strict.options |= {"isolation": "SERIALIZABLE", "record-reads": "true"}
+    for client in (weak, strict) if weaker_first else (strict, weak):
+        client.begin()
+    begun = {name: host._sessions[name].transaction for name in ("weak", "strict")}
+    found = {name: (tx.isolation, tx.record_reads) for name, tx in begun.items() if tx is not None}
+    assert found == {"weak": ("SNAPSHOT", False), "strict": ("SERIALIZABLE", True)}
+    assert weak.ok("outside", what="LOAD DATA") == {}
+    assert strict.refused("outside", what="LOAD DATA")[0] == "25001"
+    assert weak.lake().lake is strict.lake().lake, "one timeline in memory for both"
+
+
+def test_a_statement_on_its_own_commits_at_the_level_of_its_session(host: Host, tmp_path: Path) -> None:
+    weak, strict = (Client(host, tmp_path / "lake", name) for name in ("weak", "strict"))
+    weak.options |= {"isolation": "SNAPSHOT"}
+    create(weak.lake(), "a")
+    uri = weak.resolve("a", "append", writes=True)["uri"]
+    for version, client in enumerate((weak, strict), 1):
+        assert client.ok("write", uri=uri, version=version, actions=content(add(f"f{version}")))
+    entries = weak.lake().timeline.entries(1)
+    assert [entry.transaction.isolation for entry in entries] == ["SNAPSHOT", "SERIALIZABLE"]
+
+
+def test_sessions_that_share_a_transaction_may_have_set_their_catalogs_up_differently(
+    host: Host, one: Client, tmp_path: Path
+) -> None:
+    one.begin()
+    same = Client(host, tmp_path / "lake", one.session)
+    same.options |= {"isolation": "SNAPSHOT"}
+    assert same.resolve("a")["version"] == 0
+    other_name = Client(host, tmp_path / "lake", one.session, "pond")
+    assert other_name.refused("resolve", namespace=[], table="a", use="pinned")[0] == "0A000"
 
 
 def test_a_clone_of_the_session_may_write_its_transaction(one: Client, two: Client) -> None:

@@ -14,6 +14,7 @@ import pytest
 from lockstep import errors
 from lockstep.cli import main
 from lockstep.model import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
+from lockstep.spark.host import condition_of
 from project import render_docs
 from tests.bench import conflicts, fairness
 from tests.bench.page import MARKS, section, sections, with_section
@@ -35,6 +36,20 @@ def text_of(page: str) -> str:
 @pytest.mark.parametrize("path", render_docs.rendered(), ids=lambda path: path.name)
 def test_rendered_parts_are_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == render_docs.rendered()[path], "run `python -m project.render_docs`"
+
+
+def test_the_conditions_that_the_pages_name_are_those_that_there_are() -> None:
+    shim = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "jvm-shim").rglob("*.scala"))
+    of_shim = set(re.findall(r'"(LOCKSTEP_[A-Z_]+)"', shim))
+    classes = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LockstepError)
+    ]
+    of_python = {condition_of(kind) for kind in classes}
+    variables = r"(?!JARS|TEST_)"  # of the environment
+    for page in PAGES:
+        named = set(re.findall(rf"`(LOCKSTEP_{variables}[A-Z_]+[A-Z])`", text_of(page)))
+        assert named <= of_shim | of_python, page
+    assert of_shim - of_python <= set(re.findall(r"LOCKSTEP_[A-Z_]+", text_of("README.md")))
 
 
 def test_a_page_without_its_marks_is_refused() -> None:

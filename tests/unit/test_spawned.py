@@ -116,6 +116,30 @@ def test_what_cannot_be_answered_is_an_error_and_not_the_end(child: Child) -> No
     assert child.ask("commit")["error"]["sqlstate"] == "25P01"
 
 
+def test_what_is_no_request_is_an_error_and_not_the_end(child: Child) -> None:
+    """The shim waits for the answer of each number, whatever it sent."""
+    assert child.process.stdin is not None
+    for line in (b"7 ", b"7 \xff\xfe", b"7 []", b"7 {"):
+        child.process.stdin.write(line + b"\n")
+        child.process.stdin.flush()
+        number, answer = child.answer()
+        assert (number, answer["error"]["condition"]) == (7, "LOCKSTEP_INTERNAL")
+    assert child.begin()
+
+
+def test_nobody_but_its_driver_can_speak_to_it(child: Child) -> None:
+    """It listens on no port, and what it reads from and writes to are pipes that have no name."""
+    child.begin()
+    process = Path(f"/proc/{child.process.pid}")
+    handles = {handle.name: str(handle.readlink()) for handle in (process / "fd").iterdir()}
+    assert handles["0"].startswith("pipe:")
+    sockets = {target.removeprefix("socket:[").removesuffix("]") for target in handles.values() if "socket:" in target}
+    listening, inode, state = "0A", 9, 3
+    for table in ("tcp", "tcp6"):
+        lines = [line.split() for line in (process / "net" / table).read_text(encoding="ascii").splitlines()[1:]]
+        assert not [line for line in lines if line[state] == listening and line[inode] in sockets]
+
+
 def test_it_ends_with_its_input_and_rolls_back(child: Child, root: Path) -> None:
     child.begin()
     staged = stage(child, root)

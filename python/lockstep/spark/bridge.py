@@ -9,6 +9,9 @@ Connect has no way but SQL.
 from __future__ import annotations
 
 import atexit
+import hmac
+import logging
+import secrets
 import threading
 from typing import Any
 
@@ -16,14 +19,17 @@ import msgspec
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
-from lockstep.errors import UnsupportedError
-from lockstep.spark.host import Host
+from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.spark.host import Host, refusal
 from lockstep.spark.jars import session_jars
 
 EXTENSION = "lockstep.spark.Extensions"
+_NOT_ALLOWED = "28000"
+"""SQL's invalid authorization specification."""
 
 _hosts: dict[int, Host] = {}
 _attaching = threading.Lock()
+_log = logging.getLogger(__name__)
 
 
 def attach(spark: SparkSession) -> None:
@@ -46,7 +52,8 @@ def attach(spark: SparkSession) -> None:
 
         ensure_callback_server_started(gateway)
         host = Host(application=context.appName)
-        if _shim(spark).attach(_Callback(host)):
+        secret = secrets.token_hex(32)
+        if _shim(spark).attach(_Callback(host, secret), secret):
             _hosts[id(gateway)] = host
             atexit.register(host.close)
 
@@ -95,13 +102,34 @@ def _require_shim(spark: SparkSession) -> None:
 
 
 class _Callback:
-    """The host as Py4J calls it."""
+    """The host as Py4J calls it, for whoever has the secret.
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    PySpark starts Py4J's callback server without a password (with pinned threads, its default, Py4J's Java side loses
+    the one that it was given), so anybody on this machine can call any method of an object that it serves,
+    `__getattribute__` and `__setattr__` too. So this one has no attribute but those that Py4J needs.
+    """
 
-    def call(self, request: str) -> str:
-        return self._host.call(request)
+    __slots__ = ("_host", "_secret")
+
+    def __init__(self, host: Host, secret: str) -> None:
+        object.__setattr__(self, "_host", host)
+        object.__setattr__(self, "_secret", secret.encode())
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":  # Py4J asks what it is; a stranger shall make no other
+            return object
+        if name not in ("call", "Java"):
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
+    def call(self, secret: object, request: str) -> str:
+        expected: bytes = object.__getattribute__(self, "_secret")
+        # Compared as bytes, for a stranger's text need not be ASCII; in constant time, so that it cannot be guessed.
+        if not isinstance(secret, str) or not hmac.compare_digest(secret.encode(errors="replace"), expected):
+            _log.warning("a request to Lockstep's host without its secret was refused")
+            return refusal(InvalidError("this host answers its own Spark driver alone", sqlstate=_NOT_ALLOWED))
+        host: Host = object.__getattribute__(self, "_host")
+        return host.call(request)
 
     class Java:
-        implements = ("lockstep.spark.Host",)
+        implements = ("lockstep.spark.AttachedHost",)

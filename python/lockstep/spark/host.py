@@ -40,6 +40,7 @@ from lockstep.undo import Creation
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
+Settings: TypeAlias = frozenset[tuple[str, str]]
 
 REMEMBERED_STATEMENTS = 64
 """Statements of a session whose database version is remembered: an analysis is over long before this many others."""
@@ -47,17 +48,59 @@ REMEMBERED_STATEMENTS = 64
 REMEMBERED_SESSIONS = 1000
 """Sessions without a transaction that are remembered, those that asked last: nobody says when a session ends."""
 
+PENDING_CREATIONS = 10_000
+"""New tables of one lake that were announced and not yet written."""
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class Lakehouse:
-    """A catalog of a Spark session: the lake behind it, and how Spark names its folders."""
+    """A catalog as some sessions have it: the lake behind it, how Spark names its folders, and their settings for it.
+
+    Sessions that set it up alike share one; all that have the same lake share that, its timeline and its `creations`.
+    """
 
     name: str
     catalog: TransactionalCatalog
     uris: Uris
+    creations: Creations
     allows_outside_writes: bool = False
+
+    def is_same(self, other: Lakehouse) -> bool:
+        """Whether it is the same catalog, whatever is set for it."""
+        return self.name == other.name and self.catalog.lake is other.catalog.lake
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedLake:
+    """What all catalogs of one root share."""
+
+    catalog: TransactionalCatalog
+    creations: Creations
+
+
+class Creations:
+    """New tables that statements on their own are about to write, by location; a failed CREATE leaves its own behind.
+
+    A statement that takes hours writes its first version at its end, so they do not go with idle sessions.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: OrderedDict[str, Creation] = OrderedDict()
+
+    def add(self, creation: Creation) -> None:
+        """Remember one; the oldest of very many is forgotten, and its statement is refused when it writes."""
+        with self._lock:
+            self._pending[creation.location] = creation
+            while len(self._pending) > PENDING_CREATIONS:
+                self._pending.popitem(last=False)
+
+    def take(self, location: str) -> Creation | None:
+        """Return the one at a location, for the last time: a refused creation's files are removed."""
+        with self._lock:
+            return self._pending.pop(location, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +119,6 @@ class Session:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
         used: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of them.
         pins: which database version a statement reads, by the statement's id.
-        creations: new tables that autocommitted statements are about to write, by location, with their text.
         text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
@@ -89,7 +131,6 @@ class Session:
     catalog: Lakehouse | None = None
     used: set[tuple[str, Name]] = field(default_factory=set)
     pins: OrderedDict[str, Database] = field(default_factory=OrderedDict)
-    creations: OrderedDict[str, Creation] = field(default_factory=OrderedDict)
     text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
@@ -107,7 +148,7 @@ class Session:
         Raises:
             UnsupportedError: it is another catalog's.
         """
-        if self.transaction is not None and self.catalog is not lakehouse and self.catalog is not None:
+        if self.transaction is not None and self.catalog is not None and not self.catalog.is_same(lakehouse):
             raise UnsupportedError(
                 f"the open transaction is in catalog {self.catalog.name}; a transaction has one timeline, so tables of "
                 f"{lakehouse.name} can be used only outside it"
@@ -139,7 +180,8 @@ class Host:
         self._application = application
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._lakehouses: dict[tuple[str, str], Lakehouse] = {}
+        self._lakes: dict[tuple[str, Settings], _SharedLake] = {}
+        self._lakehouses: dict[tuple[str, Settings], Lakehouse] = {}
         self._operations: dict[str, Callable[[Session, Request], Answer]] = {
             "begin": self._begin,
             "commit": self._commit,
@@ -157,20 +199,21 @@ class Host:
             **ViewRequests(self).operations,
         }
 
-    def call(self, request: str) -> str:
-        """Answer one request; never raises, for an exception's type would be lost on the way."""
-        asked: Request = msgspec.json.decode(request)
+    def call(self, request: str | bytes) -> str:
+        """Answer one request. Whatever goes wrong is an answer too: an exception's type would be lost on the way."""
         try:
-            with self._session(asked["session"]) as session:
-                lost = session.lost is not None and asked["op"] not in ("lost", "lapse", "ended")
-                operation = self._in_lost if lost else self._operations[asked["op"]]
-                answer = {"ok": operation(session, asked)}
+            return msgspec.json.encode({"ok": self._answer(msgspec.json.decode(request))}).decode()
         except LockstepError as error:
-            answer = {"error": _described(error)}
+            return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
-            _log.exception("the request %r failed", asked.get("op"))
-            answer = {"error": _described(LockstepError(f"internal error: {type(error).__name__}: {error}"))}
-        return msgspec.json.encode(answer).decode()
+            _log.exception("the request %.200r failed", request)
+            return refusal(LockstepError(f"internal error: {type(error).__name__}: {error}"))
+
+    def _answer(self, asked: Request) -> Answer:
+        with self._session(asked["session"]) as session:
+            lost = session.lost is not None and asked["op"] not in ("lost", "lapse", "ended")
+            operation = self._in_lost if lost else self._operations[asked["op"]]
+            return operation(session, asked)
 
     def close(self) -> None:
         """Roll back whatever is open: the driver ends."""
@@ -211,31 +254,56 @@ class Host:
                 return
 
     def lakehouse(self, name: str, options: dict[str, str]) -> Lakehouse:
-        """Return the catalog of this name and root, opened when first used."""
+        """Return the catalog of this name, with these settings, whose lake is opened when first used."""
         root = options.get("root")
         if not root:
             raise InvalidError(f"catalog {name} has no root: set spark.sql.catalog.{name}.root to a path or URL")
+        setup = (name, frozenset(options.items()))
         with self._lock:
-            if (name, root) not in self._lakehouses:
-                self._lakehouses[name, root] = self._open(name, root, options)
-            return self._lakehouses[name, root]
+            if setup not in self._lakehouses:
+                self._lakehouses[setup] = self._open(name, root, options)
+            return self._lakehouses[setup]
 
     def _open(self, name: str, root: str, options: dict[str, str]) -> Lakehouse:
-        store = {key.removeprefix("store."): value for key, value in options.items() if key.startswith("store.")}
-        catalog = TransactionalCatalog.open(
-            root,
-            create=options.get("create", "false").lower() == "true",
-            options=store,
-            application=self._application,
-            isolation=isolation_of(options.get("isolation")) or "SERIALIZABLE",
-            record_reads=_flag(f"spark.sql.catalog.{name}.record-reads", options.get("record-reads")) or False,
-            backoff=race_backoff(options),
-            resolution=Resolution.of(options),
-        )
         outside = options.get("outside-writes", "refuse")
         if outside not in ("refuse", "allow"):
             raise InvalidError(f"spark.sql.catalog.{name}.outside-writes is {outside!r}: expected refuse or allow")
-        return Lakehouse(name, catalog, Uris(catalog.lake.storage.url), outside == "allow")
+        isolation = isolation_of(options.get("isolation")) or "SERIALIZABLE"
+        record_reads = _flag(f"spark.sql.catalog.{name}.record-reads", options.get("record-reads")) or False
+        shared = self._lake(root, options)
+        catalog = TransactionalCatalog(
+            shared.catalog.lake,
+            author=shared.catalog.author,
+            application=self._application,
+            isolation=isolation,
+            record_reads=record_reads,
+            backoff=race_backoff(options),
+            resolution=Resolution.of(options),
+        )
+        return Lakehouse(name, catalog, Uris(catalog.lake.storage.url), shared.creations, outside == "allow")
+
+    def _lake(self, root: str, options: dict[str, str]) -> _SharedLake:
+        """Return what all catalogs of one root and store have in common, opened when first used."""
+        store = {key.removeprefix("store."): value for key, value in options.items() if key.startswith("store.")}
+        key = (root, frozenset(store.items()))
+        if key not in self._lakes:
+            create = options.get("create", "false").lower() == "true"
+            opened = TransactionalCatalog.open(root, create=create, options=store, application=self._application)
+            self._lakes[key] = _SharedLake(opened, Creations())
+        return self._lakes[key]
+
+    def writer(self, uri: str, catalogs: dict[str, dict[str, str]]) -> Lakehouse:
+        """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.
+
+        Of two with the same root it is the stricter: the URI does not say which of them the statement named.
+        """
+        houses = [self.lakehouse(name, options) for name, options in catalogs.items()]
+        found = [house for house in houses if house.uris.holds(uri)]
+        if not found:
+            raise InvalidError(f"no Lockstep catalog of this session holds {uri}")
+        return max(
+            found, key=lambda h: (len(h.uris.real("")), h.catalog.isolation == "SERIALIZABLE", h.catalog.record_reads)
+        )
 
     def owner(self, uri: str) -> Lakehouse:
         """Return the catalog that an overlay URI lies in: the one with the longest root."""
@@ -454,8 +522,11 @@ def _is_due(before: int, after: int) -> bool:
     return after // CHECKPOINT_INTERVAL > max(before, 0) // CHECKPOINT_INTERVAL
 
 
-def _described(error: LockstepError) -> dict[str, str]:
-    return {"condition": condition_of(type(error)), "message": error.message, "sqlstate": error.sqlstate}
+def refusal(error: LockstepError) -> str:
+    """Return the answer that raises an error in Spark; what is no text, half an emoji say, is shown as `?` in it."""
+    message = error.message.encode(errors="replace").decode()
+    described = {"condition": condition_of(type(error)), "message": message, "sqlstate": error.sqlstate}
+    return msgspec.json.encode({"error": described}).decode()
 
 
 def condition_of(kind: type[LockstepError]) -> str:

@@ -14,6 +14,7 @@ A transaction belongs to a SparkSession: every statement of the session between 
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -320,19 +321,39 @@ def run(
 
     Raises:
         LockstepError: the last attempt's, or the first that is not retryable.
-        InvalidError: fewer than one attempt.
+        InvalidError: fewer than one attempt; or `fn` does nothing when it is called (`async def`, a generator).
     """
+    check_runs_when_called(fn)
     refused: LockstepError | None = None
     for _ in replace(AGAIN, attempts=attempts, sleep=sleep).tries():
         try:
             with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment, batch=batch) as tx:
-                return fn(tx)
+                return done(fn(tx))
         except LockstepError as error:
             if not (error.retryable or (batch is not None and isinstance(error, CommitUnknownError))):
                 raise
             refused = error
     assert refused is not None, "there was one attempt, which returned or raised"
     raise refused
+
+
+def check_runs_when_called(fn: Callable[..., object]) -> None:
+    """Raise InvalidError for a function whose body does not run when it is called: its transaction would be empty."""
+    is_late = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if any(tells(each) for tells in is_late for each in (fn, getattr(fn, "__call__", None))):  # noqa: B004 (its own)
+        raise InvalidError(f"{fn!r} is an async or a generator function, and does nothing when called: {_PLAIN}")
+
+
+def done(result: T) -> T:
+    """Return what a transaction's function returned, unless that is work which nobody has done yet."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result) or inspect.isgenerator(result):
+            result.close()  # or Python warns of it when it is collected
+        raise InvalidError(f"the transaction's function returned {result!r}, which nobody has run: {_PLAIN}")
+    return result
+
+
+_PLAIN = "give a plain function, which has done all its work when it returns"
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
     def answer(number: bytes, request: bytes) -> None:
         try:
-            say(number + b" " + host.call(request.decode()).encode())
+            say(number + b" " + host.call(request).encode())
         except BrokenPipeError:  # nobody is left who asked, and the input is about to end
             _log.info("the driver ended before it had its answer")
 

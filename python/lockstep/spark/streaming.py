@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from lockstep.catalog import check_batch
 from lockstep.model import Batch, Isolation
 from lockstep.retry import AGAIN
-from lockstep.spark.session import SessionTransaction, run
+from lockstep.spark.session import SessionTransaction, check_runs_when_called, done, run
 
 _log = logging.getLogger(__name__)
 
@@ -49,18 +49,20 @@ def foreach_batch(
         attempts: how often a batch is tried at most, 1 or more.
 
     Raises:
-        InvalidError: the application's name is too long, or empty; fewer than one attempt.
+        InvalidError: the application's name is too long, or empty; fewer than one attempt; or `fn` does nothing when
+            it is called (`async def`, a generator).
         LockstepError: from the function, and so from the query: what the last attempt was refused for.
     """
     check_batch(Batch(application=application, number=0))
     replace(AGAIN, attempts=attempts)  # now, and not in the query's first batch
+    check_runs_when_called(fn)
 
     def write(frame: DataFrame, number: int) -> None:
         def carry_out(tx: SessionTransaction) -> None:
             if tx.is_replay:
                 _pass_over(application, number, tx.last_batch)
             else:
-                fn(frame, number)
+                done(fn(frame, number))
 
         batch = (application, number)
         comment = f"batch {number} of {application}"

@@ -24,9 +24,6 @@ from lockstep.transactions import NO_NAMESPACE, Transaction
 if TYPE_CHECKING:
     from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
 
-PENDING_CREATIONS = 256
-"""New tables of one session that were announced and not yet written; a failed CREATE leaves its announcement behind."""
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -180,14 +177,12 @@ class TableRequests(Requests):
             session.used.add((uri, name))
             return {"uri": uri}
         creation = house.catalog.reserve(name)
-        session.creations[creation.location] = creation
-        while len(session.creations) > PENDING_CREATIONS:
-            session.creations.popitem(last=False)
+        house.creations.add(creation)
         return {"uri": house.uris.head(creation.location)}
 
     def _write(self, session: Session, asked: Request) -> Answer:
         """Commit one version of one table: an autocommitted statement, which must not run inside a transaction."""
-        house = self._host.owner(asked["uri"])
+        house = self._host.writer(asked["uri"], asked["catalogs"])
         location = house.uris.parse(asked["uri"]).location
         if session.transaction is not None:
             raise ActiveTransactionError(
@@ -195,8 +190,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        # Taken out before: a refused creation's files are removed, so it must not be written again.
-        creation = session.creations.pop(location, None) if asked["version"] == 0 else None
+        creation = house.creations.take(location) if asked["version"] == 0 else None
         outcome = house.catalog.write(
             location,
             asked["version"],

@@ -7,8 +7,16 @@ import org.apache.spark.sql.lockstep.LockstepException
 import scala.jdk.CollectionConverters._
 
 /** What decides: Python's `TransactionalCatalog` behind one method. A request and its answer are JSON objects. */
-trait Host {
+private[spark] trait Host {
   def call(request: String): String
+}
+
+/**
+ * A host in the driver's own Python, as Py4J calls it. Py4J's callback server takes calls from whoever reaches its port, so
+ * each call shows the secret that was handed over with the host.
+ */
+trait AttachedHost {
+  def call(secret: String, request: String): String
 }
 
 /**
@@ -23,9 +31,9 @@ object Bridge {
   @volatile private var host: Option[Host] = None
 
   /** Makes a host the driver's, unless it has one; says whether it did. */
-  def attach(decider: Host): Boolean = synchronized {
+  def attach(decider: AttachedHost, secret: String): Boolean = synchronized {
     val isFirst = host.isEmpty
-    if (isFirst) host = Some(decider)
+    if (isFirst) host = Some((request: String) => decider.call(secret, request))
     isFirst
   }
 

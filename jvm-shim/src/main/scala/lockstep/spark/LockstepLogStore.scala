@@ -53,7 +53,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
-      "isolation" -> Extensions.settings(session).get("isolation"))
+      "isolation" -> Extensions.settings(session).get("isolation")) ++ LockstepCatalog.in(session)
     unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
   }
 
