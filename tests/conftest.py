@@ -23,6 +23,9 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
+# A deadline for each example judges the machine, which may be busy, and not the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 # For hours of tests/unit/test_model.py: other examples each time.
 settings.register_profile(
     "long", max_examples=5_000, stateful_step_count=50, deadline=None, suppress_health_check=[*HealthCheck]
