@@ -150,9 +150,11 @@ class Announcer:
         """
         for _ in RACE.tries(self._lake.contention):
             self._lake.timeline.refresh()
-            if self._has_ended(victim):
+            # Once: another thread may read on at any moment, and what it read was not looked through for the victim.
+            looked = self._lake.timeline.head.version
+            if self._has_ended(victim, looked):
                 return
-            outcome = self._lake.timeline.append(self._abort(tx, victim), after=self._lake.timeline.head.version)
+            outcome = self._lake.timeline.append(self._abort(tx, victim), after=looked)
             match outcome:
                 case Ratified(entry):
                     _log.info("database version %d: killed transaction %s", entry.version, victim.transaction)
@@ -187,10 +189,9 @@ class Announcer:
 
         return draft
 
-    def _has_ended(self, other: Announcement) -> bool:
-        """Tell whether the timeline, as far as it was read, has the commit or the end of a transaction."""
-        timeline = self._lake.timeline
-        since = timeline.entries(max(0, min(other.base_version, timeline.head.version)))
+    def _has_ended(self, other: Announcement, through: int) -> bool:
+        """Tell whether the timeline has the commit or the end of a transaction, up to this database version."""
+        since = self._lake.timeline.entries(max(0, min(other.base_version, through)), through)
         return any(other.transaction in (entry.transaction.id, *entry.aborts) for entry in since)
 
     # --- the files ----------------------------------------------------------------------------------------------------
@@ -222,11 +223,11 @@ class Announcer:
         names = self._lake.storage.list(f"{FOLDER}/{table}")[:MAX_OTHERS]
         found = [self._read(f"{FOLDER}/{table}/{name}") for name in names if name != f"{own}.json"]
         self._lake.timeline.refresh()  # after the look: who is not announced any more may have committed
-        standing, now = [], self._lake.clock()
+        standing, now, looked = [], self._lake.clock(), self._lake.timeline.head.version
         for other in found:
             if other is None:
                 continue
-            if other.expires_at <= now or self._has_ended(other):
+            if other.expires_at <= now or self._has_ended(other, looked):
                 self._remove(table, other.transaction)
             else:
                 standing.append(other)

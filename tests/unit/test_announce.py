@@ -489,6 +489,25 @@ def test_of_two_statements_that_race_exactly_one_goes_on_wherever_they_meet(tmp_
     assert seen == {True, False}, "both orders came up"
 
 
+def test_a_victim_that_commits_after_the_look_for_it_is_not_killed(begin: Begin) -> None:
+    """Another thread of the killer's process may read on in between, which was not looked through."""
+    older, younger = begin("wound-wait")
+    younger.replace_p()
+    lake = older.catalog.lake
+    new_id = lake.new_id
+
+    def meanwhile() -> str:
+        lake.new_id = new_id
+        assert younger.commit() == 2
+        lake.timeline.refresh()
+        return new_id()
+
+    lake.new_id = meanwhile
+    with pytest.raises(ConflictError):
+        older.replace_p()
+    assert [entry.kind for entry in entries(older)] == ["transaction"], "no abort of one that is committed"
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_whose_answer_is_lost_is_no_guess(
     begin: Begin, store: Storage, when: Literal["before", "after"]
