@@ -78,7 +78,7 @@ class InDoubt:
     """The store does not say whether the transaction is committed as this database version."""
 
     version: int
-    cause: UnavailableError
+    cause: LockstepError
 
 
 Outcome = Committed | Conflict | Contended | InDoubt
@@ -101,12 +101,11 @@ def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
         backoff: how often, and how soon, it is tried again after a lost race.
 
     Raises:
-        UnavailableError, CorruptTimelineError, ForeignCommitError: before anything was ratified; nothing was committed,
-            and the transaction is still open.
+        LockstepError: before anything was ratified; nothing was committed, and the transaction is still open.
     """
     try:
         return _commit(lake, tx, backoff)
-    except UnavailableError as error:
+    except LockstepError as error:
         if tx.in_doubt is None:
             raise
         return InDoubt(tx.in_doubt, error)  # this attempt wrote nothing, but one before it may have
@@ -125,9 +124,10 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     for attempt in backoff.tries(lake.contention):
         head = _caught_up(lake, drafts)
         for entry in lake.timeline.entries(race.judged, head.version):
+            if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
+                return _found(lake, tx, entry)
             if (conflict := race.lose_to(lake.changes(entry))) is not None:
-                rollback(lake, tx)
-                return conflict
+                return _beaten(lake, tx, conflict)
         race.judged = head.version
         merge.new_attempt()
         writes = [_place(lake, tx, draft, head, race) for draft in drafts]
@@ -142,8 +142,19 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
                 return InDoubt(entry.version, cause)
             case Lost():
                 lost = attempt
-    rollback(lake, tx)
-    return Contended(lost)
+    return _beaten(lake, tx, Contended(lost))
+
+
+def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended) -> Committed | Conflict | Contended:
+    """Roll back a transaction that lost, unless an earlier attempt of its COMMIT has landed: then it is committed.
+
+    Raises:
+        UnavailableError: the store does not say whether it has; the transaction stays as it is.
+    """
+    if tx.in_doubt is not None and (landed := _settled(lake, tx.in_doubt, tx)) is not None:
+        return landed
+    _end(lake, tx)
+    return by
 
 
 def _append(lake: Lake, tx: Transaction, draft: Callable[..., Entry], judged: int) -> Ratified | Lost | Unknown:
@@ -164,10 +175,26 @@ def _landed(lake: Lake, tx: Transaction) -> Committed | None:
     lake.timeline.refresh()
     for entry in lake.timeline.entries(tx.base.version):
         if entry.transaction.id == tx.id:
-            if lake.try_publish(entry):
-                lake.delete(_leftovers(tx), [])
-            return _completed(tx, Committed(entry.version, entry))
+            return _found(lake, tx, entry)
     return None
+
+
+def _found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
+    """Complete a transaction whose entry is in the timeline."""
+    committed = _completed(tx, Committed(entry.version, entry))
+    if lake.try_publish(entry):
+        lake.delete(_leftovers(tx), [])
+    return committed
+
+
+def _settled(lake: Lake, version: int, tx: Transaction) -> Committed | None:
+    """Return what an earlier COMMIT as this version did; None once it is sure that it did nothing and never will.
+
+    Raises:
+        UnavailableError: the store does not say; asking again is safe.
+    """
+    lake.occupy(version)
+    return _landed(lake, tx)
 
 
 def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
@@ -179,15 +206,18 @@ def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
     """
     if tx.in_doubt is not None:
         try:
-            lake.occupy(tx.in_doubt)
-            if (landed := _landed(lake, tx)) is not None:
+            if (landed := _settled(lake, tx.in_doubt, tx)) is not None:
                 return landed
-        except UnavailableError as error:
+        except LockstepError as error:
             tx.state = State.ROLLED_BACK
             return InDoubt(tx.in_doubt, error)
+    _end(lake, tx)
+    return None
+
+
+def _end(lake: Lake, tx: Transaction) -> None:
     tx.state = State.ROLLED_BACK
     _discard(lake, tx)
-    return None
 
 
 def _discard(lake: Lake, tx: Transaction) -> None:
@@ -282,7 +312,7 @@ def store(lake: Lake, location: str, transaction: str, version: int, actions: li
     # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
     # may still be on its way.
     staged = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
-    lake.storage.put_if_absent(f"{location}/{staged}", data)
+    lake.storage.put_once(f"{location}/{staged}", data)
     return Commit(staged=staged)
 
 

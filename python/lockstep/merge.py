@@ -119,5 +119,5 @@ class RowMerge:
         path = file_path(descriptor, location=location, root=self._storage.url)
         self.written.add(path)
         self.landing.add(path)
-        self._storage.put_if_absent(path, content)
+        self._storage.put_once(path, content)
         return descriptor

@@ -17,7 +17,7 @@ would win again; IEEE 802.11 calls that post-backoff (2020, 10.3.3).
 Measured, it halves the 99th percentile and the longest wait of 16 writers, and costs a fifth of their commits per
 second on two cores: what the winner alone would have done at full speed (docs/benchmarks.md, "Fairness").
 
-`AGAIN` and `POLL` double: they wait for the work of others, whose length nobody knows, and not for a turn.
+`AGAIN`, `CLAIM` and `POLL` double: they wait for the work of others, whose length nobody knows, and not for a turn.
 """
 
 from __future__ import annotations
@@ -134,6 +134,9 @@ slow for once: measured, they made single writers wait for seconds."""
 
 AGAIN = Backoff(attempts=5, timeout_seconds=3600, base_seconds=0.1, cap_seconds=10, growth=doubling)
 """A whole transaction after a conflict, or after the store failed. Few attempts bound the growth."""
+
+CLAIM = Backoff(attempts=10, timeout_seconds=5, base_seconds=0.01, cap_seconds=1, growth=doubling)
+"""One object that a store refuses to write because of another write of it, which then left nothing."""
 
 POLL = Backoff(attempts=1_000_000, timeout_seconds=30, base_seconds=0.005, cap_seconds=0.5, growth=doubling)
 """Looking whether another transaction has ended; the timeout ends it, never the attempts."""

@@ -29,7 +29,7 @@ import msgspec
 from lockstep.database import DEFAULT_NAMESPACE, Moves, amendments, apply, fold
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TransactionInfo
-from lockstep.storage import Storage
+from lockstep.storage import Mine, Storage, Theirs
 
 Clock: TypeAlias = Callable[[], datetime]
 Draft: TypeAlias = Callable[[int, datetime], Entry]
@@ -159,7 +159,11 @@ class Timeline:
             ),
             namespaces=[NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
         )
-        storage.put_if_absent(entry_path(0), _encode(entry))
+        match storage.put_if_absent(entry_path(0), _encode(entry)):
+            case Mine():
+                _log.info("made the timeline of %s", storage.url)
+            case Theirs():
+                _log.debug("%s has a timeline already", storage.url)
         return cls.open(storage, clock=clock)
 
     @classmethod
@@ -297,26 +301,29 @@ class Timeline:
         if after < head.version:
             return self._settled(entry)
         entry, data = self._checked(entry, head, stamp)
-        cause = UnavailableError(f"cannot write {entry_path(entry.version)}: the store says it is there, and it is not")
-        for attempt in range(ATTEMPTS):
+        stored: Entry | None = None
+        attempt = 0
+        while stored is None:
+            attempt += 1
             try:
-                if self.storage.put_if_absent(entry_path(entry.version), data):
-                    self._absorb(entry)
-                    return Ratified(entry)
+                match self.storage.put_if_absent(entry_path(entry.version), data):
+                    case Mine():
+                        self._absorb(entry)
+                        return Ratified(entry)
+                    case Theirs(found):
+                        stored = decode(found, entry.version)
             except UnavailableError as error:
-                if error.definite and attempt == 0:  # a write before this one might still arrive
+                if error.definite and attempt == 1:  # a write before this one might still arrive
                     raise
-                cause = error
-            # Not ours by that answer: a lost response, another's entry, or nothing at all. Only a look tells. And even
-            # a look that finds nothing proves nothing, while a late request may still arrive: the same write, tried
-            # again, is what settles it, for only one of the two can be the first.
-            stored = self._read_back(entry.version)
-            if isinstance(stored, UnavailableError):
-                return Unknown(entry, cause)
-            if stored is not None:
-                self._absorb(stored)
-                return self._settled(entry)
-        return Unknown(entry, cause)
+                # A lost response, another's entry, or nothing at all: only a look tells. And even a look that finds
+                # nothing proves nothing, while a late request may still arrive: the same write, tried again, is what
+                # settles it, for only one of the two can be the first.
+                looked = self._read_back(entry.version)
+                if isinstance(looked, UnavailableError) or (looked is None and attempt == ATTEMPTS):
+                    return Unknown(entry, error)
+                stored = looked
+        self._absorb(stored)
+        return self._settled(entry)
 
     def mark_published(self, version: int) -> None:
         """Note that every commit of the entries 0 … `version` is published, here and, at best effort, in the hint.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from lockstep.errors import UnavailableError
+from lockstep.retry import CLAIM
 from lockstep.storage import Names, Storage
 
 T = TypeVar("T")
@@ -23,15 +24,22 @@ class _Plan:
     times: int
 
 
-class FaultyStorage:
+class TakenError(Exception):
+    """What a plan raises to make a write answer that something is there."""
+
+
+class FaultyStorage(Storage):
     """Passes everything on to another store, but for what `fail` and `interrupt` ask for; records every call.
 
     A fault after the operation is a lost response: it has happened, and the caller is told that it failed. Plans are
     used up in the order they were made, and one call meets at most one before and one after.
 
     Attributes:
-        calls: (operation, path) of every call, oldest first.
+        calls: (operation, path) of every call, oldest first. `put_if_absent` stands for each request that it makes to
+            write, without those that it makes to look what is there.
     """
+
+    claim = replace(CLAIM, sleep=lambda seconds: None)
 
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
@@ -82,6 +90,14 @@ class FaultyStorage:
         if landed:
             self.fail("put_if_absent", path=path, when="after")
 
+    def claim_taken(self, path: str = "", *, times: int = 1) -> None:
+        """Make the next such writes answer that something is there, though they wrote nothing (S3's 409)."""
+
+        def taken() -> None:
+            raise TakenError
+
+        self._plans.append(_Plan("put_if_absent", path, "before", taken, times))
+
     def heal(self) -> None:
         """Forget all that was asked for: the store works again."""
         with self._lock:
@@ -94,8 +110,11 @@ class FaultyStorage:
     def get(self, path: str) -> bytes | None:
         return self._run("get", path, lambda: self.inner.get(path))
 
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        return self._run("put_if_absent", path, lambda: self.inner.put_if_absent(path, data))
+    def try_put(self, path: str, data: bytes) -> bool:
+        try:
+            return self._run("put_if_absent", path, lambda: self.inner.try_put(path, data))
+        except TakenError:
+            return False
 
     def put(self, path: str, data: bytes) -> None:
         self._run("put", path, lambda: self.inner.put(path, data))

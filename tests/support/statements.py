@@ -285,7 +285,7 @@ def insert_plainly(storage: Storage, table: Table, rows: Sequence[Row], file: st
     new.add(f"{PART}{file}.json", rows)
     storage.put(f"{table.location}/{PART}{file}.json", new.data)
     info: Action = {"commitInfo": {"operation": "WRITE", "engineInfo": "plain"}}
-    assert storage.put_if_absent(commit_path(table.location, table.version + 1), render([info, *new.actions]))
+    storage.put_once(commit_path(table.location, table.version + 1), render([info, *new.actions]))
 
 
 class _Commit:

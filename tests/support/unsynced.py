@@ -11,7 +11,7 @@ class UnsyncedStorage(LocalStorage):
     For one thread at a time, but for different files.
     """
 
-    def put_if_absent(self, path: str, data: bytes) -> bool:
+    def try_put(self, path: str, data: bytes) -> bool:
         if self.exists(path):
             return False
         self.put(path, data)

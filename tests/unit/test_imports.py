@@ -145,6 +145,43 @@ def test_the_rules_see_what_they_forbid() -> None:
     assert list(imports_in(at_import_time(ast.parse(text)))) == ["lockstep.catalog"]
 
 
+ANSWERS = {"put_if_absent", "try_put", "append", "publish", "try_publish", "commit_statement", "rollback", "_settled"}
+"""What answers with a value that says what really happened: who drops it guesses."""
+
+
+def dropped_answers(tree: ast.AST) -> Iterator[str]:
+    """Yield calls whose answer goes nowhere, but for `append` of a list and `rollback` of a catalog, which raises."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
+            said = ast.unparse(call.func)
+            owner, _, name = said.rpartition(".")
+            wrong_name = name == "append" and not owner.endswith("timeline")
+            if name in ANSWERS and not wrong_name and not (name == "rollback" and owner):
+                yield f"line {node.lineno}: {said}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_answer_about_what_was_written_is_dropped(module: str) -> None:
+    assert not list(dropped_answers(tree_of(module)))
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if unit_of(module) != "storage"])
+def test_only_storage_believes_what_a_store_says_at_once(module: str) -> None:
+    """`try_put` may say that something is there when nothing is; `put_if_absent` is what everybody else uses."""
+    assert "try_put" not in {node.attr for node in ast.walk(tree_of(module)) if isinstance(node, ast.Attribute)}
+
+
+def test_a_dropped_answer_is_seen() -> None:
+    text = (
+        "storage.put_if_absent(p, d)\nrollback(lake, tx)\nself.timeline.append(e)\nlines.append(e)\nx = rollback(a, b)"
+    )
+    assert [found.split(": ")[1] for found in dropped_answers(ast.parse(text))] == [
+        "storage.put_if_absent",
+        "rollback",
+        "self.timeline.append",
+    ]
+
+
 def test_no_module_hides_a_public_name() -> None:
     """`lockstep.transaction` is a function: a module of that name would take its place once imported."""
     public = tree_of("lockstep")

@@ -319,6 +319,18 @@ def test_only_the_attempt_that_lands_keeps_its_files(
     assert ids(other) == ALL - {0, 1, 2}
 
 
+def test_a_vector_that_the_store_claims_to_have_is_written(
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage, no_room: None
+) -> None:
+    tx = begins(catalog, *takes([0]))
+    other.commit(begins(other, *takes([1])))
+    store.claim_taken(".bin")
+    catalog.commit(tx)
+    assert store.count("put_if_absent", ".bin") == 2
+    assert len(vector_files(catalog)) == 1
+    assert ids(other) == ALL - {0, 1}
+
+
 def test_a_conflict_and_a_rollback_leave_no_file(
     catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage, no_room: None
 ) -> None:

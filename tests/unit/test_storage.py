@@ -10,6 +10,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from hypothesis import strategies as st
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
-from lockstep.storage import Storage, checked, open_storage
+from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError, UnsupportedError
+from lockstep.storage import Mine, Storage, Theirs, checked, open_storage
 from lockstep.storage.local import LocalStorage
 from lockstep.storage.object import ObjectStorage
 from tests.support.faulty import FaultyStorage
@@ -29,18 +30,45 @@ from tests.support.faulty import FaultyStorage
 KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
 
+class Contended:
+    """An S3 server between us and moto's, which answers 409 to some conditional writes, as S3 does to one of two."""
+
+    BODY = (
+        b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ConditionalRequestConflict</Code><Message>The conditional '
+        b"request cannot succeed due to a conflicting operation against this resource.</Message></Error>"
+    )
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.left = 0
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        if self.left and environ["REQUEST_METHOD"] == "PUT" and environ.get("HTTP_IF_NONE_MATCH") == "*":
+            self.left -= 1
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response("409 Conflict", [("Content-Type", "application/xml")])
+            return [self.BODY]
+        return self._app(environ, start_response)
+
+
 @pytest.fixture(scope="session")
-def s3() -> Iterator[str]:
+def server() -> Contended:
+    """What answers S3's requests: moto's own application, but for the conflicts that a test asks for."""
+    return Contended(DomainDispatcherApplication(create_backend_app))
+
+
+@pytest.fixture(scope="session")
+def s3(server: Contended) -> Iterator[str]:
     """The endpoint of a moto S3 server with a bucket `lake`. One thread: with more, moto itself races."""
-    server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=False)
-    thread = threading.Thread(target=server.serve_forever)
+    http = make_server("127.0.0.1", 0, server, threaded=False)
+    thread = threading.Thread(target=http.serve_forever)
     thread.start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
+    endpoint = f"http://127.0.0.1:{http.server_port}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/lake", method="PUT")).close()
     yield endpoint
-    server.shutdown()
+    http.shutdown()
     thread.join()
-    server.server_close()
+    http.server_close()
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -56,17 +84,27 @@ def test_what_was_put_is_got(store: Storage) -> None:
     """An object comes back byte for byte, from any depth, and an empty one is not an absent one."""
     for path, data in [("a", b"x"), ("f/g/h.json", bytes(range(256))), ("f/empty", b""), ("f/big", b"z" * 6_000_000)]:
         assert store.get(path) is None
-        assert store.put_if_absent(path, data) is True
+        assert store.put_if_absent(path, data) == Mine()
         assert store.get(path) == data
 
 
 def test_only_the_first_put_if_absent_writes(store: Storage) -> None:
-    """The second answers False and changes nothing, also over what `put` wrote."""
-    assert store.put_if_absent("f/a", b"first") is True
-    assert store.put_if_absent("f/a", b"second") is False
+    """The second is told what is there and changes nothing, also over what `put` wrote."""
+    assert store.put_if_absent("f/a", b"first") == Mine()
+    assert store.put_if_absent("f/a", b"second") == Theirs(b"first")
     store.put("f/b", b"first")
-    assert store.put_if_absent("f/b", b"second") is False
+    assert store.put_if_absent("f/b", b"second") == Theirs(b"first")
     assert (store.get("f/a"), store.get("f/b")) == (b"first", b"first")
+
+
+def test_putting_the_same_object_again_finds_it(store: Storage) -> None:
+    """A client that repeats a request meets its own object: equal bytes are ours, whoever wrote them."""
+    assert store.put_if_absent("f/a", b"x") == Mine()
+    assert store.put_if_absent("f/a", b"x") == Mine()
+    store.put_once("f/a", b"x")
+    with pytest.raises(CorruptTimelineError, match="f/a holds something else than its name says"):
+        store.put_once("f/a", b"y")
+    assert store.get("f/a") == b"x"
 
 
 def test_a_deleted_name_is_free_again(store: Storage) -> None:
@@ -74,7 +112,7 @@ def test_a_deleted_name_is_free_again(store: Storage) -> None:
     store.put("f/a", b"1")
     store.delete("f/a")
     assert (store.get("f/a"), store.exists("f/a"), store.list("f")) == (None, False, [])
-    assert store.put_if_absent("f/a", b"2") is True
+    assert store.put_if_absent("f/a", b"2") == Mine()
 
 
 def test_put_overwrites(store: Storage) -> None:
@@ -170,22 +208,22 @@ def test_a_checked_path_stays_under_any_root(parts: list[str]) -> None:
 
 
 def test_of_eight_racing_threads_one_writes(store: Storage) -> None:
-    """For each key exactly one thread is told True, and the object is that thread's."""
+    """For each key exactly one thread is told that it wrote; the object is its, and all others are told that."""
     barrier = threading.Barrier(8)
 
-    def race(me: int) -> list[bool]:
-        won = []
+    def race(me: int) -> list[Mine | Theirs]:
+        told = []
         for key in range(10):
             barrier.wait()
-            won.append(store.put_if_absent(f"race/{key}", b"%d" % me * 1000))
-        return won
+            told.append(store.put_if_absent(f"race/{key}", b"%d" % me * 1000))
+        return told
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(race, range(8)))
     for key in range(10):
-        winners = [me for me in range(8) if answers[me][key]]
-        assert len(winners) == 1
-        assert store.get(f"race/{key}") == b"%d" % winners[0] * 1000
+        [winner] = [me for me in range(8) if answers[me][key] == Mine()]
+        assert store.get(f"race/{key}") == (data := b"%d" % winner * 1000)
+        assert {answers[me][key] for me in range(8) if me != winner} == {Theirs(data)}
 
 
 def python(code: str, *args: str) -> subprocess.Popen[str]:
@@ -201,12 +239,12 @@ from lockstep.storage import open_storage
 store, me = open_storage(sys.argv[1]), sys.argv[2]
 print("ready", flush=True)
 for key in sys.stdin:
-    print(store.put_if_absent(f"race/{key.strip()}", me.encode() * 1000), flush=True)
+    print(type(store.put_if_absent(f"race/{key.strip()}", me.encode() * 1000)).__name__, flush=True)
 """
 
 
 def test_of_racing_processes_one_writes(tmp_path: Path) -> None:
-    """For each key exactly one process is told True, and the object is that process's."""
+    """For each key exactly one process is told that it wrote, and the object is that process's."""
     racers = [python(RACER, str(tmp_path), str(me)) for me in range(3)]
     for racer in racers:
         assert racer.stdout is not None
@@ -219,18 +257,18 @@ def test_of_racing_processes_one_writes(tmp_path: Path) -> None:
     answers = [racer.communicate()[0].split() for racer in racers]
     store = open_storage(str(tmp_path))
     for key in range(50):
-        winners = [me for me, answer in enumerate(answers) if answer[key] == "True"]
+        winners = [me for me, answer in enumerate(answers) if answer[key] == "Mine"]
         assert len(winners) == 1
         assert store.get(f"race/{key}") == str(winners[0]).encode() * 1000
 
 
 WRITER = """
 import sys
-from lockstep.storage import open_storage
+from lockstep.storage import Mine, open_storage
 store = open_storage(sys.argv[1])
 n = 0
 while True:
-    assert store.put_if_absent(f"f/{n}", str(n).encode() * 50_000)
+    assert store.put_if_absent(f"f/{n}", str(n).encode() * 50_000) == Mine()
     store.put("hint", str(n).encode() * 50_000)
     print(n, flush=True)
     n += 1
@@ -276,7 +314,7 @@ def test_local_data_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkey
     monkeypatch.setattr(os, "link", linked)
     store.put_if_absent("f/g/a", b"data")
     assert events == ["sync .", "sync f", "sync file", "name", "sync f/g"]
-    assert store.put_if_absent("f/g/a", b"late") is False
+    assert store.put_if_absent("f/g/a", b"late") == Theirs(b"data")
     assert len(events) == 5, "who comes late writes nothing"
 
 
@@ -418,13 +456,35 @@ def test_urls_that_name_no_store_are_refused(url: str, error: type[Exception], m
         open_storage(url, create=True)
 
 
+def test_a_conflict_of_s3_is_no_object(s3: str, server: Contended) -> None:
+    """409 means that nothing was written: it is tried again, and where that does not help, nobody is told that it is.
+
+    The first assertion is why: object_store takes 409 for "already exists" (apache/arrow-rs-object-store#852).
+    """
+    store = open_storage("s3://lake/conflicts", options={**KEYS, "endpoint": s3})
+    store.claim = replace(store.claim, sleep=lambda seconds: None)
+    server.left = 1
+    assert store.try_put("f/a", b"x") is False
+    assert not store.exists("f/a")
+    server.left = 2
+    assert store.put_if_absent("f/a", b"x") == Mine()
+    assert store.get("f/a") == b"x"
+    server.left = 1
+    assert store.put_if_absent("f/a", b"y") == Theirs(b"x")
+    server.left = 1000
+    with pytest.raises(UnavailableError, match=r"cannot write f/b in .*: the store says it is there, and it is not"):
+        store.put_if_absent("f/b", b"x")
+    assert 1000 - server.left == store.claim.attempts
+    server.left = 0
+
+
 def test_s3_and_s3a_are_one_store(s3: str) -> None:
     """Both schemes read the same objects; each keeps its own URL, without a slash at the end."""
     one = open_storage("s3://lake/both/", options={**KEYS, "endpoint": s3})
     other = open_storage("s3a://lake/both", options={**KEYS, "aws_endpoint": s3})
     assert (one.url, other.url) == ("s3://lake/both", "s3a://lake/both")
-    assert one.put_if_absent("a", b"x") is True
-    assert other.put_if_absent("a", b"y") is False
+    assert one.put_if_absent("a", b"x") == Mine()
+    assert other.put_if_absent("a", b"y") == Theirs(b"x")
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
@@ -497,6 +557,6 @@ def test_the_faulty_store_fails_as_told(tmp_path: Path) -> None:
     store.fail("put_if_absent", when="after")
     with pytest.raises(UnavailableError, match="after"):
         store.put_if_absent("f/a", b"1")
-    assert store.put_if_absent("f/a", b"2") is False
+    assert store.put_if_absent("f/a", b"2") == Theirs(b"1")
     assert store.get("f/a") == b"1"
     assert store.count("put_if_absent", "f/a") == 4

@@ -6,6 +6,7 @@ it holds follows from the timeline alone. Only a foreign Delta writer can be in 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,9 @@ from lockstep.delta.log import (
 from lockstep.delta.rebase import rebase
 from lockstep.errors import CorruptTimelineError
 from lockstep.model import Commit, TableWrite
-from lockstep.storage import Storage
+from lockstep.storage import Mine, Storage, Theirs
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def publish(storage: Storage, write: TableWrite, moved_to: int | None = None) ->
     first = last - len(write.commits) + 1
     for version, data in enumerate(_contents(storage, write, first), first):
         path = commit_path(write.location, version)
-        if data is None or storage.put_if_absent(path, data) or storage.get(path) == data:
+        if data is None or isinstance(storage.put_if_absent(path, data), Mine):
             continue
         taken = last_published(storage, write.location, version - 1)
         return Displaced(version, taken, foreign_footprint(storage, write.location, range(version, taken + 1)))
@@ -86,7 +89,9 @@ def write_checksums(storage: Storage, write: TableWrite, last: int) -> None:
         known = None if data is None else advance(known, parse(data), version=version)
         if known is None:
             return
-        storage.put_if_absent(checksum_path(write.location, version), msgspec.json.encode(known))
+        path = checksum_path(write.location, version)
+        if isinstance(storage.put_if_absent(path, msgspec.json.encode(known)), Theirs):
+            _log.debug("%s stays as another writer made it", path)
 
 
 def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lockstep.errors import InvalidError, UnavailableError
-from lockstep.storage import Names, checked
+from lockstep.storage import Names, Storage, checked
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """What 'no object at this path' looks like: nothing there, a file where a folder should be, or a folder itself."""
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """Objects are files. An object is written under a hidden name, fsync'ed, and then given its own name.
 
-    A hard link is what makes `put_if_absent` atomic: it fails when the name is taken, and before it exists the file is
+    A hard link is what makes `try_put` atomic: it fails when the name is taken, and before it exists the file is
     already whole and on the disk. obstore's own local store links too, but syncs neither the file nor its folder, so a
     ratified commit could vanish, or be an empty file, after a power cut. That is why this class exists.
 
@@ -43,7 +43,7 @@ class LocalStorage:
             except _ABSENT:
                 return None
 
-    def put_if_absent(self, path: str, data: bytes) -> bool:
+    def try_put(self, path: str, data: bytes) -> bool:
         file = self._file(path)
         with self._reporting("write", path):
             # The common loser learns it from one look, without writing its data first. The link still decides.

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import InvalidError, UnavailableError
-from lockstep.storage import Names, checked
+from lockstep.storage import Names, Storage, checked
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -18,12 +18,12 @@ _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 """Inside one call. obstore's own bound is three minutes, too long for a session that waits for its COMMIT."""
 
 
-class ObjectStorage:
-    """Objects are keys under a prefix; `put_if_absent` is a PUT with `If-None-Match: *`.
+class ObjectStorage(Storage):
+    """Objects are keys under a prefix; `try_put` is a PUT with `If-None-Match: *`.
 
     A PUT that timed out, or that got a 5xx after the store had taken it, may have written the object: it raises
-    `UnavailableError`. One that obstore repeated on its own may be told that its own first try is in the way: it
-    returns False. In both cases only reading the object back tells.
+    `UnavailableError`. One that obstore repeated on its own may be told that its own first try is in the way, and one
+    beside another (409) that something is there when nothing is: it returns False. Only reading the object back tells.
     """
 
     def __init__(self, store: ObjectStore, url: str) -> None:
@@ -46,7 +46,7 @@ class ObjectStorage:
                 _check_bucket(error)
                 return None
 
-    def put_if_absent(self, path: str, data: bytes) -> bool:
+    def try_put(self, path: str, data: bytes) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -15,12 +18,16 @@ from lockstep.errors import (
     TransactionStateError,
     UnavailableError,
 )
+from lockstep.model import Isolation
+from lockstep.storage import Theirs
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
-from tests.support.faulty import FaultyStorage
+from lockstep.verify import verify
+from tests.support.faulty import FaultyStorage, TakenError
 from tests.support.lakes import (
     add,
     append,
+    create,
     files,
     large,
     location,
@@ -31,6 +38,7 @@ from tests.support.lakes import (
     stage_new,
     tree,
 )
+from tests.support.unsynced import UnsyncedStorage
 
 # --- a store that fails -----------------------------------------------------------------------------------------------
 
@@ -83,6 +91,41 @@ def test_an_unanswered_commit_whose_version_another_took_is_judged_anew(
     assert files(other, "a") == {"p", "x"}
 
 
+@pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
+def test_an_unanswered_commit_that_lands_while_another_one_finds_out_is_committed(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog, isolation: Isolation
+) -> None:
+    """The late write arrives after the second COMMIT's look for it: its own entry is no winner that it lost to."""
+    tx = catalog.begin(isolation=isolation)
+    stage(catalog, tx, "a", remove("p"), add("x"))
+    store.go_down(entry_path(2), landed=True)
+    with pytest.raises(CommitUnknownError):
+        catalog.commit(tx)
+    store.heal()
+    entry = Path(store.url.removeprefix("file://"), entry_path(2))
+    late = entry.rename(entry.with_suffix(".late"))
+    store.interrupt("get", lambda: late.rename(entry), path=staged_path(location(catalog, "a"), tx.id, 1))
+    assert catalog.commit(tx).version == 2
+    assert entry.exists(), "it arrived in between"
+    assert (tx.state, tx.version) == (State.COMPLETED, 2)
+    assert files(other, "a") == {"x"}
+    assert store.exists(f"{location(other, 'a')}/x")
+    assert other.timeline.head.version == 2
+
+
+def test_an_unreadable_entry_where_ours_may_be_is_no_answer(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """To say that nothing was committed would be a guess as long as nobody knows what became of the earlier attempt."""
+    tx = in_doubt(catalog, store, landed=False)
+    store.heal()
+    store.put(entry_path(2), b"{")
+    for _ in range(2):
+        with pytest.raises(CommitUnknownError, match="expected a timeline entry"):
+            catalog.commit(tx)
+        assert (tx.is_open, tx.in_doubt) == (True, 2)
+
+
 def test_rollback_after_an_unanswered_commit_that_landed_comes_too_late(
     catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
 ) -> None:
@@ -104,7 +147,9 @@ def test_rollback_after_an_unanswered_commit_that_did_not_land_sees_that_it_neve
     tx = in_doubt(catalog, store, landed=False)
     store.heal()
     catalog.rollback(tx)
-    assert not store.inner.put_if_absent(entry_path(2), b"{}"), "the request that was under way arrives, and loses"
+    assert isinstance(store.inner.put_if_absent(entry_path(2), b"{}"), Theirs), (
+        "the request that was under way arrives, and loses"
+    )
     assert files(other, "a") == {"p"}
     assert tx.state is State.ROLLED_BACK
     assert not store.exists(f"{location(other, 'a')}/x")
@@ -177,6 +222,84 @@ def test_a_failure_before_ratifying_leaves_the_transaction_open_and_cleanable(
     assert (tx.is_open, tx.in_doubt, tx.state) == (True, None, State.INFLIGHT)
     catalog.rollback(tx)
     assert tree(store) == before
+
+
+def claims_it_is_there() -> None:
+    raise TakenError
+
+
+def fails() -> None:
+    raise UnavailableError("injected: no answer")
+
+
+FAULTS: dict[str, tuple[Callable[[], None], Literal["before", "after"]]] = {
+    "claims that it is there, and wrote nothing": (claims_it_is_there, "before"),
+    "wrote it, and claims that it was there": (claims_it_is_there, "after"),
+    "failed before it wrote": (fails, "before"),
+    "wrote it, and its answer was lost": (fails, "after"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whichever_write_of_a_commit_meets_a_fault_the_answer_is_true(tmp_path: Path, fault: str) -> None:
+    """Each write in turn: the staged commit, the entry, what is published, checksums.
+
+    COMMIT, where it has to be asked again, commits all of it, once; others read it, and `verify` finds nothing.
+    """
+    action, when = FAULTS[fault]
+    for nth in count(1):
+        store = FaultyStorage(UnsyncedStorage(tmp_path / f"{nth}"))
+        catalog = open_catalog(store)
+        create(catalog, "a", "b", files=["p"])
+        tx = catalog.begin()
+        stage(catalog, tx, "a", large("x"))
+        stage(catalog, tx, "b", remove("p"), add("y"))
+        before = store.count("put_if_absent")
+        at_write(store, nth, action, when)
+        try:
+            done = catalog.commit(tx)
+        except (UnavailableError, CommitUnknownError):
+            assert tx.is_open
+            done = catalog.commit(tx)
+        met = store.count("put_if_absent") - before >= nth
+        store.heal()
+        other = open_catalog(store.inner)
+        assert (files(other, "a"), files(other, "b")) == ({"p", "x"}, {"y"})
+        assert done.version == other.timeline.head.version == 2
+        assert other.timeline.published_through == 2
+        report = verify(store.inner, other.timeline)
+        assert (report.differences, report.versions) == ((), 4)
+        if not met:
+            assert nth > 6, "a staged commit, an entry, two commits and two checksums were each met"
+            return
+
+
+def at_write(store: FaultyStorage, nth: int, action: Callable[[], None], when: Literal["before", "after"]) -> None:
+    """Do this just before (or after) the nth conditional write."""
+    seen: list[None] = []
+
+    def met() -> None:
+        seen.append(None)
+        if len(seen) == nth:
+            action()
+
+    for _ in range(nth):
+        store.interrupt("put_if_absent", met, when=when)
+
+
+def test_a_staged_commit_that_was_not_written_is_never_committed(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", large("x"))
+    before = tree(store)
+    store.claim_taken(times=1000)
+    with pytest.raises(UnavailableError, match="the store says it is there, and it is not"):
+        catalog.commit(tx)
+    assert (tx.is_open, tx.in_doubt, tree(store)) == (True, None, before)
+    store.heal()
+    assert catalog.commit(tx).version == 2
+    assert files(other, "a") == {"p", "x"}
 
 
 def test_a_store_that_fails_while_publishing_fails_no_commit(

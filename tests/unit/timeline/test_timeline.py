@@ -156,14 +156,18 @@ def test_a_store_that_refuses_every_write_is_unknown_in_bounded_tries(timeline: 
     assert not store.exists(entry_path(1))
 
 
-def test_a_store_that_says_taken_and_shows_nothing_is_unknown(
-    timeline: Timeline, store: FaultyStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """False with nothing there (a conflict answer of S3) is tried again, and unknown in the end."""
-    monkeypatch.setattr(store, "put_if_absent", lambda path, data: False)
+def test_a_store_that_says_taken_and_shows_nothing_is_unknown(timeline: Timeline, store: FaultyStorage) -> None:
+    """A claim with nothing there (a conflict answer of S3) is tried again, and unknown in the end."""
+    store.claim_taken(times=1000)
     outcome = timeline.append(draft("a"), after=0)
     assert isinstance(outcome, Unknown)
     assert "says it is there" in outcome.cause.message
+
+
+def test_a_store_that_says_taken_once_is_asked_again(timeline: Timeline, store: FaultyStorage) -> None:
+    store.claim_taken(entry_path(1))
+    assert isinstance(timeline.append(draft("a"), after=0), Ratified)
+    assert ids(Timeline.open(store.inner).entries(0)) == ["a"]
 
 
 def test_a_lost_race_is_told_even_if_reading_on_fails(timeline: Timeline, store: FaultyStorage) -> None:
