@@ -18,6 +18,7 @@ from datetime import datetime
 import msgspec
 
 from lockstep.announce import Announcer
+from lockstep.clock import Clock, utc_now
 from lockstep.commit import (
     Committed,
     Contended,
@@ -47,7 +48,7 @@ from lockstep.retry import RACE, Backoff
 from lockstep.savepoint import rollback_to
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
-from lockstep.timeline import Clock, Timeline, utc_now
+from lockstep.timeline import Timeline
 from lockstep.transactions import Transaction
 from lockstep.undo import Creation, new_location
 

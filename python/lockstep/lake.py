@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from lockstep import __version__
+from lockstep.clock import Clock
 from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, last_published, read_published, state_at
@@ -31,7 +32,7 @@ from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrit
 from lockstep.retry import Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.storage import Storage
-from lockstep.timeline import Clock, Draft, Lost, Ratified, Timeline, Unknown
+from lockstep.timeline import Draft, Lost, Ratified, Timeline, Unknown
 
 WORKERS = 8
 """Threads that publish or probe tables of one entry at the same time."""

@@ -5,7 +5,8 @@
     <root>/_lockstep/timeline/_latest                       a hint: {"version": 1, "published_through": 1}
 
 An entry is immutable and made by put-if-absent, so of all who want to be version n exactly one is. The hint is written
-at best effort and never believed further than a look confirms: without it, opening lists the folder.
+at best effort and never believed further than a look confirms: without it, opening lists the folder. It is written
+after the entry that it names, so one that names an entry that is not there proves that an entry was lost.
 
 The timeline knows entries and how they fold. It knows nothing of what a table's commits say.
 """
@@ -21,17 +22,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 import msgspec
 
+from lockstep.clock import Clock, far_ahead, to_millisecond, utc_now
 from lockstep.database import DEFAULT_NAMESPACE, Moves, amendments, apply, fold
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TransactionInfo
 from lockstep.storage import Mine, Storage, Theirs
 
-Clock: TypeAlias = Callable[[], datetime]
 Draft: TypeAlias = Callable[[int, datetime], Entry]
 """Makes an entry out of the version and the commit time that it is to have."""
 
@@ -103,11 +104,6 @@ _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_hint = msgspec.json.Decoder(_Hint).decode
 
 
-def utc_now() -> datetime:
-    """The default clock."""
-    return datetime.now(UTC)
-
-
 class Timeline:
     """One lake's timeline as far as this process has read it; safe to share between threads.
 
@@ -125,6 +121,7 @@ class Timeline:
         self._moved: Moves = amendments(self._entries)
         self._cache: OrderedDict[int, Database] = OrderedDict()
         self._published_through = published_through
+        self._warn_of_clocks(-1)
 
     @classmethod
     def create(
@@ -141,8 +138,11 @@ class Timeline:
 
         Raises:
             UnavailableError: the store failed; calling again is safe.
+            CorruptTimelineError: see `open`.
         """
-        now = _to_millisecond(clock())
+        if _read_hint(storage) is not None:  # there was one: if its entries are lost, a new one must not hide that
+            return cls.open(storage, clock=clock)
+        now = to_millisecond(clock())
         entry = Entry(
             format=FORMAT,
             version=0,
@@ -176,9 +176,11 @@ class Timeline:
             CorruptTimelineError: an entry is missing, cannot be read, or does not fit the others.
         """
         hint = _read_hint(storage)
-        # A hint may be wrong, or its folder emptied; what it names must be there before anything is built on it.
+        # What a hint names must be there before anything is built on it.
         if hint is None or _read(storage, hint.version) is None:
             versions = [int(found[1]) for name in storage.list(FOLDER) if (found := _NAME.fullmatch(name))]
+            if hint is not None and hint.version > max(versions, default=-1):
+                raise _lost(hint.version, max(versions, default=None))
             if not versions:
                 root = storage.url
                 raise InvalidError(f"no Lockstep timeline at {root}: make one with `lockstep init {root}`")
@@ -260,13 +262,20 @@ class Timeline:
         """Return the database as it was at a time: the latest version committed then or before.
 
         Raises:
-            InvalidError: the time has no zone, or is before version 0; the message says which times there are.
+            InvalidError: the time has no zone, or is before version 0; the message says which times there are. Or the
+                next version's time is far ahead of this process's clock, and nobody knows whether it was there by then.
         """
         if ts.tzinfo is None:
             raise InvalidError(f"time {ts.isoformat()} has no time zone: give one, the timeline's times are UTC")
         with self._lock:
             version = bisect_right(self._entries, ts, key=lambda entry: entry.committed_at) - 1
             first = self._entries[0].committed_at
+            around = self._entries[max(0, version) : version + 2]
+        if len(around) == 2 and around[0].committed_at < ts and (ahead := far_ahead(around[1], self._clock())):
+            raise InvalidError(
+                f"whether database version {version} or a later one was there at {ts.isoformat()} cannot be told: "
+                + ahead
+            )
         if version < 0:
             last = self._head
             raise InvalidError(
@@ -296,7 +305,7 @@ class Timeline:
         head = self._head
         if not 0 <= after <= head.version:
             raise InvalidError(f"cannot append after database version {after}: there are 0 to {head.version}")
-        stamp = max(_to_millisecond(self._clock()), self._entries[after].committed_at + _TICK)
+        stamp = max(to_millisecond(self._clock()), self._entries[after].committed_at + _TICK)
         entry = draft(after + 1, stamp)
         if after < head.version:
             return self._settled(entry)
@@ -350,9 +359,17 @@ class Timeline:
             head = apply(self._head, entry)
             self._entries.append(entry)
             self._head = head
+            self._warn_of_clocks(entry.version - 1)
             if entry.moved:  # last: who reads without the lock may see the new head first, and never the old one after
                 self._moved = amendments(self._entries)
                 self._cache.clear()
+
+    def _warn_of_clocks(self, known: int) -> None:
+        """Say so in the log where the entries after this version begin to be far ahead of this process's clock."""
+        now = self._clock()
+        before, new = self._entries[max(0, known) : known + 1], self._entries[known + 1 :]
+        if far_ahead(new[-1], now) and not any(far_ahead(entry, now) for entry in before):
+            _log.warning("%s", next(filter(None, (far_ahead(entry, now) for entry in new))))
 
     def _checked(self, entry: Entry, head: Database, stamp: datetime) -> tuple[Entry, bytes]:
         """Return an entry as readers will see it, and its bytes; what they would refuse must never be written."""
@@ -426,18 +443,12 @@ def decode(data: bytes, version: int) -> Entry:
     for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
         if time.utcoffset() != timedelta(0):
             raise CorruptTimelineError(f"{path}: {name} is {time.isoformat()}, expected a time in UTC")
-    if entry.committed_at != _to_millisecond(entry.committed_at):
+    if entry.committed_at != to_millisecond(entry.committed_at):
         raise CorruptTimelineError(f"{path}: committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
     return entry
 
 
 _encode = msgspec.json.encode
-
-
-def _to_millisecond(time: datetime) -> datetime:
-    """Return a time in UTC, cut to the millisecond."""
-    time = time.astimezone(UTC)
-    return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
 def _read(storage: Storage, version: int) -> Entry | None:
@@ -457,6 +468,22 @@ def _read_all(storage: Storage, last: int) -> list[Entry]:
 
     with ThreadPoolExecutor(max_workers=min(READERS, last + 1), thread_name_prefix="lockstep-timeline") as pool:
         return list(pool.map(read, range(last + 1)))
+
+
+def _lost(version: int, last: int | None) -> CorruptTimelineError:
+    """Return what to say of a hint that names an entry after the last one that is there."""
+    ends = "with no entry at all" if last is None else f"with entry {last}"
+    then = (
+        "there is no database any more"
+        if last is None
+        else f"the database then ends with version {last}, and commits that tables' logs have beyond it are taken in "
+        "as those of plain Delta writers"
+    )
+    return CorruptTimelineError(
+        f"{entry_path(version)} is gone: {HINT} is written after the entry that it names, so database version "
+        f"{version} was committed, and the folder ends {ends}. Put the lost entries back, from a backup or the store's "
+        f"old versions of the files. If they are lost for good, delete {HINT}: {then}"
+    )
 
 
 def _read_hint(storage: Storage) -> _Hint | None:

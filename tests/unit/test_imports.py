@@ -18,7 +18,7 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "python"
 
 LAYERS = (
-    {"_version", "ddl", "display", "errors", "model", "plan", "retry", "rows", "script", "sql"},
+    {"_version", "clock", "ddl", "display", "errors", "model", "plan", "retry", "rows", "script", "sql"},
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta", "resolution", "serializable"},

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lockstep.timeline
+from lockstep.clock import FAR_AHEAD
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.model import (
     Commit,
@@ -229,3 +230,61 @@ def test_an_entry_survives_its_file() -> None:
     assert entry == draft("a", **with_raw(b'{"add":{"path":"p"}}'))(1, T0 + TICK)
     assert msgspec.json.encode(entry) == WHOLE
     assert bytes((entry.writes[0].commits[0].inline or [])[0]) == b'{"add":{"path":"p"}}'
+
+
+# --- a clock that is wrong --------------------------------------------------------------------------------------------
+
+YEAR = timedelta(days=365)
+
+
+@pytest.fixture
+def skewed(timeline: Timeline, store: FaultyStorage) -> Timeline:
+    """A timeline whose version 2 came from a machine whose clock is a year ahead; 3 from one whose clock is right."""
+    clock = FakeClock()
+    clock.now = T0 + timedelta(hours=1)
+    commit(Timeline.open(store, clock=clock), "a")
+    commit(Timeline.open(store, clock=lambda: T0 + YEAR), "b")
+    clock.now = T0 + timedelta(hours=2)
+    again = Timeline.open(store, clock=clock)
+    commit(again, "c")
+    clock.now = T0 + timedelta(hours=3)
+    return again
+
+
+def test_times_go_on_behind_a_clock_that_is_ahead(skewed: Timeline) -> None:
+    assert [entry.committed_at - T0 for entry in skewed.entries(0)] == [timedelta(hours=1), YEAR, YEAR + TICK]
+
+
+def test_a_clock_that_is_ahead_is_told_once(
+    timeline: Timeline, store: FaultyStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By each process that meets the first such entry: when it reads on, or when it opens."""
+    clock = FakeClock()
+    reader = Timeline.open(store, clock=clock)
+    commit(Timeline.open(store, clock=lambda: T0 + FAR_AHEAD), "a")
+    reader.refresh()
+    assert not caplog.messages, "clocks are never quite the same"
+    commit(Timeline.open(store, clock=lambda: T0 + YEAR), "b", "c")
+    reader.refresh()
+    commit(reader, "d")
+    [told] = caplog.messages
+    assert "database version 2 says that it was committed at 2027-03-01T12:00:00+00:00" in told
+    assert "ask for them by number (FOR SYSTEM_VERSION AS OF" in told
+    caplog.clear()
+    Timeline.open(store, clock=clock)
+    assert caplog.messages == [told]
+    clock.now = T0 + YEAR
+    Timeline.open(store, clock=clock)
+    assert caplog.messages == [told], "until the clock is past it"
+
+
+def test_a_time_that_may_be_a_later_versions_is_refused(skewed: Timeline) -> None:
+    """Versions 2 and 3 were there by now, and their times do not say so: an older one must not pass for it."""
+    for hours in (1.5, 2.5, 3):
+        with pytest.raises(InvalidError, match=r"cannot be told: database version 2 says .*SYSTEM_VERSION AS OF"):
+            skewed.at_time(T0 + timedelta(hours=hours))
+    assert skewed.at_time(T0 + timedelta(hours=1)).version == 1, "that is when it was committed"
+    assert skewed.at_time(T0 + timedelta(minutes=1)).version == 0, "what came before is right"
+    assert skewed.at(2).version == 2
+    assert skewed.at_time(T0 + YEAR).version == 2
+    assert skewed.at_time(T0 + 2 * YEAR).version == 3, "whichever clock was wrong"
