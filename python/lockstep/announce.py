@@ -23,7 +23,7 @@ import msgspec
 from lockstep import __version__
 from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import Footprint, footprint, real_paths
-from lockstep.delta.log import read_staged
+from lockstep.delta.log import UNREADABLE, read_staged
 from lockstep.errors import ConflictError, UnavailableError
 from lockstep.lake import Lake
 from lockstep.model import FORMAT as ENTRY_FORMAT
@@ -221,7 +221,7 @@ class Announcer:
     def _standing(self, table: str, own: str) -> list[Announcement]:
         """Read the others' announcements; those of the ended and the expired are removed and left out."""
         names = self._lake.storage.list(f"{FOLDER}/{table}")[:MAX_OTHERS]
-        found = [self._read(f"{FOLDER}/{table}/{name}") for name in names if name != f"{own}.json"]
+        found = [self._read(table, name) for name in names if name != f"{own}.json"]
         self._lake.timeline.refresh()  # after the look: who is not announced any more may have committed
         standing, now, looked = [], self._lake.clock(), self._lake.timeline.head.version
         for other in found:
@@ -233,14 +233,17 @@ class Announcer:
                 standing.append(other)
         return standing
 
-    def _read(self, path: str) -> Announcement | None:
+    def _read(self, table: str, name: str) -> Announcement | None:
+        """Read an announcement; None unless it is one as it must be, of the transaction that its name says."""
+        path = f"{FOLDER}/{table}/{name}"
         data = self._lake.storage.get(path)
         try:
             found = None if data is None else _decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             _log.info("no use of the announcement %s: %s", path, error)
             return None
-        return found if found is not None and found.format == FORMAT else None
+        sound = found is not None and found.format == FORMAT and name == f"{found.transaction}.json"
+        return found if sound else None
 
     def _write(self, table: str, mine: Announcement) -> None:
         self._lake.storage.put(_path(table, mine.transaction), msgspec.json.encode(mine))

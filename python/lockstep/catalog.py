@@ -148,7 +148,7 @@ class TransactionalCatalog:
         return self.lake.caught_up(lambda database: [t for t in map(database.tables.get, names) if t is not None])
 
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
-        """Return an older database version: by number, or as it was at a time.
+        """Return an older database version: by number, or as it was at a time; what it ratified is published.
 
         Args:
             at_most: a snapshot's version: nothing newer exists for it.
@@ -156,13 +156,15 @@ class TransactionalCatalog:
         Raises:
             InvalidError: there is no such version.
         """
-        self.lake.timeline.refresh()
+        head = self.lake.refresh()
         found = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
         if at_most is not None and found.version > at_most:
-            if isinstance(when, datetime):
-                return self.timeline.at(at_most)
-            raise InvalidError(f"database version {when} is newer than this transaction's snapshot, version {at_most}")
-        return found
+            if not isinstance(when, datetime):
+                raise InvalidError(
+                    f"database version {when} is newer than this transaction's snapshot, version {at_most}"
+                )
+            found = self.timeline.at(at_most)
+        return msgspec.structs.replace(found, set_aside=head.set_aside) if head.set_aside else found
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -341,9 +343,11 @@ def find_table(database: Database, name: Name) -> Table:
 
     Raises:
         UndefinedError: it has none of that name.
+        ForeignCommitError, UnavailableError, CorruptTimelineError: the table is set aside, see `lockstep.lake`.
     """
     if (table := database.tables.get(name)) is None:
         raise UndefinedError(f"no table {name} in database version {database.version}")
+    database.check(table)
     return table
 
 

@@ -46,6 +46,10 @@ class LockstepError(Exception):
     def __str__(self) -> str:
         return f"{self.message} (SQLSTATE {self.sqlstate})"
 
+    def again(self, more: str = "") -> LockstepError:
+        """Return the same error, to be raised once more: one that is raised twice keeps the traces of both."""
+        return type(self)(self.message + more, sqlstate=self.sqlstate)
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows of an error that was kept."""
         from lockstep.display import Section, html

@@ -18,21 +18,21 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from typing import TypeAlias
 
-from lockstep import __version__
+from msgspec import structs
+
 from lockstep.clock import Clock
 from lockstep.conflicts import Changes, check
-from lockstep.delta.actions import Action, Footprint, footprint, parse
-from lockstep.delta.log import commit_path, last_published, read_published, state_at
+from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, parse
+from lockstep.delta.log import commit_path, log_files, read_published, state_at
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
-from lockstep.model import FORMAT, NEW, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.foreign import Foreign
+from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
 from lockstep.retry import Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.storage import Storage
-from lockstep.timeline import Draft, Lost, Ratified, Timeline, Unknown
+from lockstep.timeline import Timeline
 
 WORKERS = 8
 """Threads that publish or probe tables of one entry at the same time."""
@@ -44,8 +44,6 @@ BEHIND = 3
 """How often a commit is moved behind a foreign one in one go, before its table is set aside."""
 
 CACHED_CHANGES = 256
-
-_Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +57,7 @@ class Lake:
         self.clock = clock
         self.new_id = new_id
         self.contention = Contention()
+        self._foreign = Foreign(storage, timeline, clock=clock, new_id=new_id)
         self._aside: dict[str, tuple[int, LockstepError]] = {}
         self._cache: OrderedDict[int, Changes] = OrderedDict()
         self._lock = threading.Lock()
@@ -67,7 +66,7 @@ class Lake:
     # --- the timeline's side ------------------------------------------------------------------------------------------
 
     def refresh(self) -> Database:
-        """Return the newest database version, with all that it ratified published, save for tables set aside.
+        """Return the newest database version, with all that it ratified published, save for what it `set_aside`.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
@@ -78,72 +77,110 @@ class Lake:
             # head, which would show tables at versions that their logs may not have yet.
             moved, head = self.timeline.moved, self.timeline.head
             pending = self.timeline.entries(min(self.timeline.published_through, head.version), head.version)
-            published = [self.publish(entry) for entry in pending]
+            failed: dict[str, LockstepError] = {}
+            for entry in pending:
+                failed |= self._publish_entry(entry, fresh=False, checksums=True)
             if self.timeline.moved is not moved:
                 continue  # the head does not say yet where these tables are now
-            if pending and all(published):
+            if pending and not failed:
                 self.timeline.mark_published(head.version)
-            return head
+            # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
+            return structs.replace(head, set_aside=failed) if failed else head
 
     def check(self, table: Table) -> None:
-        """Raise why a table is set aside, if it is.
+        """Raise why a table is set aside now, if it is.
 
         Raises:
             ForeignCommitError: it has diverged, see above.
             UnavailableError, CorruptTimelineError: what it has ratified could not be published.
         """
         if (found := self._aside.get(table.id)) is not None:
-            raise type(found[1])(found[1].message, sqlstate=found[1].sqlstate)
+            raise found[1].again() from found[1]
 
-    def publish(self, entry: Entry, *, checksums: bool = True) -> bool:
-        """Publish an entry's commits, all tables in parallel, and tell whether all of them are in their logs now.
+    def try_publish(self, entry: Entry, *, checksums: bool = True) -> bool:
+        """Publish a just ratified entry, and tell whether that is done. It raises nothing.
+
+        The entry is committed: whatever goes wrong now delays its readers, and no more.
 
         Args:
             checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
         """
-        if entry.kind != "transaction":
-            return True
-        done = self._pool.map(lambda write: self._publish(entry, write, checksums), entry.writes)
-        return all([*done])  # the list: one that cannot be must not keep the others waiting
-
-    def _publish(self, entry: Entry, write: TableWrite, checksums: bool) -> bool:
         try:
-            last = self._published(entry, write)
+            if self._publish_entry(entry, fresh=True, checksums=checksums):
+                return False
+            if self.timeline.published_through == entry.version - 1:
+                self.timeline.mark_published(entry.version)
+            return True
+        except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
+            _log.exception("database version %d is committed; it is not published yet", entry.version)
+            return False
+
+    def _publish_entry(self, entry: Entry, *, fresh: bool, checksums: bool) -> dict[str, LockstepError]:
+        """Publish an entry's commits, all tables in parallel; return by table id why one is not in its log now."""
+        if entry.kind != "transaction":
+            return {}
+        done = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), entry.writes)
+        # the list: one that cannot be must not keep the others waiting
+        return {write.id: error for write, error in zip(entry.writes, [*done], strict=True) if error is not None}
+
+    def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
+        try:
+            last = self._published(entry, write, fresh=fresh)
         except LockstepError as error:
             return self._set_aside(entry, write, error)
+        except Exception as error:  # noqa: BLE001 (logged, and told to whoever uses the table; no other is concerned)
+            _log.exception("table %s: database version %d could not be published", write.name, entry.version)
+            what = f"table {write.name}: database version {entry.version} cannot be published ({error!r}): report it"
+            return self._set_aside(entry, write, LockstepError(what))
         if self._aside.get(write.id, (entry.version,))[0] == entry.version:
             self._aside.pop(write.id, None)
-        if checksums:
+        if checksums and last is not None:
             self._write_checksums(write, last)
-        return True
+        return None
 
-    def _published(self, entry: Entry, write: TableWrite) -> int:
-        """Publish a write, behind foreign commits if need be, and return the version of its last commit."""
+    def _published(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> int | None:
+        """Publish a write, behind foreign commits if need be, and return the version of its last commit.
+
+        None for a dropped table whose folder somebody removed: nobody brings it back.
+        """
+        if not fresh and self._is_dropped(write) and log_files(self.storage, write.location).is_empty:
+            return None
         for _ in range(BEHIND):
-            outcome = publish(self.storage, write, self.timeline.moved.get((write.id, entry.version)))
+            moved = self.timeline.moved.get((write.id, entry.version))
+            outcome = publish(self.storage, write, moved, fresh=fresh)
             if not isinstance(outcome, Displaced):
                 return outcome.version
-            self._move_behind(entry, write, outcome)
+            # Who else found the same may have moved the commit, and published it: what then follows the foreign
+            # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
+            # any file that was seen before.
+            self.timeline.refresh()
+            if self.timeline.moved.get((write.id, entry.version)) == moved:
+                self._move_behind(entry, write, outcome)
         raise UnavailableError(
             f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
             f"table version {BEHIND} times before it could be published; the next statement tries again"
         )
 
-    def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> bool:
-        """Remember why a write cannot be published, and tell whether that is as good as published."""
-        if not isinstance(error, UnavailableError) and self.timeline.head.table_by_id(write.id) is None:
+    def _is_dropped(self, write: TableWrite) -> bool:
+        return self.timeline.head.table_by_id(write.id) is None
+
+    def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> LockstepError | None:
+        """Remember why a write cannot be published, and return it; None if that is as good as published."""
+        if not isinstance(error, UnavailableError) and self._is_dropped(write):
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
-            return True  # nobody will miss it, and a person who dropped the table has decided
+            return None  # nobody will miss it, and a person who dropped the table has decided
         if self._aside.get(write.id, (NEW,))[0] != entry.version:
             _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
         self._aside[write.id] = entry.version, error
-        return False
+        return error
 
     def _write_checksums(self, write: TableWrite, last: int) -> None:
         try:
             write_checksums(self.storage, write, last)
-        except UnavailableError as error:
+        except LockstepError as error:
             _log.info("table %s goes without a checksum of version %d: %s", write.name, last, error)
+        except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
+            _log.exception("table %s goes without a checksum of version %d", write.name, last)
 
     def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
@@ -163,7 +200,7 @@ class Lake:
                 "The table cannot be used until a person decides."
             )
         moved = Moved(id=write.id, entry=entry.version, to_version=displaced.last + len(write.commits))
-        self._external(lambda _: None if self._moved_already(moved) else ([], [moved]))
+        self._foreign.append(lambda _: None if self._moved_already(moved) else ([], [moved]))
 
     def _moved_already(self, wanted: Moved) -> bool:
         return self.timeline.moved.get((wanted.id, wanted.entry), NEW) >= wanted.to_version
@@ -179,32 +216,50 @@ class Lake:
         Raises:
             ForeignCommitError, UnavailableError, CorruptTimelineError: one of them is set aside, see `check`.
         """
-        database = self.refresh()
-        tables = list(select(database))
-        for table in tables:
-            self.check(table)
-        ahead = self._pool.map(lambda t: self.storage.exists(commit_path(t.location, t.version + 1)), tables)
-        found = [table for table, is_ahead in zip(tables, ahead, strict=True) if is_ahead]
-        for table in found:
-            self._take_in(table)
-        if found:
-            database = self.refresh()
-            for table in tables:
-                self.check(table)
+        database = self._caught_up(select, closely=True)
+        for table in select(database):
+            database.check(table)
         return database
 
     def all_caught_up(self) -> Database:
         """Return the newest database version, with what plain Delta writers did up to now to any table.
 
-        Tables that are set aside are passed over, and so are all tables of a lake with more than `ABSORB_AT_ONCE`.
+        A table with which that cannot be done is `set_aside` in what is returned: it keeps nobody from the others. All
+        tables of a lake with more than `ABSORB_AT_ONCE` are passed over.
         """
+        return self._caught_up(
+            lambda database: database.tables.values() if len(database.tables) <= ABSORB_AT_ONCE else [],
+            closely=False,
+        )
 
-        def usable(database: Database) -> list[Table]:
-            if len(database.tables) > ABSORB_AT_ONCE:
-                return []
-            return [table for table in database.tables.values() if table.id not in self._aside]
+    def _caught_up(self, select: Callable[[Database], Iterable[Table]], *, closely: bool) -> Database:
+        database = self.refresh()
+        tables = [table for table in select(database) if table.id not in database.set_aside]
+        looks = list(self._pool.map(lambda table: self._look(table, closely), tables))
+        found = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
+        failed = {table.id: look for table, look in found if isinstance(look, LockstepError)}
+        for table, look in found:
+            if look is True and (error := self._take_in(table)) is not None:
+                failed[table.id] = error
+        if len(found) > len(failed):
+            database = self.refresh()
+        return structs.replace(database, set_aside=failed | database.set_aside) if failed else database
 
-        return self.caught_up(usable)
+    def _look(self, table: Table, closely: bool) -> bool | LockstepError:
+        """Tell whether a table's log goes on after what the timeline knows, or why nobody can tell."""
+        try:
+            return self._foreign.look(table, self._published, closely=closely)
+        except LockstepError as error:
+            _log.warning("table %s: %s", table.name, error)
+            return error
+
+    def _take_in(self, table: Table) -> LockstepError | None:
+        try:
+            self._foreign.take_in(table)
+        except LockstepError as error:
+            _log.warning("table %s: %s", table.name, error)
+            return error
+        return None
 
     def occupy(self, version: int) -> None:
         """See that somebody has a database version, so that a write of it that is still under way can only lose.
@@ -213,92 +268,20 @@ class Lake:
             UnavailableError: the store failed; nobody may have it yet.
         """
         self.timeline.refresh()
-        self._external(lambda head: None if head.version >= version else ([], []))
-
-    def _take_in(self, table: Table) -> None:
-        """Take a table's foreign commits into the timeline.
-
-        A file is foreign if the timeline has no commit of that version at a moment after the file was seen, for ours
-        are ratified before they are published. That the entry can be appended proves it.
-        """
-        self.timeline.refresh()
-
-        def foreign(head: Database) -> _Content | None:
-            current = head.table_by_id(table.id)
-            if current is None or not self.storage.exists(commit_path(current.location, current.version + 1)):
-                return None
-            return [self._foreign_write(current)], []
-
-        self._external(foreign)
-
-    def _foreign_write(self, table: Table) -> TableWrite:
-        last = last_published(self.storage, table.location, table.version)
-        return TableWrite(
-            id=table.id,
-            name=table.name,
-            location=table.location,
-            from_version=table.version,
-            to_version=last,
-            commits=[],
-        )
-
-    def _external(self, content: Callable[[Database], _Content | None]) -> None:
-        """Append an `external` entry, unless somebody else's makes it needless.
-
-        Args:
-            content: what it is to say, judged against this database version; None if there is no need.
-
-        Raises:
-            UnavailableError: the store failed. Whether the entry was written does not matter: the next one to look
-                finds it, or writes it.
-        """
-        while (found := content(head := self.timeline.head)) is not None:
-            match self.timeline.append(self._external_draft(*found), after=head.version):
-                case Ratified(entry):
-                    _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
-                case Lost():
-                    continue
-                case Unknown(entry, cause):
-                    raise UnavailableError(
-                        f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
-                        f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
-                    ) from cause
-
-    def _external_draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
-        id_ = self.new_id()
-
-        def draft(version: int, at: datetime) -> Entry:
-            info = TransactionInfo(
-                id=id_,
-                began_at=at,
-                base_version=version - 1,
-                isolation="SNAPSHOT",
-                application=f"Lockstep {__version__}",
-            )
-            return Entry(
-                format=FORMAT,
-                version=version,
-                committed_at=at,
-                kind="external",
-                transaction=info,
-                writes=writes,
-                moved=moved,
-            )
-
-        return draft
+        self._foreign.append(lambda head: None if head.version >= version else ([], []))
 
     # --- what entries did ---------------------------------------------------------------------------------------------
 
     def changes(self, entry: Entry) -> Changes:
         """Return what an entry changed, as the conflict check needs it.
 
-        Raises:
-            CorruptTimelineError: a commit that the entry names cannot be read.
+        Of a table whose commits cannot be read, Delta's clean-up may have taken them, that is anything: who uses the
+        table has a conflict, and nobody else.
         """
         with self._lock:
             if entry.version in self._cache:
                 return self._cache[entry.version]
-        footprints = {write.id: self._footprint(entry, write) for write in entry.writes}
+        footprints = {write.id: self._footprint_if_known(entry, write) for write in entry.writes}
         footprints |= {move.id: self._overtaking(move) for move in entry.moved}
         names = {write.id: write.name for write in entry.writes}
         found = Changes(
@@ -319,10 +302,18 @@ class Lake:
             precedes=entry.precedes,
         )
         with self._lock:
-            self._cache[entry.version] = found
+            if UNKNOWN not in footprints.values():  # it may be mended
+                self._cache[entry.version] = found
             if len(self._cache) > CACHED_CHANGES:
                 self._cache.popitem(last=False)
         return found
+
+    def _footprint_if_known(self, entry: Entry, write: TableWrite) -> Footprint:
+        try:
+            return self._footprint(entry, write)
+        except LockstepError as error:
+            _log.warning("table %s: what database version %d changed is unknown: %s", write.name, entry.version, error)
+            return UNKNOWN
 
     def _footprint(self, entry: Entry, write: TableWrite) -> Footprint:
         if not write.commits:  # external: published, and nowhere else
@@ -344,23 +335,11 @@ class Lake:
         """Return what the foreign commits that overtook a ratified one touched."""
         [moved_entry] = self.timeline.entries(move.entry - 1, move.entry)
         write = next(write for write in moved_entry.writes if write.id == move.id)
-        versions = range(write.from_version + 1, move.to_version - len(write.commits) + 1)
-        return foreign_footprint(self.storage, write.location, versions)
-
-    def try_publish(self, entry: Entry, *, checksums: bool = True) -> bool:
-        """Publish a just ratified entry, and tell whether that is done; `checksums` as in `publish`.
-
-        It is committed: a store that fails now delays its readers, and no more.
-        """
-        try:
-            if not self.publish(entry, checksums=checksums):
-                return False
-            if self.timeline.published_through == entry.version - 1:
-                self.timeline.mark_published(entry.version)
-            return True
-        except LockstepError as error:
-            _log.warning("database version %d is committed; it is not published yet: %s", entry.version, error)
-            return False
+        to_version = move.to_version - len(write.commits)
+        return self._footprint_if_known(
+            moved_entry,
+            structs.replace(write, commits=[], to_version=to_version),  # as an external one
+        )
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:
         """Remove what a rolled back transaction left, at best effort: what stays is litter, never data."""
@@ -386,4 +365,6 @@ def _at_best_effort(remove: Callable[[str], None], path: str) -> None:
     try:
         remove(path)
     except LockstepError as error:
-        _log.warning("a rolled back transaction's %s was not removed: %s", path, error)
+        _log.warning("a transaction's %s was not removed: %s", path, error)
+    except Exception:  # noqa: BLE001 (logged; also asked for after a commit, which may not fail for it)
+        _log.exception("a transaction's %s was not removed", path)

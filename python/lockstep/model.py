@@ -18,6 +18,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from lockstep.errors import LockstepError
+
 FORMAT = 1
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 """A bound, not a target: commits larger than INLINE_BYTES are staged in files and only named here."""
@@ -247,6 +249,9 @@ class Database(Value, frozen=True):
 
     `tables` and `views` are by name, and have none in common; `namespaces` maps each namespace to its properties,
     `batches` each streaming application to the number of its last micro-batch.
+
+    `set_aside` says by table id why a table cannot be used at this version, as far as whoever read the version knows:
+    what was ratified for it could not be published, and may end at another table version than this value says.
     """
 
     version: int
@@ -255,6 +260,12 @@ class Database(Value, frozen=True):
     tables: dict[Name, Table]
     views: dict[Name, View] = {}
     batches: dict[str, int] = {}
+    set_aside: dict[str, LockstepError] = {}
+
+    def check(self, table: Table, more: str = "") -> None:
+        """Raise why a table is set aside, if it is; the message ends with `more`."""
+        if (error := self.set_aside.get(table.id)) is not None:
+            raise error.again(more) from error
 
     def has_batch(self, batch: Batch) -> bool:
         """Tell whether this micro-batch, or a later one of its application, is recorded."""

@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
+
+import msgspec
 
 from lockstep.delta.actions import Footprint
 from lockstep.errors import InvalidError
@@ -26,6 +28,9 @@ from lockstep.model import Name, Value
 from lockstep.retry import seconds
 
 Policy: TypeAlias = Literal["first-committer-wins", "wait-die", "wound-wait"]
+
+Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone: one without cannot be compared."""
 
 FORMAT = 1
 MAX_FILES = 10_000
@@ -49,9 +54,9 @@ class Announcement(Value, frozen=True):
     format: int
     transaction: str
     base_version: int
-    began_at: datetime
-    announced_at: datetime
-    expires_at: datetime
+    began_at: Time
+    announced_at: Time
+    expires_at: Time
     table: Name
     whole: bool = False
     files: frozenset[str] = frozenset()

@@ -150,14 +150,18 @@ class Transaction:
         """The namespaces that it sees, with their properties."""
         return self._namespaces
 
-    def table(self, name: Name) -> Table:
+    def table(self, name: Name, *, usable: bool = True) -> Table:
         """Return a table that it sees.
 
         Raises:
             UndefinedError: it sees none of that name.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: it was set aside at BEGIN. If that is mended, it
+                may be at another version than the snapshot says; to drop or rename it needs no `usable` table.
         """
         if (table := self._tables.get(name)) is None:
             raise UndefinedError(f"no table {name} in database version {self.base.version} or made by this transaction")
+        if usable:
+            self.base.check(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
         return table
 
     def view(self, name: Name) -> View:
@@ -273,7 +277,7 @@ class Transaction:
     def drop_table(self, name: Name) -> None:
         """Take a table out of the catalog; its files stay for the database versions that have it."""
         self.check_writable()
-        table = self.table(name)
+        table = self.table(name, usable=False)
         del self._tables[name]
         if table.id in self.staged:
             self.dropped.append(table)
@@ -282,7 +286,7 @@ class Transaction:
     def rename_table(self, name: Name, new_name: Name) -> None:
         """Give a table another name, in another namespace if asked."""
         self.check_writable()
-        table = self.table(name)
+        table = self.table(name, usable=False)
         self._check_free(new_name)
         del self._tables[name]
         self._put(msgspec.structs.replace(table, name=new_name))

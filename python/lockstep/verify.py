@@ -2,36 +2,32 @@
 
     unpublished   ratified, and not in the table's log: a writer died between the two; whoever uses the lake next
                   publishes it
-    missing       gone from the table's log, though later versions are there
+    missing       gone from the table's log, though later versions are there; where no checkpoint makes up for it,
+                  whoever uses the table next publishes it again, if the timeline has it
     different     there, but not what was ratified: another Delta writer took the version, or the file was changed
-    checksum      the version's checksum (`.crc`) is not what the table's log says: Delta makes no more checkpoints of a
-                  table with such a one, and tells nobody. Remove the table's `.crc` files: they are advice, and Delta
-                  computes new ones
+    checksum      the version's checksum (`.crc`) is none, or not what the table's log says: Delta makes no more
+                  checkpoints of a table with such a one, and tells nobody. Remove the table's `.crc` files: they are
+                  advice, and Delta computes new ones
 
 Checksums are compared in tables whose log is whole from version 0 on, and otherwise as it was ratified.
-Versions older than the first that Delta's own log clean-up left, behind a checkpoint, are counted as expired. Tables
-that were dropped are passed over: nothing reads their folders but time travel.
+Versions older than the first that Delta's own log clean-up left, behind a whole checkpoint, are counted as expired.
+Tables that were dropped are passed over: nothing reads their folders but time travel.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from lockstep.delta.actions import parse, render
-from lockstep.delta.log import LOG, checksum_path, commit_path, read_checksum, read_published
+from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, read_checksum, read_published
 from lockstep.delta.publish import content, foreign_footprint
 from lockstep.delta.rebase import rebase
 from lockstep.delta.replay import Replay
 from lockstep.model import Name, Table, TableWrite
 from lockstep.storage import Storage
 from lockstep.timeline import Timeline
-
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKSUM = re.compile(r"(\d{20})\.crc")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +52,6 @@ class Report:
     differences: tuple[Difference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """The names in a table's log: which commits, checkpoints and checksums are there."""
-
-    commits: frozenset[int]
-    checkpoints: frozenset[int]
-    checksums: frozenset[int]
-
-    def has_expired(self, version: int) -> bool:
-        """Tell whether Delta's clean-up took this version: it deletes from the oldest on, behind a checkpoint."""
-        behind = any(checkpoint >= version for checkpoint in self.checkpoints)
-        return version not in self.commits and behind and not any(commit < version for commit in self.commits)
-
-
 def verify(storage: Storage, timeline: Timeline) -> Report:
     """Compare every version of every table of the head with its ratified commit.
 
@@ -78,7 +60,7 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
     """
     head = timeline.head
     tables = {table.id: table for table in head.tables.values()}
-    logs = {table.id: _read_log(storage, table.location) for table in tables.values()}
+    logs = {table.id: log_files(storage, table.location) for table in tables.values()}
     found: list[Difference] = []
     versions = expired = 0
     for entry in timeline.entries(-1):
@@ -88,7 +70,7 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
             log, name = logs[write.id], tables[write.id].name
             for version, wanted in _ratified(storage, write, timeline.moved.get((write.id, entry.version))):
                 versions += 1
-                if log.has_expired(version):
+                if _has_expired(log, version):
                     expired += 1
                 elif (problem := _problem(storage, log, write.location, version, wanted)) is not None:
                     path = commit_path(write.location, version)
@@ -100,23 +82,22 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
     return Report(head.version, len(tables), versions, expired, tuple(found))
 
 
-def _read_log(storage: Storage, location: str) -> _Log:
-    names = storage.list(f"{location}/{LOG}")
-    commits = (int(match[1]) for name in names if (match := _COMMIT.fullmatch(name)))
-    checkpoints = (int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name)))
-    checksums = (int(match[1]) for name in names if (match := _CHECKSUM.fullmatch(name)))
-    return _Log(frozenset(commits), frozenset(checkpoints), frozenset(checksums))
+def _has_expired(log: LogFiles, version: int) -> bool:
+    """Tell whether Delta's clean-up took this version: it deletes from the oldest on, behind a checkpoint."""
+    return version not in log.commits and log.covers(version) and not any(commit < version for commit in log.commits)
 
 
-def _wrong_checksums(storage: Storage, log: _Log, table: Table, timeline: Timeline) -> Iterator[Difference]:
+def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Timeline) -> Iterator[Difference]:
     """Replay a table's log up to its newest version, and compare each checksum with what the log says there."""
     replay = Replay()
     for version in range(table.version + 1):
         if version not in log.commits:
             return
         replay.take(read_published(storage, table.location, version))
-        said = read_checksum(storage, table.location, version) if version in log.checksums else None
-        if said is not None and replay.wrong(said):
+        if version not in log.checksums:
+            continue
+        said = read_checksum(storage, table.location, version)
+        if said is None or replay.wrong(said):
             path = checksum_path(table.location, version)
             yield Difference("checksum", table.name, version, _ratified_in(timeline, table, version), path)
 
@@ -157,7 +138,7 @@ def _moved(storage: Storage, write: TableWrite, files: Sequence[bytes | None], f
 
 
 def _problem(
-    storage: Storage, log: _Log, location: str, version: int, wanted: bytes | None
+    storage: Storage, log: LogFiles, location: str, version: int, wanted: bytes | None
 ) -> Literal["unpublished", "missing", "different"] | None:
     if version not in log.commits:
         return "missing" if any(commit > version for commit in log.commits) else "unpublished"

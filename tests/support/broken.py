@@ -41,11 +41,11 @@ def late_snapshot(catalog: TransactionalCatalog) -> None:
     original = Transaction.table
     used: set[tuple[str, Name]] = set()
 
-    def table(self: Transaction, name: Name) -> Table:
+    def table(self: Transaction, name: Name, *, usable: bool = True) -> Table:
         if (self.id, name) not in used:
             used.add((self.id, name))
             self._tables[name] = catalog.database([name]).tables[name]
-        return original(self, name)
+        return original(self, name, usable=usable)
 
     Transaction.table = table  # type: ignore[method-assign]
 

@@ -22,7 +22,7 @@ LAYERS = (
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta", "resolution", "serializable"},
-    {"lake", "merge", "race", "transactions", "undo", "verify"},
+    {"foreign", "lake", "merge", "race", "transactions", "undo", "verify"},
     {"statement"},
     {"announce", "commit", "savepoint"},
     {"catalog"},

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lockstep.delta.covers import covers
-from lockstep.delta.evolution import NOTHING, Kinds, TableState, evolve
+from lockstep.delta.evolution import NOTHING, UNCLEAR, Kinds, TableState, evolve
 from lockstep.delta.predicates import FileValues
 from lockstep.errors import InvalidError
 from lockstep.model import Counts
@@ -270,6 +270,10 @@ class Footprint:
     def touched(self) -> frozenset[str]:
         """The paths of all data files added, removed or added again."""
         return self.removed | self.added
+
+
+UNKNOWN = Footprint(metadata=UNCLEAR, protocol=UNCLEAR, data_change=True)
+"""Of commits that nobody can read any more: any of the table may have changed, so all who use it conflict."""
 
 
 def footprint(actions: Iterable[Action], before: Callable[[], TableState | None] = lambda: None) -> Footprint:

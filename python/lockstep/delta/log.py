@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -18,7 +19,47 @@ from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
 
 LOG = "_delta_log"
-_VERSIONED = re.compile(r"\d{20}\.")
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKSUM = re.compile(r"(\d{20})\.crc")
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})\.parquet|\.parquet|\.[0-9a-fA-F-]{36}\.(?:json|parquet))"
+)
+"""A checkpoint's file: one of several parts, the classic one, or a V2 one (Protocol, "Checkpoints")."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Which versions have their commit in a table's log, which a whole checkpoint, and which a checksum."""
+
+    commits: frozenset[int] = frozenset()
+    checkpoints: frozenset[int] = frozenset()
+    checksums: frozenset[int] = frozenset()
+
+    @property
+    def newest_checkpoint(self) -> int:
+        """The version of the newest whole checkpoint, -1 without: readers of later versions need nothing before it."""
+        return max(self.checkpoints, default=-1)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of a Delta log is there: the table's folder is gone, or is not a table's yet."""
+        return not (self.commits or self.checkpoints)
+
+    def covers(self, version: int) -> bool:
+        """Tell whether a whole checkpoint makes a version's commit needless, so that Delta's clean-up may take it."""
+        return version <= self.newest_checkpoint
+
+    def newest_after(self, version: int) -> int | None:
+        """Return the newest version that can be read from the newest checkpoint after `version`; None without one.
+
+        That is how a log goes on whose commits up to that checkpoint were cleaned up.
+        """
+        newest = self.newest_checkpoint
+        if newest <= version:
+            return None
+        while newest + 1 in self.commits:
+            newest += 1
+        return newest
 
 
 def commit_path(location: str, version: int) -> str:
@@ -74,21 +115,121 @@ def last_published(storage: Storage, location: str, after: int) -> int:
     return version
 
 
+def log_files(storage: Storage, location: str, after: int = -1) -> LogFiles:
+    """List the commits, whole checkpoints and checksums of the versions after `after`."""
+    commits: set[int] = set()
+    checksums: set[int] = set()
+    parts: dict[tuple[int, int], set[int]] = {}
+    for name in storage.list(f"{location}/{LOG}", after=f"{after:020d}.z" if after >= 0 else None):
+        if commit := _COMMIT.fullmatch(name):
+            commits.add(int(commit[1]))
+        elif checksum := _CHECKSUM.fullmatch(name):
+            checksums.add(int(checksum[1]))
+        elif found := _CHECKPOINT.fullmatch(name):
+            of = int(found[3] or 1)
+            parts.setdefault((int(found[1]), of), set()).add(int(found[2] or 1))
+    whole = {version for (version, of), have in parts.items() if have >= set(range(1, of + 1))}
+    return LogFiles(frozenset(commits), frozenset(whole), frozenset(checksums))
+
+
 def was_published(storage: Storage, location: str, version: int) -> bool:
-    """Return whether a log has, or had, a commit: one that goes on after it has lost it to Delta's clean-up."""
-    if storage.exists(commit_path(location, version)):
-        return True
-    later = storage.list(f"{location}/{LOG}", after=f"{version:020d}.z")
-    return any(_VERSIONED.match(name) for name in later)
+    """Return whether a log has, or had, a commit: one that a whole checkpoint covers may have been cleaned up."""
+    return storage.exists(commit_path(location, version)) or log_files(storage, location, version - 1).covers(version)
+
+
+# --- checksums --------------------------------------------------------------------------------------------------------
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Metadata(msgspec.Struct):
+    id: str
+    schemaString: str
+    partitionColumns: list[str] = []
+    configuration: dict[str, str] = {}
+
+
+class _Protocol(msgspec.Struct):
+    minReaderVersion: _Number
+    minWriterVersion: _Number
+    readerFeatures: list[str] | None = None
+    writerFeatures: list[str] | None = None
+
+
+class _SetTransaction(msgspec.Struct):
+    appId: str
+    version: int
+    removed: bool | None = None
+
+
+class _Domain(msgspec.Struct):
+    domain: str
+    configuration: str
+    removed: bool
+
+
+class _Vector(msgspec.Struct):
+    storageType: str
+    pathOrInlineDv: str
+    cardinality: _Number
+    offset: _Number | None = None
+
+
+class _File(msgspec.Struct):
+    path: str
+    size: _Number
+    deletionVector: _Vector | None = None
+
+
+class _Histogram(msgspec.Struct):
+    sortedBinBoundaries: list[_Number]
+    fileCounts: list[_Number]
+    totalBytes: list[_Number]
+
+    @property
+    def is_sound(self) -> bool:
+        bounds = self.sortedBinBoundaries
+        return (
+            bounds[:1] == [0]
+            and bounds == sorted(bounds)
+            and len(bounds) == len(self.fileCounts) == len(self.totalBytes)
+        )
+
+
+class _Checksum(msgspec.Struct):
+    """What Lockstep uses of a checksum (Protocol, "Version Checksum File"); fields beside these are carried along."""
+
+    tableSizeBytes: _Number
+    numFiles: _Number
+    metadata: _Metadata
+    protocol: _Protocol
+    setTransactions: list[_SetTransaction] | None = None
+    domainMetadata: list[_Domain] | None = None
+    fileSizeHistogram: _Histogram | None = None
+    histogramOpt: _Histogram | None = None
+    allFiles: list[_File] | None = None
+
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are not what they should be; the last for brackets nested without end."""
 
 
 def read_checksum(storage: Storage, location: str, version: int) -> dict[str, Any] | None:
-    """Return a published version's checksum; None if it has none that can be read: Delta does without, too."""
+    """Return a published version's checksum; None if it has none that is wholly as it must be: Delta does without, too.
+
+    A checksum is advice. It is read strictly, for whoever builds on one that is half right writes the next one wrong.
+    """
     data = storage.get(checksum_path(location, version))
-    try:
-        return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError:
+    if data is None:
         return None
+    try:
+        known = msgspec.json.decode(data, type=_Checksum)
+        checksum = msgspec.json.decode(data, type=dict[str, Any])
+        msgspec.json.encode(checksum)  # text that is not Unicode, numbers beyond all bounds: what could not be written
+    except (*UNREADABLE, UnicodeEncodeError, OverflowError):
+        return None
+    histograms = [known.fileSizeHistogram, known.histogramOpt]
+    return checksum if all(found is None or found.is_sound for found in histograms) else None
 
 
 LOOKED_BACK = 100

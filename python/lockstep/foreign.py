@@ -1,0 +1,178 @@
+"""What plain Delta writers did to a lake's tables: found in the tables' logs, and told by `external` entries.
+
+Whoever uses a table asks whether its log goes on after what the timeline knows: with the next version's commit or,
+where Delta's clean-up has taken that commit already, from a checkpoint after it. What came in between is not known
+then, and counts as a change of everything in the table.
+
+A look at the log's files, a minute apart, also finds commits that the timeline has and that are gone though they are
+needed: those after the newest checkpoint. They are published again. What a checkpoint covers is Delta's to remove.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from lockstep import __version__
+from lockstep.clock import Clock
+from lockstep.delta.log import LogFiles, commit_path, last_published, log_files
+from lockstep.errors import CorruptTimelineError, UnavailableError
+from lockstep.model import FORMAT, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.storage import Storage
+from lockstep.timeline import Draft, Lost, Ratified, Timeline, Unknown
+
+LOOK_EVERY = timedelta(minutes=1)
+"""How long a look at a log's files is believed: what is gone is noticed then, not at every use of the table."""
+
+LISTED_VERSIONS = 100
+"""So many versions are listed to find the newest checkpoint; more only where none is among them."""
+
+Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
+
+_log = logging.getLogger(__name__)
+
+
+class Foreign:
+    """Finds what plain Delta writers did, and tells the timeline; safe to share between threads."""
+
+    def __init__(self, storage: Storage, timeline: Timeline, *, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._storage = storage
+        self._timeline = timeline
+        self._clock = clock
+        self._new_id = new_id
+        self._looked: dict[str, datetime] = {}
+
+    def look(self, table: Table, restore: Callable[[Entry, TableWrite], object], *, closely: bool) -> bool:
+        """Tell whether a table's log goes on after what the timeline knows; publish again what it has lost.
+
+        Args:
+            restore: publishes a write again whose commit is gone.
+            closely: whether to be certain that no clean-up since the last look makes the next commit seem absent. It
+                takes the oldest first, so it has not if the commit that the timeline knows last is there.
+
+        Raises:
+            CorruptTimelineError: a commit is gone that readers need, and nothing has it any more.
+            UnavailableError: the store failed.
+        """
+        is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
+        now = self._clock()
+        is_recent = now - LOOK_EVERY < self._looked.get(table.id, now - LOOK_EVERY) <= now
+        if is_recent and (not closely or is_ahead or self._storage.exists(commit_path(table.location, table.version))):
+            return is_ahead
+        after = max(table.version - LISTED_VERSIONS, -1)
+        files = log_files(self._storage, table.location, after)
+        if not files.checkpoints and after >= 0:
+            files = log_files(self._storage, table.location)
+        if not files.is_empty:  # else the folder is gone, with all data: half a log would only hide it
+            self._heal(table, files, restore)
+        self._looked[table.id] = now
+        return is_ahead or files.newest_after(table.version) is not None
+
+    def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
+        """Publish again what is gone from a log though readers of the table's version need it."""
+        gone = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
+        while gone:
+            version = max(gone)
+            if (found := self._written(table, version)) is None:
+                raise CorruptTimelineError(
+                    f"{commit_path(table.location, version)} is gone, which a plain Delta writer wrote, and no "
+                    f"checkpoint makes up for it: table {table.name} cannot be used until the file is restored"
+                )
+            entry, write, versions = found
+            _log.warning("table %s: version %d is gone from its log and published again", table.name, version)
+            restore(entry, write)
+            gone -= set(versions)
+
+    def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, range] | None:
+        """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
+        for entry in reversed(self._timeline.entries(-1)):
+            for write in entry.writes:
+                last = self._timeline.moved.get((write.id, entry.version), write.to_version)
+                versions = range(last - len(write.commits) + 1, last + 1)
+                if write.id == table.id and version in versions:
+                    return entry, write, versions
+        return None
+
+    def take_in(self, table: Table) -> None:
+        """Take a table's foreign commits into the timeline.
+
+        A file is foreign if the timeline has no commit of that version at a moment after the file was seen, for ours
+        are ratified before they are published. That the entry can be appended proves it.
+        """
+        self._timeline.refresh()
+
+        def content(head: Database) -> Content | None:
+            current = head.table_by_id(table.id)
+            newest = None if current is None else self._newest(current)
+            return None if current is None or newest is None else ([_write(current, newest)], [])
+
+        self.append(content)
+
+    def _newest(self, table: Table) -> int | None:
+        """Return the newest version of a log that goes on after what the timeline knows; None if it does not."""
+        last = last_published(self._storage, table.location, table.version)
+        return (
+            last
+            if last > table.version
+            else log_files(self._storage, table.location, table.version).newest_after(table.version)
+        )
+
+    # --- external entries ---------------------------------------------------------------------------------------------
+
+    def append(self, content: Callable[[Database], Content | None]) -> None:
+        """Append an `external` entry, unless somebody else's makes it needless.
+
+        Args:
+            content: what it is to say, judged against this database version; None if there is no need.
+
+        Raises:
+            UnavailableError: the store failed. Whether the entry was written does not matter: the next one to look
+                finds it, or writes it.
+        """
+        while (found := content(head := self._timeline.head)) is not None:
+            match self._timeline.append(self._draft(*found), after=head.version):
+                case Ratified(entry):
+                    _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
+                case Lost():
+                    continue
+                case Unknown(entry, cause):
+                    raise UnavailableError(
+                        f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
+                        f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
+                    ) from cause
+
+    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
+        id_ = self._new_id()
+
+        def draft(version: int, at: datetime) -> Entry:
+            info = TransactionInfo(
+                id=id_,
+                began_at=at,
+                base_version=version - 1,
+                isolation="SNAPSHOT",
+                application=f"Lockstep {__version__}",
+            )
+            return Entry(
+                format=FORMAT,
+                version=version,
+                committed_at=at,
+                kind="external",
+                transaction=info,
+                writes=writes,
+                moved=moved,
+            )
+
+        return draft
+
+
+def _write(table: Table, newest: int) -> TableWrite:
+    return TableWrite(
+        id=table.id,
+        name=table.name,
+        location=table.location,
+        from_version=table.version,
+        to_version=newest,
+        commits=[],
+    )

@@ -1,0 +1,306 @@
+"""A table's log beside the timeline: what is gone from it, by Delta's clean-up or by accident, and how it goes on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.clock import utc_now
+from lockstep.delta.log import checksum_path, commit_path, log_files
+from lockstep.errors import ConflictError, CorruptTimelineError
+from lockstep.foreign import LISTED_VERSIONS, LOOK_EVERY
+from lockstep.timeline import HINT
+from lockstep.verify import verify
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    files,
+    foreign,
+    large,
+    location,
+    named,
+    open_catalog,
+    remove,
+    stage,
+)
+
+
+@pytest.fixture
+def catalog(store: FaultyStorage) -> TransactionalCatalog:
+    """A lake with the tables a and b, at table version 0, each with the file p."""
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    return catalog
+
+
+def log_file(catalog: TransactionalCatalog, version: int) -> str:
+    return commit_path(location(catalog, "a"), version)
+
+
+def checkpoint(catalog: TransactionalCatalog, version: int, more: str = "") -> None:
+    """Put a checkpoint of table a: to Lockstep a name."""
+    where = f"{location(catalog, 'a')}/_delta_log/{version:020d}.checkpoint{more}.parquet"
+    catalog.lake.storage.put(where, b"PAR1")
+
+
+def clean_up(catalog: TransactionalCatalog, before: int) -> None:
+    """Remove commits and checksums as Delta's clean-up does."""
+    for version in range(before):
+        catalog.lake.storage.delete(log_file(catalog, version))
+        catalog.lake.storage.delete(checksum_path(location(catalog, "a"), version))
+
+
+def problems(catalog: TransactionalCatalog) -> list[tuple[str, int]]:
+    report = verify(catalog.lake.storage, catalog.timeline)
+    return [(found.problem, found.table_version) for found in report.differences]
+
+
+# --- what is gone -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", [{1}, {0}, {3}, {1, 2}, {0, 1, 2, 3}], ids=str)
+def test_a_commit_that_is_gone_is_published_again_at_the_next_use(
+    catalog: TransactionalCatalog, store: FaultyStorage, gone: set[int]
+) -> None:
+    for name in ("x", "y", "z"):
+        append(catalog, "a", name)
+    before = {version: store.get(log_file(catalog, version)) for version in range(4)}
+    for version in gone:
+        store.delete(log_file(catalog, version))
+    if gone == set(before):
+        checksums = [checksum_path(location(catalog, "a"), version) for version in before]
+        assert all(store.exists(path) for path in checksums)
+        open_catalog(store.inner).database([named("a")])
+        assert log_files(store, location(catalog, "a")).is_empty, "a log that is gone as a whole is not made anew"
+        return
+    assert problems(catalog)
+    open_catalog(store.inner).database([named("b")])
+    assert problems(catalog), "only the table that is used is looked at"
+    open_catalog(store.inner).database([named("a")])
+    assert {version: store.get(log_file(catalog, version)) for version in before} == before
+    assert problems(catalog) == []
+
+
+def test_begin_publishes_again_too(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    append(catalog, "a", "x")
+    store.delete(log_file(catalog, 1))
+    open_catalog(store.inner).begin()
+    assert files(catalog, "a", 1) == {"p", "x"}
+
+
+def test_a_process_that_looked_a_minute_ago_looks_again(store: FaultyStorage) -> None:
+    now = [utc_now()]
+    catalog = open_catalog(store, clock=lambda: now[0])
+    create(catalog, "a", files=["p"])
+    append(catalog, "a", "x")
+    append(catalog, "a", "y")
+    catalog.database([named("a")])
+    store.delete(log_file(catalog, 1))
+    now[0] += LOOK_EVERY / 2
+    calls = store.count("list")
+    catalog.database([named("a")])
+    assert store.count("list") == calls, "a look costs a list of the log, and is not taken at every use"
+    now[0] += LOOK_EVERY
+    assert files(catalog, "a") == {"p", "x", "y"}
+    now[0] -= timedelta(days=1)
+    store.delete(log_file(catalog, 1))
+    assert files(catalog, "a") == {"p", "x", "y"}, "a clock that was put back keeps nobody from looking"
+
+
+def test_a_look_lists_the_newest_versions_alone(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    for n in range(LISTED_VERSIONS + 5):
+        foreign(catalog, "a", n + 1, add(f"f{n}"))
+    checkpoint(catalog, LISTED_VERSIONS)
+    catalog.database([named("a")])
+    store.delete(log_file(catalog, 1))
+    other = FaultyStorage(store.inner)
+    found = open_catalog(other).database([named("a")]).tables[named("a")]
+    assert found.version == LISTED_VERSIONS + 5
+    assert other.count("list", f"{location(catalog, 'a')}/_delta_log") == 1
+
+
+def test_a_moved_commit_that_is_gone_is_published_where_it_was(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, 1))
+    catalog.commit(tx)
+    append(catalog, "a", "y")
+    before = store.get(log_file(catalog, 2))
+    store.delete(log_file(catalog, 2))
+    open_catalog(store.inner).database([named("a")])
+    assert store.get(log_file(catalog, 2)) == before
+
+
+def test_what_nobody_has_any_more_is_named(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    foreign(catalog, "a", 1, add("f"))
+    append(catalog, "a", "x")
+    store.delete(log_file(catalog, 1))
+    again = open_catalog(store.inner)
+    with pytest.raises(CorruptTimelineError, match=r"0001\.json is gone, which a plain Delta writer wrote"):
+        again.database([named("a")])
+    tx = again.begin()
+    with pytest.raises(CorruptTimelineError, match=r"is gone.*begin again"):
+        tx.table(named("a"))
+    append(again, "b", "y")
+    checkpoint(catalog, 2)
+    assert again.database([named("a")]).tables[named("a")].version == 2, "from a checkpoint it can be read"
+
+
+def test_a_large_commit_that_is_gone_is_named(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", large("x"))
+    catalog.commit(tx)
+    store.delete(log_file(catalog, 1))
+    with pytest.raises(CorruptTimelineError, match="neither its staged file"):
+        open_catalog(store.inner).database([named("a")])
+
+
+# --- what Delta's clean-up took ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hint", [True, False])
+def test_what_deltas_clean_up_took_stays_gone(catalog: TransactionalCatalog, store: FaultyStorage, hint: bool) -> None:
+    for name in ("x", "y", "z"):
+        append(catalog, "a", name)
+    foreign(catalog, "a", 4, add("f"))
+    append(catalog, "a", "w")
+    checkpoint(catalog, 4)
+    clean_up(catalog, 4)
+    if not hint:
+        store.delete(HINT)
+    again = open_catalog(store.inner)
+    assert again.database([named("a")]).tables[named("a")].version == 5
+    assert log_files(store, location(catalog, "a")).commits == {4, 5}
+    assert again.timeline.published_through == again.timeline.head.version
+    assert problems(again) == []
+    assert verify(store, again.timeline).expired == 4
+    store.delete(log_file(again, 5))
+    assert problems(again) == [("unpublished", 5)]
+    open_catalog(store.inner).database([named("a")])
+    assert log_files(store, location(catalog, "a")).commits == {4, 5}
+
+
+@pytest.mark.parametrize(
+    ("names", "whole"),
+    [
+        (["7.checkpoint.parquet"], {7}),
+        (["7.checkpoint.0000000001.0000000002.parquet"], set()),
+        (["7.checkpoint.0000000001.0000000002.parquet", "7.checkpoint.0000000002.0000000002.parquet"], {7}),
+        (["7.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"], {7}),
+        (["7.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet"], {7}),
+        (["7.checkpoint.parquet.tmp", "7.checkpoint", "_last_checkpoint", "7.8.compacted.json", "7.crc"], set()),
+    ],
+)
+def test_a_checkpoint_counts_when_it_is_whole(store: FaultyStorage, names: list[str], whole: set[int]) -> None:
+    for name in names:
+        padded = name if name.startswith("_") else f"{int(name[0]):020d}{name[1:]}"
+        store.put(f"t/_delta_log/{padded}", b"")
+    assert log_files(store, "t").checkpoints == whole
+
+
+def test_a_lost_hint_makes_no_dropped_tables_log_anew(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """Dropped tables' files stay until somebody removes them, and then they are gone."""
+    append(catalog, "a", "x")
+    where = location(catalog, "a")
+    catalog.run(lambda tx: tx.drop_table(named("a")))
+    store.delete_folder(where)
+    store.delete(HINT)
+    assert open_catalog(store.inner).database().version == 3
+    assert not Path(store.url.removeprefix("file://"), where).exists()
+
+
+# --- a log that was cleaned past what the timeline knows --------------------------------------------------------------
+
+
+def left_to_others(catalog: TransactionalCatalog, last: int = 15, kept: int = 10) -> None:
+    """Let plain writers commit up to a version, checkpoint at `kept`, and clean up what is before it."""
+    for version in range(1, last + 1):
+        foreign(catalog, "a", version, add(f"f{version}"))
+    checkpoint(catalog, kept)
+    clean_up(catalog, kept)
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_a_log_that_was_cleaned_past_what_is_known_is_taken_in_from_its_checkpoint(
+    catalog: TransactionalCatalog, store: FaultyStorage, begin: bool
+) -> None:
+    left_to_others(catalog)
+    again = open_catalog(store.inner)
+    database = again.begin().base if begin else again.database([named("a")])
+    assert database.tables[named("a")].version == 15
+    [entry] = again.timeline.entries(1)
+    assert (entry.kind, entry.writes[0].from_version, entry.writes[0].to_version) == ("external", 0, 15)
+    assert problems(again) == []
+    append(again, "a", "x")
+    foreign(again, "a", 17, add("g"))
+    assert again.database([named("a")]).tables[named("a")].version == 17
+    assert open_catalog(store.inner).as_of(1).tables[named("a")].version == 0
+
+
+def test_what_came_in_between_conflicts_with_whoever_used_the_table(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    reader, writer, both, elsewhere = (catalog.begin() for _ in range(4))
+    stage(catalog, writer, "a", add("x"))
+    both.read(both.table(named("a")), "(id = 1)")
+    stage(catalog, both, "a", add("y"))
+    stage(catalog, elsewhere, "b", add("z"))
+    reader.read(reader.table(named("a")))
+    left_to_others(catalog)
+    for loser in (writer, both):
+        with pytest.raises(ConflictError, match=r"changed the schema or properties of table default\.a"):
+            catalog.commit(loser)
+    catalog.commit(elsewhere)
+    catalog.commit(reader)
+    tx = catalog.begin()
+    stage(catalog, tx, "b", add("w"))
+    catalog.commit(tx)
+
+
+def test_a_checkpoint_that_follows_on_what_is_known_leaves_nothing_out(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    append(catalog, "a", "x")
+    checkpoint(catalog, 1)
+    clean_up(catalog, 1)
+    again = open_catalog(store.inner)
+    assert again.database([named("a")]).version == 2, "no external entry"
+
+
+def test_a_ratified_commit_behind_such_a_log_is_not_brought_back(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """The hint is lost, too: what a checkpoint covers was published by somebody."""
+    append(catalog, "a", "x")
+    for version in range(2, 16):
+        foreign(catalog, "a", version, add(f"f{version}"))
+    checkpoint(catalog, 10)
+    clean_up(catalog, 10)
+    store.delete(HINT)
+    again = open_catalog(store.inner)
+    assert again.database([named("a")]).tables[named("a")].version == 15
+    assert min(log_files(store, location(again, "a")).commits) == 10
+
+
+def test_the_footprint_of_a_cleaned_up_external_commit_is_anybodys_guess(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Noticed while it was there, cleaned up before a transaction that began earlier commits."""
+    a, b = catalog.begin(), catalog.begin()
+    stage(catalog, a, "a", add("x"))
+    stage(catalog, b, "b", add("y"))
+    foreign(catalog, "a", 1, remove("p"))
+    open_catalog(store.inner).database([named("a")])
+    checkpoint(catalog, 1)
+    foreign(catalog, "a", 2, add("f"))
+    clean_up(catalog, 2)
+    catalog.commit(b)
+    with pytest.raises(ConflictError):
+        catalog.commit(a)

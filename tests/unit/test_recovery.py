@@ -1,0 +1,248 @@
+"""Several publish what a dead driver ratified, beside plain Delta writers: they agree, in whatever order they come."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.log import commit_path
+from lockstep.errors import LockstepError, UnavailableError
+from lockstep.storage import Names, Storage, open_storage
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    files,
+    foreign,
+    location,
+    named,
+    open_catalog,
+    remove,
+    replay,
+    stage,
+)
+
+T = TypeVar("T")
+ACTORS = ("one", "two")
+
+
+class Turns:
+    """Lets one of two actors run at a time, and the other go on after so many of their steps: a schedule."""
+
+    def __init__(self, first: str, switches: tuple[int, ...]) -> None:
+        self._turn, self._switches = first, set(switches)
+        self._steps = 0
+        self._done: set[str] = set()
+        self._changed = threading.Condition()
+
+    def step(self, actor: str) -> None:
+        """Wait for the actor's turn; each call is a step."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._turn == actor)
+            self._steps += 1
+            if self._steps in self._switches:
+                self._pass_on(actor)
+                self._changed.wait_for(lambda: self._turn == actor)
+
+    def end(self, actor: str) -> None:
+        with self._changed:
+            self._done.add(actor)
+            self._pass_on(actor)
+
+    def _pass_on(self, actor: str) -> None:
+        [other] = set(ACTORS) - {actor}
+        if other not in self._done:
+            self._turn = other
+            self._changed.notify_all()
+
+
+class Scheduled(Storage):
+    """A store in which each call is a step of one actor."""
+
+    def __init__(self, inner: Storage, actor: str, turns: Turns) -> None:
+        self.inner, self._actor, self._turns = inner, actor, turns
+
+    @property
+    def url(self) -> str:
+        return self.inner.url
+
+    def get(self, path: str) -> bytes | None:
+        return self._run(lambda: self.inner.get(path))
+
+    def try_put(self, path: str, data: bytes) -> bool:
+        return self._run(lambda: self.inner.try_put(path, data))
+
+    def put(self, path: str, data: bytes) -> None:
+        self._run(lambda: self.inner.put(path, data))
+
+    def list(self, folder: str, after: str | None = None) -> Names:
+        return self._run(lambda: self.inner.list(folder, after))
+
+    def exists(self, path: str) -> bool:
+        return self._run(lambda: self.inner.exists(path))
+
+    def delete(self, path: str) -> None:
+        self._run(lambda: self.inner.delete(path))
+
+    def delete_folder(self, path: str) -> None:
+        self._run(lambda: self.inner.delete_folder(path))
+
+    def _run(self, call: Callable[[], T]) -> T:
+        self._turns.step(self._actor)
+        return call()
+
+
+def torn(root: Path) -> TransactionalCatalog:
+    """Ratify an entry that writes a and b, publish nothing of it, and let a plain writer take a's version."""
+    store = FaultyStorage(open_storage(str(root), create=True))
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    tx = catalog.begin()
+    stage(catalog, tx, "a", remove("p"), add("x"), operation="UPDATE")
+    stage(catalog, tx, "b", add("y"))
+    store.fail("put_if_absent", path=commit_path(location(catalog, "a"), 1), times=9)
+    store.fail("put_if_absent", path=commit_path(location(catalog, "b"), 1), times=9)
+    assert catalog.commit(tx).version == 2
+    store.heal()
+    foreign(catalog, "a", 1, add("f"))
+    return open_catalog(store.inner)
+
+
+def recovered(root: Path, first: str, switches: tuple[int, ...]) -> tuple[list[Any], int]:
+    """Let two processes begin on a copy of the lake in one order; return what they got, and how many steps it took."""
+    turns = Turns(first, switches)
+    catalogs = []
+    for actor in ACTORS:
+        catalog = open_catalog(open_storage(str(root)))  # opened before both begin: neither knows of the other
+        catalog.lake._pool = ThreadPoolExecutor(1)  # so that a schedule says it all
+        store = Scheduled(catalog.lake.storage, actor, turns)
+        catalog.lake.storage = catalog.timeline.storage = catalog.lake._foreign._storage = store
+        catalogs.append(catalog)
+
+    def begin(actor: str, catalog: TransactionalCatalog) -> Any:
+        try:
+            return catalog.begin()
+        except LockstepError as error:
+            return error
+        finally:
+            turns.end(actor)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(begin, ACTORS, catalogs)]
+    return found, turns._steps
+
+
+def seen(catalog: TransactionalCatalog, tx: Any, name: str) -> set[str]:
+    table = tx.table(named(name))
+    return replay(catalog.lake.storage, table.location, table.version)
+
+
+def schedules(steps: int, preemptions: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield all orders of two actors' steps in which one is interrupted so many times at most."""
+    for first in ACTORS:
+        for count in range(preemptions + 1):
+            for switches in combinations(range(1, steps + 1), count):
+                yield first, switches
+
+
+def test_two_that_recover_agree_in_every_order(tmp_path: Path) -> None:
+    torn(tmp_path / "lake")
+    _, steps = recovered(shutil.copytree(tmp_path / "lake", tmp_path / "0"), "one", ())
+    for first, switches in schedules(steps, 1):
+        root = tmp_path / "copy"
+        shutil.copytree(tmp_path / "lake", root)
+        found, _ = recovered(root, first, switches)
+        after = open_catalog(open_storage(str(root)))
+        order = f"{first} first, the other after steps {switches}"
+        assert files(after, "a") == {"f", "x"}, order
+        assert [entry.kind for entry in after.timeline.entries(2)] == ["external"], order
+        for tx in found:
+            assert (seen(after, tx, "a"), seen(after, tx, "b")) == ({"f", "x"}, {"p", "y"}), order
+        shutil.rmtree(root)
+
+
+def test_a_table_set_aside_at_begin_stays_so_for_the_transaction(tmp_path: Path) -> None:
+    """Its snapshot has the table where it was before somebody moved the commit: half of another transaction."""
+    torn(tmp_path / "lake")
+    store = FaultyStorage(open_storage(str(tmp_path / "lake")))
+    catalog = open_catalog(store)
+    store.fail("get", path=commit_path(location(catalog, "a"), 1))
+    tx = catalog.begin()
+    assert seen(catalog, tx, "b") == {"p", "y"}
+    with pytest.raises(UnavailableError, match=r"injected.*ROLLBACK, and begin again"):
+        tx.table(named("a"))
+    assert files(catalog, "a") == {"f", "x"}, "the next statement mends it"
+    with pytest.raises(UnavailableError, match="ROLLBACK, and begin again"):
+        tx.table(named("a"))
+    again = catalog.begin()
+    assert seen(catalog, again, "a") == {"f", "x"}
+
+
+def test_a_statement_does_not_read_a_table_that_another_thread_mends_meanwhile(tmp_path: Path) -> None:
+    torn(tmp_path / "lake")
+    store = FaultyStorage(open_storage(str(tmp_path / "lake")))
+    catalog = open_catalog(store)
+    store.fail("get", path=commit_path(location(catalog, "a"), 1))
+    # The statement's own refresh fails; before it looks at its tables another thread has mended all.
+    store.interrupt("exists", catalog.lake.refresh, path=commit_path(location(catalog, "b"), 2))
+    with pytest.raises(UnavailableError, match="injected"):
+        catalog.database([named("a"), named("b")])
+    assert files(catalog, "a") == {"f", "x"}
+
+
+def test_time_travel_publishes_what_a_dead_driver_ratified(tmp_path: Path) -> None:
+    torn(tmp_path / "lake")
+    catalog = open_catalog(open_storage(str(tmp_path / "lake")))
+    then = catalog.as_of(2)
+    for name, wanted in (("a", {"f", "x"}), ("b", {"p", "y"})):
+        table = then.tables[named(name)]
+        assert replay(catalog.lake.storage, table.location, table.version) == wanted
+
+
+# --- one table's trouble ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["exists", "get", "list", "put_if_absent"])
+def test_a_table_that_cannot_be_reached_keeps_nobody_from_the_others(store: FaultyStorage, operation: Any) -> None:
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    append(catalog, "a", "x")
+    foreign(catalog, "a", 2, add("f"))
+    other = open_catalog(store)
+    for version in range(4):
+        store.fail(operation, path=commit_path(location(catalog, "a"), version), times=1000)
+    store.fail(operation, path=f"{location(catalog, 'a')}/_delta_log", times=1000)
+    for each in (catalog, other, open_catalog(store)):
+        tx = each.begin()
+        stage(each, tx, "b", add(f"y{each.timeline.head.version}"))
+        each.commit(tx)
+        each.database([named("b")])
+    store.heal()
+    assert files(catalog, "a") == {"p", "x", "f"}
+
+
+def test_what_nobody_thought_of_sets_one_table_aside_and_fails_no_commit(
+    store: FaultyStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    stage(catalog, tx, "b", add("y"))
+
+    def surprise() -> None:
+        raise KeyError("surprise")
+
+    store.interrupt("put_if_absent", surprise, path=commit_path(location(catalog, "a"), 1))
+    assert catalog.commit(tx).version == 2
+    assert files(catalog, "b") == {"p", "y"}
+    assert files(catalog, "a") == {"p", "x"}
