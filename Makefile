@@ -37,7 +37,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
+.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -93,6 +93,10 @@ statements: setup jar ## run every statement of docs/statements.md beside plain 
 soak: setup ## run random transactions of killed processes for minutes, and judge them (SOAK_ARGS=…)
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.support.campaign $(SOAK_ARGS)
+
+soak-spark: setup jar ## run random programs on Spark drivers for an hour, some killed, and judge what they read (SOAK_ARGS=…)
+	@echo "soak-spark: tests.judge $(SOAK_ARGS)"
+	@$(BIN)/python -m tests.judge $(SOAK_ARGS)
 
 suites: setup jar $(if $(DBT_TESTS),$(DBT)/.set-up) ## run Delta's, PySpark's and dbt-spark's own tests (DELTA_TESTS=…, SPARK_TESTS=…, DBT_TESTS=…, SUITES_ARGS=…)
 	@echo "suites: tests.suites $(SUITES_ARGS)"

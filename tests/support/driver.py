@@ -36,9 +36,9 @@ PATIENCE_S = 180.0
 class Driver:
     """The process as its test sees it; a context manager that leaves nothing running."""
 
-    def __init__(self, root: Path, repository: Path) -> None:
+    def __init__(self, root: Path, repository: Path, module: str = "tests.support.driver", *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.driver", str(root)],
+            [sys.executable, "-m", module, str(root), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -62,7 +62,7 @@ class Driver:
             with contextlib.suppress(json.JSONDecodeError):  # Spark, too, prints
                 self._answers.put(json.loads(line))
 
-    def tell(self, **request: str) -> None:
+    def tell(self, **request: Any) -> None:
         """Send a request, and go on."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
