@@ -14,8 +14,10 @@ import getpass
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 
 import msgspec
+from msgspec import structs
 
 from lockstep.announce import Announcer
 from lockstep.clock import Clock, utc_now
@@ -146,6 +148,45 @@ class TransactionalCatalog:
         """
         names = list(touching)
         return self.lake.caught_up(lambda database: [t for t in map(database.tables.get, names) if t is not None])
+
+    def read(self, touching: Iterable[Name] = (), *, pin: int | None = None, seen: Iterable[Name] = ()) -> Database:
+        """Return the database version that a statement outside a transaction reads: all that it reads is of this one.
+
+        It is chosen at the statement's first relation. What plain Delta writers did to a table that turns up later (a
+        view reads it) moves it forward, so far as nothing that the statement has seen is different there.
+
+        Args:
+            touching: what the statement is about to use, and has not looked at yet, as in `database`.
+            pin: the version that it has read until now; None at its first relation.
+            seen: what it was told at that version, whether or not there was such a table or view.
+
+        Raises:
+            InvalidError: the lake never had the version `pin`.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: see `database`.
+        """
+        if pin is None:
+            return self.database(touching)
+        pinned = self._pinned(pin)
+        head = self.timeline.head
+        tables = [table for name in touching if name in pinned.tables and (table := head.tables.get(name)) is not None]
+        if not self.lake.take_in(tables):
+            return pinned
+        return self._moved_on(pinned, self.lake.refresh(), list(seen))
+
+    def _pinned(self, version: int) -> Database:
+        """Return a database version that is published, but for what it has set aside."""
+        if self.timeline.published_through >= version:
+            return self.timeline.at(version)
+        newest = self.lake.refresh()  # another process chose it, or a table of it cannot be published
+        return structs.replace(self.timeline.at(version), set_aside=newest.set_aside)
+
+    def _moved_on(self, pinned: Database, newest: Database, seen: Sequence[Name]) -> Database:
+        """Return the last database version up to the newest one before what was seen changed."""
+        if is_same(pinned, newest, seen):
+            return newest
+        later = (self.timeline.at(version) for version in range(pinned.version + 1, newest.version))
+        *_, found = [pinned, *takewhile(lambda database: is_same(pinned, database, seen), later)]
+        return structs.replace(found, set_aside=newest.set_aside | pinned.set_aside)
 
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
         """Return an older database version: by number, or as it was at a time; what it ratified is published.
@@ -336,6 +377,11 @@ class TransactionalCatalog:
             backoff=self.backoff,
         )
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
+
+
+def is_same(one: Database, other: Database, names: Iterable[Name]) -> bool:
+    """Tell whether all that these names mean is the same in two database versions: table, version, view or nothing."""
+    return all(one.tables.get(n) == other.tables.get(n) and one.views.get(n) == other.views.get(n) for n in names)
 
 
 def find_table(database: Database, name: Name) -> Table:

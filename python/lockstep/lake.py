@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import structs
@@ -220,6 +220,21 @@ class Lake:
         for table in select(database):
             database.check(table)
         return database
+
+    def take_in(self, tables: Sequence[Table]) -> bool:
+        """Take what plain Delta writers did to tables into the timeline, and tell whether anything was there to see.
+
+        Args:
+            tables: as this process last read of them. What another of Lockstep's processes did since is told, too.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: as the store and the logs say.
+        """
+        looks = self._pool.map(lambda table: self._foreign.look(table, self._published, closely=True), tables)
+        found = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
+        for table in found:
+            self._foreign.take_in(table)
+        return bool(found)
 
     def all_caught_up(self) -> Database:
         """Return the newest database version, with what plain Delta writers did up to now to any table.

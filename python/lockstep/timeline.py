@@ -252,11 +252,14 @@ class Timeline:
             if version == head.version:
                 return head
             if version not in self._cache:
-                self._cache[version] = fold(self._entries[: version + 1], self._moved)
-                if len(self._cache) > CACHED_VERSIONS:
-                    self._cache.popitem(last=False)
+                self._remember(fold(self._entries[: version + 1], self._moved))
             self._cache.move_to_end(version)
             return self._cache[version]
+
+    def _remember(self, database: Database) -> None:
+        self._cache[database.version] = database
+        if len(self._cache) > CACHED_VERSIONS:
+            self._cache.popitem(last=False)
 
     def at_time(self, ts: datetime) -> Database:
         """Return the database as it was at a time: the latest version committed then or before.
@@ -357,6 +360,7 @@ class Timeline:
             if entry.version <= self._head.version:
                 return
             head = apply(self._head, entry)
+            self._remember(self._head)  # statements that are under way go on reading it
             self._entries.append(entry)
             self._head = head
             self._warn_of_clocks(entry.version - 1)

@@ -40,6 +40,7 @@ class Client:
         return id
 
     def resolve(self, table: str, use: str = "pinned", **args: Any) -> dict[str, Any]:
+        args.setdefault("mentioned", [[table]])
         return self.ok("resolve", namespace=[], table=table, use=use, **args)
 
     def stage(self, uri: str, version: int, *actions: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
         "version": 0,
         "table": two.lake().database().tables[named("a")].id,
         "location": "",
+        "pin": 1,
     }
     answer = one.ok("commit")
     assert (answer["database_version"], answer["transaction_id"], answer["tables_changed"]) == (2, tx, 1)
@@ -402,7 +404,7 @@ def test_a_catalog_without_a_lake_says_which_root(host: Host, tmp_path: Path) ->
 
 
 def test_a_missing_table_is_an_answer_and_no_error(one: Client) -> None:
-    assert one.resolve("nothing") == {"missing": True}
+    assert one.resolve("nothing") == {"missing": True, "pin": 1}
     one.begin()
     assert one.resolve("nothing") == {"missing": True}
     assert one.ok("drop", namespace=[], table="nothing") == {"dropped": False}
@@ -436,16 +438,14 @@ def test_a_uri_belongs_to_the_lake_with_the_longest_root(host: Host, one: Client
 
 
 def test_all_tables_of_a_statement_are_of_one_database_version(one: Client, elsewhere: TransactionalCatalog) -> None:
-    assert one.resolve("a", statement="q1")["version"] == 0
-    tx = elsewhere.begin()
+    pin = one.resolve("a")["pin"]
     create(elsewhere, "c")
     append(elsewhere, "a", "x")
     append(elsewhere, "b", "y")
-    elsewhere.rollback(tx)
-    assert one.resolve("b", statement="q1")["version"] == 0, "as it was when the statement read its first table"
-    assert one.resolve("c", statement="q1") == {"missing": True}
-    assert [one.resolve(name, statement="q2")["version"] for name in "abc"] == [1, 1, 0]
-    assert one.resolve("a")["version"] == 1
+    asked: dict[str, Any] = {"pin": pin, "seen": [["a"]], "mentioned": []}
+    assert one.resolve("b", **asked)["version"] == 0, "as it was when the statement read its first table"
+    assert one.resolve("c", **asked) == {"missing": True, "pin": pin}
+    assert [one.resolve(name)["version"] for name in "abc"] == [1, 1, 0]
     assert "version" not in one.resolve("a", "live")
 
 
@@ -453,25 +453,85 @@ def test_all_tables_that_a_statement_mentions_are_looked_at_before_it_is_pinned(
     one: Client, elsewhere: TransactionalCatalog
 ) -> None:
     foreign(elsewhere, "b", 1, add("f"))
-    assert one.resolve("a", statement="q1", mentioned=[["a"], ["default", "b"]])["version"] == 0
-    assert one.resolve("b", statement="q1")["version"] == 1
+    found = one.resolve("a", mentioned=[["a"], ["default", "b"]])
+    assert found["version"] == 0
+    assert one.resolve("b", pin=found["pin"], seen=[["a"]], mentioned=[])["version"] == 1
 
 
-def test_statements_of_two_sessions_do_not_share_a_pin(
-    one: Client, two: Client, elsewhere: TransactionalCatalog
+@pytest.mark.parametrize("statements", [1, 200])
+def test_any_host_goes_on_with_a_statement(
+    one: Client, elsewhere: TransactionalCatalog, tmp_path: Path, statements: int
 ) -> None:
-    assert one.resolve("a", statement="q1")["version"] == 0
-    append(elsewhere, "a", "x")
-    assert two.resolve("a", statement="q1")["version"] == 1
+    """The number is the statement's: whoever is asked, and whatever else was asked meanwhile."""
+    pin = one.resolve("a")["pin"]
+    for number in range(statements):
+        append(elsewhere, "b", f"{number}")
+        one.resolve("a")
+    for client in (one, Client(Host(), tmp_path / "lake", session="of another")):
+        found = client.resolve("b", pin=pin, seen=[["a"]], mentioned=[])
+        assert (found["pin"], found["version"]) == (pin, 0)
+    assert one.resolve("b")["version"] == statements
+
+
+def test_a_version_that_never_was_is_refused(one: Client) -> None:
+    assert one.refused("resolve", namespace=[], table="a", use="pinned", pin=7)[0] == "22023"
+
+
+def test_what_another_process_chose_is_published_before_it_is_read(
+    one: Client, elsewhere: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """That process has died since, between ratifying a commit and publishing it."""
+    one.resolve("a")
+    with monkeypatch.context() as patched:
+        patched.setattr(elsewhere.lake, "try_publish", lambda *_, **__: False)
+        pin = append(elsewhere, "b", "x")
+    found = one.resolve("b", pin=pin, mentioned=[])
+    assert found["version"] == 1
+    log = Path(found["location"].removeprefix("file://"), "_delta_log")
+    assert (log / f"{1:020}.json").exists()
+
+
+@pytest.mark.parametrize("changed", ["nothing", "a", "a, later", "a, dropped", "v, made"])
+def test_what_plain_writers_did_to_a_table_found_late_is_read_beside_what_is_the_same(
+    one: Client, elsewhere: TransactionalCatalog, changed: str
+) -> None:
+    seen: dict[str, Any] = {"pin": one.resolve("a")["pin"], "seen": [["a"], ["v"]]}
+    elsewhere.database()
+    if changed == "a":
+        append(elsewhere, "a", "x")
+    elif changed == "a, dropped":
+        elsewhere.run(lambda tx: tx.drop_table(named("a")))
+    elif changed == "v, made":
+        create(elsewhere, "v")
+    foreign(elsewhere, "b", 1, add("f"))
+    if changed == "a, later":
+        elsewhere.database([named("b")])
+        append(elsewhere, "a", "x")
+    found = one.resolve("b", **seen)
+    moves = changed in ("nothing", "a, later")
+    assert found["version"] == (1 if moves else 0)
+    assert found["pin"] == seen["pin"] + (1 if moves else 0)
+    assert one.resolve("b")["version"] == 1, "the next statement reads it in any case"
+
+
+def test_what_is_read_as_it_was_at_a_time_is_no_newer_than_the_rest(
+    one: Client, elsewhere: TransactionalCatalog
+) -> None:
+    pin = one.resolve("a")["pin"]
+    append(elsewhere, "b", "y")
+    tomorrow = int((datetime.now(UTC) + timedelta(days=1)).timestamp() * 1_000_000)
+    then: dict[str, Any] = {"system_time_micros": tomorrow, "mentioned": []}
+    assert one.resolve("b", pin=pin, seen=[["a"]], **then)["version"] == 0
+    assert one.resolve("b", **then)["version"] == 1
 
 
 def test_inside_a_transaction_every_statement_reads_its_snapshot(one: Client, elsewhere: TransactionalCatalog) -> None:
     tx = one.begin()
-    shared = one.resolve("a", statement="q1")
+    shared = one.resolve("a")
     assert (shared["version"], "head" in shared["uri"]) == (0, True), "through the warm URI while that is at the pin"
     append(elsewhere, "a", "x")
     one.lake().database()
-    own = one.resolve("a", statement="q2")
+    own = one.resolve("a")
     assert own["uri"].startswith(f"lockstep://{tx}-0."), "and through its own once the table has moved on"
     assert one.resolve("a", version="@1")["version"] == 0
     assert one.refused("resolve", namespace=[], table="a", use="pinned", version="@2")[0] == "22023"

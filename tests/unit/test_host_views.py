@@ -49,7 +49,7 @@ def made(client: Client, table: str, view: dict[str, Any], replace: str = "creat
 def view(client: Client, table: str, **args: Any) -> Any:
     """What the view says; None if there is none."""
     answer = client.ok("view", namespace=[], table=table, **args)
-    assert answer.keys() == ({"missing"} if answer["missing"] else {"missing", "view"})
+    assert answer.keys() - {"pin"} == ({"missing"} if answer["missing"] else {"missing", "view"})
     return answer.get("view")
 
 
@@ -161,7 +161,7 @@ def test_views_and_tables_are_listed_apart(one: Client) -> None:
         assert one.ok("views", namespace=["s"]) == {"views": ["w"]}
         assert one.ok("tables", namespace=[]) == {"tables": ["a", "b"]}
         assert one.ok("exists", namespace=[], table="v") == {"exists": False}
-        assert one.resolve("v") == {"missing": True}
+        assert one.resolve("v")["missing"]
         assert one.ok("drop", namespace=[], table="v") == {"dropped": False}
         assert one.ok("drop_view", namespace=[], table="a") == {"dropped": False}
         assert one.refused("views", namespace=["n"])[:2] == ("3F000", "LOCKSTEP_UNDEFINED")
@@ -183,13 +183,14 @@ def test_a_table_does_not_take_a_views_name(one: Client, mode: str, inside: bool
 def test_a_statement_reads_views_and_tables_at_one_database_version(
     one: Client, two: Client, elsewhere: TransactionalCatalog
 ) -> None:
-    assert one.resolve("a", statement="q1")["version"] == 0
-    assert view(two, "v", statement="q1") == FULL
+    by_table = one.resolve("a")["pin"]
+    by_view = two.ok("view", namespace=[], table="v")
+    assert by_view["view"] == FULL
     append(elsewhere, "a", "x")
     made(Client(Host(), Path(elsewhere.lake.storage.url.removeprefix("file://"))), "v", LEAST, "replace")
-    assert text(one, "v", statement="q1") == FULL["text"], "pinned by the table"
-    assert two.resolve("a", statement="q1")["version"] == 0, "pinned by the view"
-    assert text(one, "v", statement="q2") == text(one, "v") == "SELECT 1"
+    assert text(one, "v", pin=by_table, seen=[["a"]]) == FULL["text"], "pinned by the table"
+    assert two.resolve("a", pin=by_view["pin"], seen=[["v"]], mentioned=[])["version"] == 0, "pinned by the view"
+    assert text(one, "v") == "SELECT 1"
 
 
 def test_tables_that_a_statement_mentions_are_looked_at_before_its_view_pins_it(
@@ -197,14 +198,23 @@ def test_tables_that_a_statement_mentions_are_looked_at_before_its_view_pins_it(
 ) -> None:
     elsewhere.database()
     foreign(elsewhere, "b", 1, add("f"))
-    view(one, "v", statement="q1", mentioned=[["default", "b"]])
-    assert one.resolve("b", statement="q1")["version"] == 1
+    pin = one.ok("view", namespace=[], table="v", mentioned=[["default", "b"]])["pin"]
+    assert one.resolve("b", pin=pin, seen=[["v"]], mentioned=[])["version"] == 1
+
+
+def test_a_table_that_a_view_reads_is_looked_at_when_it_is_found(one: Client, elsewhere: TransactionalCatalog) -> None:
+    elsewhere.database()
+    foreign(elsewhere, "b", 1, add("f"))
+    pin = one.ok("view", namespace=[], table="v", mentioned=[])["pin"]
+    found = one.resolve("b", pin=pin, seen=[["v"]])
+    assert (found["version"], found["pin"]) == (1, pin + 1)
+    assert text(one, "v", pin=pin + 1) == FULL["text"]
 
 
 def test_a_transaction_reads_its_snapshots_views(one: Client, two: Client) -> None:
     one.begin()
     made(two, "v", LEAST, "replace")
-    assert text(one, "v", statement="q1") == FULL["text"]
+    assert text(one, "v") == FULL["text"]
     assert text(two, "v") == "SELECT 1"
 
 

@@ -4,8 +4,9 @@
     {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7}}
     {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
 
-It keeps what belongs to a session (its open transaction, which database version its statements read) and leaves every
-decision about data to `TransactionalCatalog`. No thread-locals: Py4J calls from threads of its own choosing.
+It keeps what belongs to a session, its open transaction, and leaves every decision about data to
+`TransactionalCatalog`. Which version a statement reads, its requests say. No thread-locals: Py4J calls from threads of
+its own choosing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from lockstep.errors import (
     NoTransactionError,
     UnsupportedError,
 )
-from lockstep.model import Batch, Database, Name
+from lockstep.model import Batch, Name
 from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
@@ -41,9 +42,6 @@ from lockstep.undo import Creation
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
 Settings: TypeAlias = frozenset[tuple[str, str]]
-
-REMEMBERED_STATEMENTS = 64
-"""Statements of a session whose database version is remembered: an analysis is over long before this many others."""
 
 REMEMBERED_SESSIONS = 1000
 """Sessions without a transaction that are remembered, those that asked last: nobody says when a session ends."""
@@ -118,7 +116,6 @@ class Session:
     Attributes:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
         used: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of them.
-        pins: which database version a statement reads, by the statement's id.
         text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
@@ -130,7 +127,6 @@ class Session:
     transaction: Transaction | None = None
     catalog: Lakehouse | None = None
     used: set[tuple[str, Name]] = field(default_factory=set)
-    pins: OrderedDict[str, Database] = field(default_factory=OrderedDict)
     text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
@@ -161,16 +157,6 @@ class Session:
         names = {(*name.namespace, name.table) for _, name in used}
         catalog = "" if self.catalog is None else self.catalog.name
         return {"uris": sorted({uri for uri, _ in used}), "tables": [[catalog, *name] for name in sorted(names)]}
-
-    def statement(self, id: str | None, newest: Callable[[], Database]) -> Database:
-        """Return the database version that a statement reads: the newest at its first table, then the same."""
-        if id is None:
-            return newest()
-        if id not in self.pins:
-            self.pins[id] = newest()
-            while len(self.pins) > REMEMBERED_STATEMENTS:
-                self.pins.popitem(last=False)
-        return self.pins[id]
 
 
 class Host:
@@ -247,7 +233,7 @@ class Host:
                 session.requests -= 1
 
     def _forget_idle(self) -> None:
-        """Forget the session that has been idle longest: what it is remembered for, a statement, is long over."""
+        """Forget the session that has been idle longest: what it is remembered for is long over."""
         for id, session in self._sessions.items():
             if session.is_idle:
                 del self._sessions[id]

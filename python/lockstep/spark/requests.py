@@ -28,13 +28,13 @@ class Requests:
         """Return what a session sees now: its transaction's view, or the newest database version."""
         return session.inside(house) or house.catalog.database()
 
-    def _pinned(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Database:
+    def _pinned(self, house: Lakehouse, asked: Request) -> Database:
         """Return the database version that a statement outside a transaction reads.
 
-        Foreign commits of all tables that it mentions are taken in before the version is chosen.
+        The shim keeps its number, and sends it with each request of the statement: this host may be another one than
+        that which chose it.
         """
-        mentioned = [Name(namespace=tuple(ns) or ("default",), table=t) for *ns, t in asked.get("mentioned") or []]
-        return session.statement(asked.get("statement"), lambda: house.catalog.database([name, *mentioned]))
+        return house.catalog.read(_names(asked, "mentioned"), pin=asked.get("pin"), seen=_names(asked, "seen"))
 
     def _change(self, session: Session, asked: Request, change: Change, text: str) -> None:
         """Change the catalog in the open transaction, or in one of its own."""
@@ -44,6 +44,10 @@ class Requests:
             tx.said(text)
         else:
             house.catalog.run(change, text)
+
+
+def _names(asked: Request, field: str) -> list[Name]:
+    return [Name(namespace=tuple(ns) or ("default",), table=table) for *ns, table in asked.get(field) or []]
 
 
 def name_of(asked: Request) -> Name:

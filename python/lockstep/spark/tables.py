@@ -15,7 +15,7 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.model import NEW, Isolation, Name, Table
+from lockstep.model import NEW, Database, Isolation, Name, Table
 from lockstep.spark.requests import Requests, listed, name_of, new_name_of
 from lockstep.spark.uris import View
 from lockstep.statement import Scan
@@ -63,21 +63,25 @@ class TableRequests(Requests):
                 return self._time_travel(session, house, name, asked)
             if (tx := session.inside(house)) is not None:
                 return self._in_transaction(session, house, tx, tx.table(name), asked)
-            return self._alone(session, house, name, asked)
+            return self._alone(house, name, asked)
         except UndefinedError as error:
             if error.sqlstate != UndefinedError.default_sqlstate:
                 raise
             return {"missing": True}
 
-    def _alone(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
+    def _alone(self, house: Lakehouse, name: Name, asked: Request) -> Answer:
         """Outside a transaction: queries are pinned to one database version, all else goes to the newest."""
         if asked["use"] != "pinned":
             table = find_table(house.catalog.database([name]), name)
             return self._head(house, table) | {"table": table.id}
-        table = find_table(self._pinned(session, house, name, asked), name)
+        database = self._pinned(house, asked)
+        pin = {"pin": database.version}
+        if name not in database.tables:
+            return {"missing": True} | pin
+        table = find_table(database, name)
         if asked.get("timestamp_micros") is not None:
-            return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]}
-        return self._head(house, table) | {"version": table.version, "table": table.id}
+            return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]} | pin
+        return self._head(house, table) | {"version": table.version, "table": table.id} | pin
 
     def _in_transaction(
         self, session: Session, house: Lakehouse, tx: Transaction, table: Table, asked: Request
@@ -100,23 +104,34 @@ class TableRequests(Requests):
 
     def _time_travel(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
-        tx = session.inside(house)
-        at_most = None if tx is None else tx.base.version
+        if (tx := session.inside(house)) is None:
+            return self._time_travel_alone(house, name, asked)
         if (micros := asked.get("system_time_micros")) is not None:
-            database = house.catalog.as_of(_EPOCH + timedelta(microseconds=micros), at_most=at_most)
-            table = find_table(database, name)
-            return self._head(house, table) | {"version": table.version}
+            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), name)
         version: str = asked["version"]
         if version.startswith("@"):
-            table = find_table(house.catalog.as_of(_number(version[1:]), at_most=at_most), name)
-            return self._head(house, table) | {"version": table.version}
-        wanted = _number(version)
-        if tx is not None:
-            return self._own(session, house, tx, tx.table(name)) | {"version": wanted}
-        newest = find_table(house.catalog.database([name]), name)
-        if wanted > newest.version:
-            raise InvalidError(f"table {name} has no version {wanted}: its versions go up to {newest.version}")
-        return self._head(house, newest) | {"version": wanted}
+            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), name)
+        return self._own(session, house, tx, tx.table(name)) | {"version": _number(version)}
+
+    def _time_travel_alone(self, house: Lakehouse, name: Name, asked: Request) -> Answer:
+        """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
+        if (micros := asked.get("system_time_micros")) is not None:
+            pinned = self._pinned(house, asked)
+            then = house.catalog.timeline.at_time(_time(micros))
+            was = then if then.version < pinned.version else pinned
+            return self._was(house, was, name) | {"pin": pinned.version}
+        version: str = asked["version"]
+        if version.startswith("@"):
+            return self._was(house, house.catalog.as_of(_number(version[1:])), name)
+        wanted, pinned = _number(version), self._pinned(house, asked)
+        table = find_table(pinned, name)
+        if wanted > table.version:
+            raise InvalidError(f"table {name} has no version {wanted}: its versions go up to {table.version}")
+        return self._head(house, table) | {"version": wanted, "pin": pinned.version}
+
+    def _was(self, house: Lakehouse, database: Database, name: Name) -> Answer:
+        table = find_table(database, name)
+        return self._head(house, table) | {"version": table.version}
 
     def _snapshot(self, session: Session, asked: Request) -> Answer:
         """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""
@@ -307,6 +322,10 @@ def isolation_of(level: str | None) -> Isolation | None:
             return "SERIALIZABLE"
         case _:
             raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 def _number(text: str) -> int:

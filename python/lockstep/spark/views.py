@@ -1,7 +1,8 @@
 """The requests of the shim's catalog about views: what a name says, and what becomes of it.
 
-view          {namespace, table, statement?, mentioned?, text?}
-              → {"missing": true} or {"missing": false, "view": {…}}, with the fields of `ViewDefinition`
+view          {namespace, table, pin?, seen?, mentioned?, text?}
+              → {"missing": true} or {"missing": false, "view": {…}}, with the fields of `ViewDefinition`; outside a
+              transaction with "pin", the database version that the statement reads
 views         {namespace} → {"views": […]}
 create_view   {namespace, table, "replace": "create" | "replace" | "create_or_replace", "view": {…}} → {}
 drop_view     {namespace, table} → {"dropped": true | false}
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from lockstep.errors import InvalidError
-from lockstep.model import Name, ViewDefinition
+from lockstep.model import Name, View, ViewDefinition
 from lockstep.spark.requests import Requests, listed, name_of, new_name_of
 from lockstep.transactions import Transaction
 
@@ -46,12 +47,9 @@ class ViewRequests(Requests):
             session.text = asked["text"]
         if (tx := session.inside(house)) is not None:
             tx.read_view(name)
-            found = tx.views.get(name)
-        else:
-            found = self._pinned(session, house, name, asked).views.get(name)
-        if found is None:
-            return {"missing": True}
-        return {"missing": False, "view": msgspec.structs.asdict(found.definition)}
+            return _shown(tx.views.get(name))
+        database = self._pinned(house, asked)
+        return _shown(database.views.get(name)) | {"pin": database.version}
 
     def _list_views(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
@@ -82,6 +80,12 @@ class ViewRequests(Requests):
         name, new = name_of(asked), new_name_of(asked)
         self._change(session, asked, lambda tx: tx.rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}")
         return {}
+
+
+def _shown(view: View | None) -> Answer:
+    if view is None:
+        return {"missing": True}
+    return {"missing": False, "view": msgspec.structs.asdict(view.definition)}
 
 
 def _definition(name: Name, given: Any) -> ViewDefinition:

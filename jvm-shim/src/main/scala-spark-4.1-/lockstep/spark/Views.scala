@@ -13,7 +13,7 @@ private[spark] trait Views extends TableCatalog {
   def describedViews(namespace: Array[String], pattern: String): Seq[(String, String)] = Nil
 
   protected def viewExists(ident: Identifier): Boolean =
-    !ask("view", names(ident) ++ Statement.said(name): _*).get("missing").asBoolean
+    !Statement.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*)).get("missing").asBoolean
 }
 
 private[spark] object Views {

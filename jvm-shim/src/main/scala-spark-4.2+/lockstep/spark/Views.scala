@@ -53,7 +53,7 @@ private[spark] trait Views extends RelationCatalog {
   }
 
   private def view(ident: Identifier): Option[View] = {
-    val answer = ask("view", names(ident) ++ Statement.said(name): _*)
+    val answer = Statement.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*))
     if (answer.get("missing").asBoolean) None else Some(Views.read(answer.get("view")))
   }
 

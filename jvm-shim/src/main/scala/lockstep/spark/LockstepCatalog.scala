@@ -108,7 +108,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   }
 
   private def load(ident: Identifier, args: (String, Any)*): Table = {
-    val answer = ask("resolve", names(ident) ++ args ++ Statement.said(catalogName): _*)
+    // What the database was at a time is known, whatever plain Delta writers did since.
+    val isLookedAt = !args.exists(_._1 == "system_time_micros")
+    val answer =
+      Statement.ask(catalogName, ident, isLookedAt)(said => ask("resolve", names(ident) ++ args ++ said: _*))
     if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
     table(ident, answer)
   }

@@ -1,8 +1,6 @@
 package lockstep.spark
 
-import java.lang.ref.WeakReference
-import java.util.concurrent.atomic.AtomicLong
-
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
   AnalysisContext,
@@ -23,7 +21,6 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.Identifier
-import org.apache.spark.sql.lockstep.Internals
 
 /** How a statement uses a table, as far as its unresolved plan tells. */
 sealed private[spark] trait Use {
@@ -50,61 +47,83 @@ private[spark] case object Pinned extends Use
 
 /**
  * One analysis of one statement. Spark resolves relation by relation and shares the result within an analysis, so the
- * catalog has to know, before the first relation is loaded, which of them the statement will change.
+ * catalog has to know, before the first relation is loaded, which of them the statement will change. And it keeps, for
+ * each catalog, which database version the statement reads: all that is asked for it says so.
  */
-final private[spark] class Statement(val id: String) {
+final private[spark] class Statement {
   private var uses = Map.empty[Seq[String], Use]
   private var names = Set.empty[Seq[String]]
+  private var pins = Map.empty[String, Pin]
+  private var isOpened = false
+
+  private[spark] var text: Option[String] = None
 
   def use(catalog: String, ident: Identifier): Use =
     uses.getOrElse(catalog +: ident.namespace.toSeq :+ ident.name, Pinned)
 
-  private[spark] var text: Option[String] = None
+  /** Asks about a relation, with what the statement has read so far, and notes what it was told. */
+  def ask(
+      catalog: String,
+      ident: Identifier,
+      isLookedAt: Boolean)(request: Seq[(String, Any)] => JsonNode): JsonNode = {
+    val pin = pins.getOrElse(catalog, Pin(None, Set.empty, Set.empty))
+    val name = ident.namespace.toSeq :+ ident.name
+    val mentioned = names.collect { case parts if parts.head == catalog => parts.tail } ++
+      Set(name).filter(_ => isLookedAt)
+    val unlooked = mentioned -- pin.looked
+    val answer = request(Seq("text" -> text, "pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
+    Option(answer.get("pin")).foreach(version =>
+      pins += catalog -> Pin(Some(version.asLong), pin.seen + name, pin.looked ++ unlooked))
+    answer
+  }
 
-  /** The tables of a catalog that the plan names, whether or not they exist: namespace and name. */
-  def mentioned(catalog: String): Seq[Seq[String]] =
-    names.toSeq.collect { case parts if parts.head == catalog => parts.tail }
-
+  /** Takes in a plan of the statement: its own, or that of a view, a subquery or a function in it. */
   private def add(session: SparkSession, plan: LogicalPlan): Unit = {
     if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
     names ++=
       plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
     Statement.targets(session, plan).foreach { case (name, use) => uses += Statement.qualified(session, name) -> use }
+    plan match {
+      case u: UnresolvedRelation if !isOpened => uses += Statement.qualified(session, u.multipartIdentifier) -> Live
+      case _ => ()
+    }
+    isOpened = true
   }
 }
 
-private[spark] object Statement {
-  private val ids = new AtomicLong()
+/**
+ * What a statement reads of a catalog.
+ *
+ * @param version the database version; none before its first relation
+ * @param seen    what it was told at that version: namespace and name of tables and views, whether or not they exist
+ * @param looked  of which tables plain Delta writers' commits are taken in
+ */
+private case class Pin(version: Option[Long], seen: Set[Seq[String]], looked: Set[Seq[String]])
 
-  /** What a request says of the statement whose analysis makes it. */
-  def said(catalog: String): Seq[(String, Any)] = Seq(
-    "statement" -> current.map(_.id),
-    "text" -> current.flatMap(_.text),
-    "mentioned" -> current.fold(Seq.empty[Seq[String]])(_.mentioned(catalog)))
+private[spark] object Statement {
+  private val analyses = new Analyses
+
+  /** The statement that was analyzed last on a thread. */
+  private val latest = new ThreadLocal[Statement]
+
+  /**
+   * Asks about a relation for the statement whose analysis is under way on this thread. None is when a catalog is called
+   * on its own, which reads the newest version of what it names.
+   *
+   * @param isLookedAt whether it matters what plain Delta writers did to the table up to now
+   */
+  def ask(catalog: String, ident: Identifier, isLookedAt: Boolean)(request: Seq[(String, Any)] => JsonNode): JsonNode =
+    current.getOrElse(new Statement).ask(catalog, ident, isLookedAt)(request)
 
   /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
-  def latestText: Option[String] = recent.get.headOption.flatMap(_._2.text)
-
-  /** Analyses nest (a command's analysis runs queries), and an abandoned one is never told that it ended. */
-  private val Depth = 16
-
-  private val recent = ThreadLocal.withInitial[List[(WeakReference[AnyRef], Statement)]](() => Nil)
-
-  /** Spark gives each analysis a relation cache of its own, which the analyses of its views share: its identity. */
-  private def key: AnyRef = AnalysisContext.get.relationCache
+  def latestText: Option[String] = Option(latest.get).flatMap(_.text)
 
   /** The statement whose analysis is under way on this thread, or none when a catalog is called on its own. */
-  def current: Option[Statement] = {
-    val now = key
-    recent.get.collectFirst { case (ref, statement) if ref.get eq now => statement }
-  }
+  def current: Option[Statement] = analyses.current
 
   def open(session: SparkSession, plan: LogicalPlan): Unit = {
-    val statement = current.getOrElse {
-      val fresh = new Statement(s"${Internals.id(session)}:${ids.incrementAndGet()}")
-      recent.set((new WeakReference(key), fresh) :: recent.get.take(Depth - 1))
-      fresh
-    }
+    val statement = analyses.open()
+    latest.set(statement)
     statement.add(session, plan)
   }
 
@@ -122,7 +141,7 @@ private[spark] object Statement {
       case u: UnresolvedTableOrView => u.multipartIdentifier -> Target
       case u: UnresolvedRelation if u.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES) =>
         u.multipartIdentifier -> Changed
-      case u: UnresolvedRelation if u.isStreaming || (u eq plan) => u.multipartIdentifier -> Live
+      case u: UnresolvedRelation if u.isStreaming => u.multipartIdentifier -> Live
     }
     // Of what it alters it reads no row, but for a constraint, which conflicts with any.
     val altered = plan.collect { case alter: AlterTableCommand => named(alter.table, Append) }.flatten
@@ -146,12 +165,16 @@ private[spark] object Statement {
     case _ => Nil
   }
 
-  /** Catalog, namespace and table, as Spark will resolve these parts. */
+  /** Catalog, namespace and table, as Spark will resolve these parts: in a view, as where the view was made. */
   def qualified(session: SparkSession, parts: Seq[String]): Seq[String] = {
     val catalogs = session.sessionState.catalogManager
-    if (parts.size > 1 && catalogs.isCatalogRegistered(parts.head)) parts
-    else if (parts.size > 1) catalogs.currentCatalog.name +: parts
-    else (catalogs.currentCatalog.name +: catalogs.currentNamespace.toSeq) ++ parts
+    val place = AnalysisContext.get.catalogAndNamespace match {
+      case Nil => catalogs.currentCatalog.name +: catalogs.currentNamespace.toSeq
+      case ofView => ofView
+    }
+    if (parts.size == 1) place ++ parts
+    else if (catalogs.isCatalogRegistered(parts.head)) parts
+    else place.head +: parts
   }
 }
 

@@ -1,0 +1,216 @@
+"""All that a statement reads is of one database version, whatever is committed while Spark analyzes it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from lockstep.catalog import TransactionalCatalog
+from tests.support.interposed import Interposer, host_of
+from tests.support.lakes import NEW_TABLE, add, location, remove, stage, stage_new
+from tests.support.sparks import since
+
+IN_BOTH = [
+    "SELECT a.id FROM a, b WHERE a.id = b.id",
+    "SELECT id FROM a WHERE id IN (TABLE b)",
+    "SELECT id FROM a WHERE id = (TABLE b)",
+    "SELECT id FROM a WHERE EXISTS (SELECT * FROM (TABLE b) x WHERE x.id = a.id)",
+    "SELECT DISTINCT id FROM (TABLE a UNION ALL TABLE b)",
+    "WITH x AS (TABLE b) SELECT a.id FROM a JOIN x USING (id)",
+    "SELECT a.id FROM a, LATERAL (SELECT * FROM b WHERE b.id = a.id)",
+    "SELECT a.id FROM IDENTIFIER('a') a JOIN IDENTIFIER('b') b USING (id)",
+    "EXECUTE IMMEDIATE 'SELECT id FROM a WHERE id IN (TABLE b)'",
+    "SELECT a.id FROM a JOIN of_session USING (id)",
+    "SELECT id FROM a WHERE id = in_b()",
+    "SELECT a.id FROM a FOR SYSTEM_TIME AS OF current_timestamp() + INTERVAL 1 HOUR JOIN b USING (id)",
+    "SELECT a.id FROM a JOIN b FOR SYSTEM_TIME AS OF current_timestamp() + INTERVAL 1 HOUR USING (id)",
+]
+"""Queries of the id in tables a and b, which is the same in both at every database version."""
+
+OF_VIEWS = [
+    "SELECT a.id FROM a JOIN v USING (id)",
+    "SELECT id FROM a WHERE id IN (TABLE w)",
+    "SELECT id FROM v WHERE id IN (SELECT id FROM a)",
+]
+
+
+def parquet(id: int) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array([id], pa.int64())}), out)
+    return out.getvalue()
+
+
+class Both:
+    """Tables a and b with one row each, of the same id, and whoever changes them: another process, for all we know."""
+
+    def __init__(self, root: Path) -> None:
+        self.catalog = TransactionalCatalog.open(str(root), create=True)
+        self.root = root
+        self.id = 0
+        self.create("a", "b")
+
+    def create(self, *names: str) -> None:
+        tx = self.catalog.begin()
+        for name in names:
+            stage_new(self.catalog, tx, name, *self._file(0), start=NEW_TABLE, data=parquet(0))
+        self.catalog.commit(tx)
+
+    def commit(self) -> None:
+        """Give both rows the next id, in one transaction."""
+        tx = self.catalog.begin(isolation="SNAPSHOT")
+        for name in "ab":
+            changes = [remove(f"{self.id}.parquet"), *self._file(self.id + 1)]
+            stage(self.catalog, tx, name, *changes, data=parquet(self.id + 1))
+        self.catalog.commit(tx)
+        self.id += 1
+
+    def plain_append(self, name: str, id: int) -> None:
+        """Commit as delta-rs does."""
+        self.catalog.database()
+        rows = pa.table({"id": pa.array([id], pa.int64())})
+        write_deltalake(self.root / location(self.catalog, name), rows, mode="append")
+
+    def _file(self, id: int) -> list[dict[str, Any]]:
+        return [add(f"{id}.parquet", size=len(parquet(id)))]
+
+
+@pytest.fixture
+def both(spark: Any, root: Path) -> Both:
+    """Return tables a and b, in the lake of the session `spark`."""
+    return Both(root)
+
+
+@pytest.fixture
+def interposer(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> Interposer:
+    host = host_of(spark_session)
+    interposer = Interposer(host)
+    monkeypatch.setattr(host, "call", interposer.call)
+    return interposer
+
+
+def read_while_others_commit(spark: Any, interposer: Interposer, both: Both, queries: list[str]) -> Any:
+    """Return, for each query, whether it read one of the two versions that there were; or else what it read."""
+    found: dict[str, Any] = {}
+    for query in queries:
+        interposer.once(both.commit)
+        rows = spark.sql(query).collect()
+        assert interposer.has_happened
+        found[query] = rows in ([(both.id - 1,)], [(both.id,)]) or rows
+    return found
+
+
+def test_each_kind_of_query_reads_one_version(spark: Any, both: Both, interposer: Interposer) -> None:
+    spark.sql("CREATE TEMPORARY VIEW of_session AS TABLE b")
+    spark.sql("CREATE TEMPORARY FUNCTION in_b() RETURNS BIGINT RETURN (SELECT max(id) FROM b)")
+    found = read_while_others_commit(spark, interposer, both, IN_BOTH)
+    assert found == dict.fromkeys(IN_BOTH, True)
+
+
+@since("4.2", "views in catalogs")
+def test_each_kind_of_query_of_views_reads_one_version(spark: Any, both: Both, interposer: Interposer) -> None:
+    spark.sql("CREATE VIEW v AS TABLE b")
+    spark.sql("CREATE VIEW w AS TABLE v")
+    found = read_while_others_commit(spark, interposer, both, OF_VIEWS)
+    assert found == dict.fromkeys(OF_VIEWS, True)
+
+
+def test_a_table_alone_is_read_afresh(spark: Any, both: Both) -> None:
+    frame = spark.table("a")
+    assert frame.collect() == [(0,)]
+    both.commit()
+    assert spark.table("a").collect() == [(1,)]
+    assert frame.where("id >= 0").collect() == [(1,)], "as a Delta table is"
+
+
+def test_a_statement_is_known_however_deep_delta_goes_meanwhile(
+    spark: Any, both: Both, interposer: Interposer, root: Path
+) -> None:
+    """A table whose state is not known, and that has no checksum, takes Delta several queries while it is loaded."""
+    cold = [f"c{number}" for number in range(5)]
+    both.create(*cold)
+    for checksum in root.glob("default/c*/_delta_log/*.crc"):
+        checksum.unlink()
+    interposer.once(both.commit)
+    assert spark.sql(f"SELECT a.id, b.id FROM a, {', '.join(cold)}, b").collect() == [(0, 0)]
+
+
+def test_a_host_that_starts_again_in_the_middle_goes_on_with_the_statement(
+    spark: Any, both: Both, interposer: Interposer
+) -> None:
+    def restart() -> None:
+        both.commit()
+        interposer.restart()
+
+    interposer.once(restart)
+    assert spark.sql("SELECT a.id, b.id FROM a, b").collect() == [(0, 0)]
+    assert spark.sql("SELECT a.id, b.id FROM a, b").collect() == [(1, 1)]
+
+
+# --- beside plain Delta writers ---------------------------------------------------------------------------------------
+
+
+def ids(spark: Any, query: str) -> list[int]:
+    return sorted(row[0] for row in spark.sql(query).collect())
+
+
+@since("4.2", "views in catalogs")
+def test_a_plain_writers_commit_is_noticed_below_views(spark: Any, both: Both) -> None:
+    spark.sql("CREATE VIEW v AS TABLE b")
+    spark.sql("CREATE VIEW w AS SELECT * FROM v WHERE id >= 0")
+    for number, query in enumerate(
+        (
+            "SELECT * FROM v",
+            "TABLE v",
+            "SELECT * FROM w",
+            "SELECT w.id FROM a, w",
+            "SELECT id FROM w WHERE id >= (TABLE a)",
+        ),
+        1,
+    ):
+        both.plain_append("b", number)
+        assert ids(spark, query) == list(range(number + 1)), query
+
+
+def test_a_plain_writers_commit_is_noticed_below_what_a_session_made(spark: Any, both: Both, root: Path) -> None:
+    spark.sql("CREATE TEMPORARY VIEW of_session AS TABLE b")
+    spark.sql("CREATE TEMPORARY FUNCTION most() RETURNS BIGINT RETURN (SELECT max(id) FROM b)")
+    both.plain_append("b", 1)
+    assert ids(spark, "SELECT of_session.id FROM a, of_session") == [0, 1]
+    both.plain_append("b", 2)
+    assert ids(spark, "SELECT most() FROM a") == [2]
+
+
+def test_a_plain_writers_commit_that_is_found_late_is_not_seen_beside_what_changed_before(
+    spark: Any, both: Both, interposer: Interposer, root: Path
+) -> None:
+    """The statement has read a at version 0, so it cannot go on to a database version in which a is another."""
+    spark.sql("CREATE TEMPORARY VIEW of_session AS TABLE b")
+
+    def commit() -> None:
+        both.commit()
+        both.plain_append("b", 7)
+
+    interposer.once(commit)
+    assert ids(spark, "SELECT a.id * 10 + of_session.id FROM a, of_session") == [0]
+    assert ids(spark, "SELECT a.id * 10 + of_session.id FROM a, of_session") == [11, 17]
+
+
+def test_a_statement_moves_on_to_what_is_found_late_if_nothing_that_it_read_is_different_there(
+    spark: Any, both: Both, interposer: Interposer, root: Path
+) -> None:
+    spark.sql("CREATE TEMPORARY VIEW of_session AS TABLE b")
+    interposer.once(lambda: both.plain_append("b", 7))
+    assert ids(spark, "SELECT of_session.id FROM a, of_session, a AS again") == [0, 7]
+
+
+def test_a_statement_asks_no_more_often_than_it_has_relations(spark: Any, both: Both, interposer: Interposer) -> None:
+    interposer.once(lambda: None)
+    spark.sql("SELECT * FROM a, b, a AS c WHERE a.id IN (TABLE b)").collect()
+    assert [asked["table"] for asked in interposer.asked] == ["a", "b"]
+    assert [len(asked["mentioned"]) for asked in interposer.asked] == [2, 0], "and looks at each table once"
