@@ -27,7 +27,7 @@ from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, log_files, read_published, state_at
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
-from lockstep.foreign import Foreign
+from lockstep.foreign import LOOK_EVERY, Foreign
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
 from lockstep.retry import Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
@@ -106,7 +106,9 @@ class Lake:
             checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
         """
         try:
-            if self._publish_entry(entry, fresh=True, checksums=checksums):
+            # COMMIT may be asked again hours later whether it landed: a clean-up may have been here by then.
+            fresh = self.clock() - entry.committed_at < LOOK_EVERY
+            if self._publish_entry(entry, fresh=fresh, checksums=checksums):
                 return False
             if self.timeline.published_through == entry.version - 1:
                 self.timeline.mark_published(entry.version)

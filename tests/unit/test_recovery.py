@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, TypeVar
 
 import pytest
@@ -33,6 +37,7 @@ from tests.support.lakes import (
 
 T = TypeVar("T")
 ACTORS = ("one", "two")
+REPOSITORY = Path(__file__).parents[2]
 
 
 class Turns:
@@ -101,7 +106,7 @@ class Scheduled(Storage):
         return call()
 
 
-def torn(root: Path) -> TransactionalCatalog:
+def torn(root: Path, plain: Callable[[Path], object] | None = None) -> TransactionalCatalog:
     """Ratify an entry that writes a and b, publish nothing of it, and let a plain writer take a's version."""
     store = FaultyStorage(open_storage(str(root), create=True))
     catalog = open_catalog(store)
@@ -113,7 +118,10 @@ def torn(root: Path) -> TransactionalCatalog:
     store.fail("put_if_absent", path=commit_path(location(catalog, "b"), 1), times=9)
     assert catalog.commit(tx).version == 2
     store.heal()
-    foreign(catalog, "a", 1, add("f"))
+    if plain is None:
+        foreign(catalog, "a", 1, add("f"))
+    else:
+        plain(root / location(catalog, "a"))
     return open_catalog(store.inner)
 
 
@@ -168,6 +176,34 @@ def test_two_that_recover_agree_in_every_order(tmp_path: Path) -> None:
         for tx in found:
             assert (seen(after, tx, "a"), seen(after, tx, "b")) == ({"f", "x"}, {"p", "y"}), order
         shutil.rmtree(root)
+
+
+@pytest.mark.slow  # two processes, and delta-rs
+def test_two_processes_that_recover_beside_delta_rs_agree(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    def plain(folder: Path) -> None:
+        write_deltalake(folder, pa.table({"id": pa.array([1], pa.int64())}), mode="append")
+
+    command = [sys.executable, "-m", "tests.support.recoverer"]
+    pair = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=REPOSITORY) for _ in range(2)]
+    try:
+        assert [process.stdout.readline() for process in pair] == ["ready\n"] * 2  # type: ignore[union-attr]
+        for n in range(12):
+            catalog = torn(tmp_path / str(n), plain)
+            for process in pair:
+                process.stdin.write(f"{tmp_path / str(n)}\n")  # type: ignore[union-attr]
+                process.stdin.flush()  # type: ignore[union-attr]
+            answers = [json.loads(process.stdout.readline()) for process in pair]  # type: ignore[union-attr]
+            assert answers == [{"versions": {"default.a": 2, "default.b": 1}, "set_aside": []}] * 2
+            assert len(files(catalog, "a")) == 2, "the plain writer's file and ours"
+            assert len(DeltaTable(tmp_path / str(n) / location(catalog, "a")).file_uris()) == 2
+            assert [entry.kind for entry in catalog.timeline.entries(2)] == ["external"]
+    finally:
+        for process in pair:
+            process.kill()
+            process.communicate()
 
 
 def test_a_table_set_aside_at_begin_stays_so_for_the_transaction(tmp_path: Path) -> None:
