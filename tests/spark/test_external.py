@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,16 +12,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
 import lockstep
+from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, InvalidError, LockstepError, UnavailableError
 from lockstep.model import Name
 from lockstep.spark.session import from_spark
+from lockstep.storage import open_storage
 from lockstep.timeline import FOLDER, entry_path
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import open_catalog, remove, stage
 from tests.support.sessions import CATALOG
 
 T = f"{CATALOG}.default.t"
+NAME = Name(namespace=("default",), table="t")
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def folder(spark: Any, root: Path) -> Path:
     spark.sql(f"CREATE TABLE {T} (id BIGINT)")
     spark.sql(f"INSERT INTO {T} VALUES (1)")
     spark.sql(f"INSERT INTO {T} VALUES (2)")
-    return root / catalog(root).database().tables[Name(namespace=("default",), table="t")].location
+    return root / catalog(root).database().tables[NAME].location
 
 
 def catalog(root: Path) -> lockstep.TransactionalCatalog:
@@ -122,6 +129,70 @@ def test_nothing_foreign_is_lost_to_a_dropped_table(spark: Any, folder: Path) ->
     plain_append(folder, 3)
     spark.sql("COMMIT")
     assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3], "its files stay where they are"
+
+
+# --- logs that were cleaned up ----------------------------------------------------------------------------------------
+
+
+def left_to_plain_writers(session: Any, folder: Path) -> None:
+    """Have plain writers commit up to version 20, where Spark makes a checkpoint and cleans up a log that is old."""
+    plain_append(folder, *range(3, 20))
+    log = folder / "_delta_log"
+    for file in log.iterdir():
+        if file.is_file():
+            os.utime(file, (0, 0))
+    session.createDataFrame([(20,)], "id BIGINT").write.format("delta").mode("append").save(str(folder))
+    left = sorted(path.name for path in log.glob("*.json"))
+    assert left == [f"{20:020d}.json"], "Delta's clean-up has taken all that the timeline knows"
+
+
+def test_a_table_left_to_plain_writers_for_a_month_is_used_as_ever(
+    spark: Any, other: Any, connect: Callable[[], Any], folder: Path, root: Path
+) -> None:
+    session, late = connect(), connect()
+    for each in (session, late):
+        each.sql("BEGIN")
+        assert ids(each) == [1, 2]
+    session.sql(f"INSERT INTO {T} VALUES (100)")
+    left_to_plain_writers(other, folder)
+    error = refusal(session, "COMMIT")
+    assert error.getSqlState() == "40001"
+    late.sql("ROLLBACK")
+    assert ids(spark) == [*range(1, 21)]
+    assert kinds(root) == ["external"]
+    spark.sql("BEGIN")
+    spark.sql(f"UPDATE {T} SET id = 30 WHERE id = 3")
+    spark.sql(f"INSERT INTO {T} VALUES (31)")
+    spark.sql("COMMIT")
+    expected = [1, 2, *range(4, 21), 30, 31]
+    assert ids(spark) == ids(connect()) == expected
+    assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == expected
+    error = refusal(spark, f"SELECT * FROM {T} FOR SYSTEM_VERSION AS OF 3")
+    assert error.getSqlState() == "22003", "what the clean-up took is not readable any more"
+    assert "Available versions: [20, 21]" in str(error)
+
+
+def test_a_commit_that_somebody_deleted_is_published_again(
+    spark: Any, connect: Callable[[], Any], folder: Path, root: Path
+) -> None:
+    """Plain readers cannot read the table then; the next use of it by Lockstep makes it whole."""
+    gone = folder / "_delta_log" / f"{1:020d}.json"
+    gone.unlink()
+    with pytest.raises(DeltaError):
+        DeltaTable(folder).to_pyarrow_table()
+    catalog(root).database([NAME])
+    assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+    assert ids(connect()) == [1, 2]
+
+
+def test_time_travel_reads_what_a_dead_driver_ratified(spark: Any, folder: Path, root: Path) -> None:
+    store = FaultyStorage(open_storage(str(root)))
+    dead = open_catalog(store)
+    tx = dead.begin()
+    stage(dead, tx, "t", remove(DeltaTable(folder).file_uris()[0].rsplit("/", 1)[1]), operation="DELETE")
+    store.fail("put_if_absent", path=commit_path(tx.table(NAME).location, 3), times=9)
+    assert dead.commit(tx).version == 4
+    assert len(ids(spark, f"{T} FOR SYSTEM_VERSION AS OF 4")) == 1
 
 
 # --- a lake that is damaged, or not there -----------------------------------------------------------------------------
