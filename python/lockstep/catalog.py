@@ -34,6 +34,7 @@ from lockstep.commit import (
 )
 from lockstep.conflicts import Conflict
 from lockstep.delta.actions import parse
+from lockstep.delta.log import read_staged
 from lockstep.errors import (
     CommitUnknownError,
     ConflictError,
@@ -246,6 +247,22 @@ class TransactionalCatalog:
             author=self.author,
             application=self.application,
         )
+
+    def is_taken(self, tx: Transaction, location: str, version: int) -> bool:
+        """Tell whether a transaction has a version of a table already, so that Delta has to stage a later one.
+
+        Raises:
+            InvalidError, DuplicateError: see `Transaction.next_version`.
+            CorruptTimelineError: it has, and its files are gone.
+        """
+        if version >= tx.next_version(location):
+            return False
+        table = next(table for table in tx.tables.values() if table.location == location)
+        if version <= table.version:
+            self.lake.check_reaches(table, version)
+        else:
+            read_staged(self.lake.storage, location, tx.id, version)
+        return True
 
     def stage(self, tx: Transaction, location: str, version: int) -> None:
         """Note a commit that Delta staged, and settle its conflicts with other open transactions by the policy.

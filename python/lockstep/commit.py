@@ -429,6 +429,7 @@ def _commit_statement(
         if table is None:
             raise UndefinedError(f"the table at {location} was dropped while the statement ran; nothing was written")
         if table.version >= version:
+            lake.check_reaches(table, version)
             return Taken()
         if table.version != version - 1:
             raise InvalidError(f"table {table.name} is at version {table.version}: version {version} cannot follow")

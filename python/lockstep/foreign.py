@@ -14,10 +14,13 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from lockstep import __version__
 from lockstep.clock import Clock
+from lockstep.delta.actions import parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files
+from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, UnavailableError
 from lockstep.model import FORMAT, Database, Entry, Moved, Table, TableWrite, TransactionInfo
 from lockstep.storage import Storage
@@ -30,6 +33,9 @@ LISTED_VERSIONS = 100
 """So many versions are listed to find the newest checkpoint; more only where none is among them."""
 
 Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
+
+CHECKED_FILES = 100
+"""So many of the newest data files are looked for before commits that name them are published again."""
 
 _log = logging.getLogger(__name__)
 
@@ -73,17 +79,36 @@ class Foreign:
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""
         gone = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
+        lost: list[tuple[Entry, TableWrite]] = []
         while gone:
             version = max(gone)
             if (found := self._written(table, version)) is None:
-                raise CorruptTimelineError(
-                    f"{commit_path(table.location, version)} is gone, which a plain Delta writer wrote, and no "
-                    f"checkpoint makes up for it: table {table.name} cannot be used until the file is restored"
-                )
+                raise outdated(table, commit_path(table.location, version), "which a plain Delta writer wrote")
             entry, write, versions = found
-            _log.warning("table %s: version %d is gone from its log and published again", table.name, version)
-            restore(entry, write)
+            lost.append((entry, write))
             gone -= set(versions)
+        self._check_data(table, [write for _, write in reversed(lost)])
+        for entry, write in lost:
+            _log.warning("table %s: version %d is gone from its log and published again", table.name, write.to_version)
+            restore(entry, write)
+
+    def _check_data(self, table: Table, writes: list[TableWrite]) -> None:
+        """See that the files that lost commits added are there: a log that names lost files would only hide the loss.
+
+        Raises:
+            CorruptTimelineError: one is gone; the whole folder is older than the timeline.
+        """
+        added: dict[str, None] = {}
+        for commit in (commit for write in writes for commit in write.commits):
+            for action in parse(content(self._storage, table.location, commit) or b""):
+                for kind, body in action.items():
+                    if kind == "add":
+                        added[body["path"]] = None
+                    elif kind == "remove":
+                        added.pop(body["path"], None)
+        for path in [*added][-CHECKED_FILES:]:
+            if ":" not in path and not self._storage.exists(file := f"{table.location}/{unquote(path)}"):
+                raise outdated(table, file)
 
     def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, range] | None:
         """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
@@ -103,12 +128,12 @@ class Foreign:
         """
         self._timeline.refresh()
 
-        def content(head: Database) -> Content | None:
+        def foreign(head: Database) -> Content | None:
             current = head.table_by_id(table.id)
             newest = None if current is None else self._newest(current)
             return None if current is None or newest is None else ([_write(current, newest)], [])
 
-        self.append(content)
+        self.append(foreign)
 
     def _newest(self, table: Table) -> int | None:
         """Return the newest version of a log that goes on after what the timeline knows; None if it does not."""
@@ -121,17 +146,17 @@ class Foreign:
 
     # --- external entries ---------------------------------------------------------------------------------------------
 
-    def append(self, content: Callable[[Database], Content | None]) -> None:
+    def append(self, wanted: Callable[[Database], Content | None]) -> None:
         """Append an `external` entry, unless somebody else's makes it needless.
 
         Args:
-            content: what it is to say, judged against this database version; None if there is no need.
+            wanted: what it is to say, judged against this database version; None if there is no need.
 
         Raises:
             UnavailableError: the store failed. Whether the entry was written does not matter: the next one to look
                 finds it, or writes it.
         """
-        while (found := content(head := self._timeline.head)) is not None:
+        while (found := wanted(head := self._timeline.head)) is not None:
             match self._timeline.append(self._draft(*found), after=head.version):
                 case Ratified(entry):
                     _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
@@ -165,6 +190,15 @@ class Foreign:
             )
 
         return draft
+
+
+def outdated(table: Table, gone: str, what: str = "which is committed") -> CorruptTimelineError:
+    """Say that a table's folder has less than the timeline, and that nobody can make up for it."""
+    return CorruptTimelineError(
+        f"{gone} is gone, {what}: the folder of table {table.name} is older than the timeline (a backup that copied "
+        "tables first?), or files of it are lost. Restore them, or DROP TABLE, which leaves the folder and takes the "
+        "table out of the catalog. Nobody can use the table until then"
+    )
 
 
 def _write(table: Table, newest: int) -> TableWrite:

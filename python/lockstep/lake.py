@@ -24,10 +24,10 @@ from msgspec import structs
 from lockstep.clock import Clock
 from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, parse
-from lockstep.delta.log import commit_path, log_files, read_published, state_at
+from lockstep.delta.log import commit_path, log_files, read_published, state_at, was_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
-from lockstep.foreign import LOOK_EVERY, Foreign
+from lockstep.foreign import LOOK_EVERY, Foreign, outdated
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
 from lockstep.retry import Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
@@ -96,6 +96,18 @@ class Lake:
         """
         if (found := self._aside.get(table.id)) is not None:
             raise found[1].again() from found[1]
+
+    def check_reaches(self, table: Table, version: int) -> None:
+        """Raise if a table's log ends before a version that the timeline has.
+
+        Delta, when it is told that a version is taken, looks in the log for what took it, and tries the same version
+        again as long as there is nothing.
+
+        Raises:
+            CorruptTimelineError: it does: files are lost, or the folder is an older copy.
+        """
+        if not was_published(self.storage, table.location, version):
+            raise outdated(table, commit_path(table.location, version))
 
     def try_publish(self, entry: Entry, *, checksums: bool = True) -> bool:
         """Publish a just ratified entry, and tell whether that is done. It raises nothing.

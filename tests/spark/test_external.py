@@ -24,7 +24,7 @@ from lockstep.storage import open_storage
 from lockstep.timeline import FOLDER, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog, remove, stage
-from tests.support.sessions import CATALOG
+from tests.support.sessions import CATALOG, new_session
 
 T = f"{CATALOG}.default.t"
 NAME = Name(namespace=("default",), table="t")
@@ -287,3 +287,37 @@ def test_a_table_whose_folder_somebody_deleted(
     assert not (folder / "_delta_log").exists() or not any((folder / "_delta_log").iterdir()), "nothing was half made"
     spark.sql(f"DROP TABLE {T}")
     assert [row.tableName for row in spark.sql("SHOW TABLES").collect()] == ["u"]
+
+
+@pytest.mark.parametrize("has_data", [False, True], ids=["as a backup has it", "but for logs"])
+def test_a_table_that_is_older_than_its_timeline_is_told_or_brought_up_to_date(
+    spark: Any, folder: Path, root: Path, tmp_path: Path, has_data: bool
+) -> None:
+    """A backup that copies tables first: who writes one must not wait for ever for a version that never comes."""
+    spark.sql("CREATE TABLE u (id BIGINT)")
+    copy = tmp_path / "copy"
+    shutil.copytree(root / "default", copy / "default")
+    spark.sql(f"INSERT INTO {T} VALUES (3)")
+    spark.sql(f"INSERT INTO {T} VALUES (4)")
+    shutil.copytree(root / "_lockstep", copy / "_lockstep")
+    if has_data:
+        for file in folder.glob("*.parquet"):
+            shutil.copy(file, copy / folder.relative_to(root))
+    session = new_session(spark, copy)
+    session.sql("INSERT INTO u VALUES (1)")
+    assert ids(session, "u") == [1], "other tables go on"
+    if has_data:
+        assert ids(session) == [1, 2, 3, 4]
+        session.sql(f"INSERT INTO {T} VALUES (5)")
+        assert ids(session) == [1, 2, 3, 4, 5]
+        return
+    for begin, end in (("SELECT 1", "SELECT 1"), ("BEGIN", "ROLLBACK")):
+        session.sql(begin)
+        for statement in (f"SELECT * FROM {T}", f"INSERT INTO {T} VALUES (5)", f"DELETE FROM {T} WHERE id = 1"):
+            error = refusal(session, statement)
+            assert error.getSqlState() == "XX001", statement
+            assert "Restore" in str(error)
+        session.sql(end)
+    session.sql(f"DROP TABLE {T}")
+    session.sql(f"CREATE TABLE {T} (id BIGINT)")
+    assert ids(session) == [], "a way out"

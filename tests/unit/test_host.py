@@ -14,7 +14,7 @@ from lockstep import errors
 from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from lockstep.delta.log import staged_path
+from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
 from lockstep.model import Batch
 from lockstep.spark.host import Host, condition_of, refusal
@@ -22,7 +22,18 @@ from lockstep.timeline import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until
-from tests.support.lakes import CONSTRAINT, NEW_TABLE, add, append, create, foreign, named, remove, staged_commits
+from tests.support.lakes import (
+    CONSTRAINT,
+    NEW_TABLE,
+    add,
+    append,
+    create,
+    foreign,
+    location,
+    named,
+    remove,
+    staged_commits,
+)
 
 
 def content(*actions: dict[str, Any]) -> str:
@@ -354,6 +365,29 @@ def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Clien
     left = [path.parent.name for path in staged_commits(tmp_path / "lake")]
     assert left == [first], "what cannot be rolled back now keeps nobody else from it"
     assert one.refused("commit")[0] == "25P01"
+
+
+def test_a_statement_is_told_that_a_version_is_taken_only_if_it_can_see_by_what(one: Client) -> None:
+    """Delta looks in the log for what took it, and tries the same version again, for ever, if nothing is there."""
+    lake = one.lake()
+    foreign(lake, "a", 1, add("x"))
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    write = {"uri": uri, "version": 1, "actions": content(add("y"))}
+    assert one.ok("write", **write) == {"outcome": "taken"}
+    lake.lake.storage.delete(commit_path(location(lake, "a"), 1))
+    assert one.refused("write", **write)[0] == "XX001"
+
+
+def test_a_transactions_statement_is_told_so_only_if_it_can_see_by_what(one: Client) -> None:
+    tx = one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    one.stage(uri, 1, add("x"))
+    lake = one.lake()
+    storage, folder = lake.lake.storage, location(lake, "a")
+    for version, path in ((1, staged_path(folder, tx, 1)), (0, commit_path(folder, 0))):
+        assert one.ok("staging", uri=uri, version=version) == {"outcome": "taken"}
+        storage.delete(path)
+        assert one.refused("staging", uri=uri, version=version)[0] == "XX001"
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

@@ -229,7 +229,8 @@ class TableRequests(Requests):
                     f"{house.uris.real(view.location)} ran; nothing of the statement was written",
                     sqlstate="25000",
                 )
-            return {"outcome": "taken" if asked["version"] < tx.next_version(view.location) else "free"}
+            taken = house.catalog.is_taken(tx, view.location, asked["version"])
+            return {"outcome": "taken" if taken else "free"}
 
     def _staged(self, _: Session, asked: Request) -> Answer:
         """Note that Delta staged a commit of a transaction."""
