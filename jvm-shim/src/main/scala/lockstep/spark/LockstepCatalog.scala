@@ -16,8 +16,9 @@ import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable
 import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.delta.DeltaTimeTravelSpec
+import org.apache.spark.sql.delta.{DeltaConfigs, DeltaTimeTravelSpec}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.delta.lockstep.Uncheckpointed
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types.{StructType, TimestampType}
@@ -120,7 +121,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   /** Delta's table, made to look like a catalog's: without a `CatalogTable` streams cannot name it. */
   private def table(ident: Identifier, answer: JsonNode): Table = {
-    val path = new Path(answer.get("uri").asText)
+    val path = pathOf(answer.get("uri").asText)
     val travel =
       if (answer.has("version"))
         Some(DeltaTimeTravelSpec(None, Some(answer.get("version").asLong), Some(catalogName), false))
@@ -140,6 +141,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
         "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
       "58030"
     ))
+    if (Overlay.isOfTransaction(path) && DeltaConfigs.SYMLINK_FORMAT_MANIFEST_ENABLED.fromMetaData(snapshot.metadata))
+      Transactions.manifested(session, Overlay.head(path))
     val described = CatalogTable(
       TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
       CatalogTableType.MANAGED,
@@ -175,7 +178,14 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       )
   }
 
-  private def pathIdentifier(uri: String) = Identifier.of(Array("delta"), uri)
+  private def pathIdentifier(uri: String) = Identifier.of(Array("delta"), pathOf(uri).toString)
+
+  /** Where Delta is about to work. A transaction's checkpoints would be thrown away, and written anew after COMMIT. */
+  private def pathOf(uri: String): Path = {
+    val path = new Path(uri)
+    if (Overlay.isOfTransaction(path)) Uncheckpointed.here(Overlay.isOfTransaction)
+    path
+  }
 
   /** Where Delta has to create the table; refused here are tables that are not Delta's, or lie elsewhere. */
   protected def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier =

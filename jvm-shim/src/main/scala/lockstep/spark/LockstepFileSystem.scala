@@ -9,6 +9,8 @@ import org.apache.hadoop.fs._
 import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.util.Progressable
 
+import scala.annotation.unused
+
 /**
  * The overlay. Under `lockstep://<view>.<scheme>[.<authority>]/<path>` lies `<scheme>://<authority>/<path>`, except in
  * `_delta_log` folders, which show a transaction its own world:
@@ -19,7 +21,10 @@ import org.apache.hadoop.util.Progressable
  * `<view>` is `head` (no overlay), `<transaction>-<pin>`, or `<transaction>-new` for a table that the transaction makes.
  * A file with a version above the pin is read and written in the staging folder, whatever kind of log file it is;
  * so are hidden (temporary) ones and `_last_checkpoint`. The URI says it all: there is no other state, so executors and
- * driver see the same, and everything a file system may offer for data files is the underlying one's.
+ * driver see the same, and everything a file system may offer for reading data files is the underlying one's.
+ *
+ * Nothing that is there can be changed through it but what [[Place]] allows. Of Hadoop's methods that change something, those
+ * that are not overridden here come down to the ones that are, or are offered by no file system that does not say so.
  */
 class LockstepFileSystem extends FileSystem {
   private var uri: URI = _
@@ -60,24 +65,53 @@ class LockstepFileSystem extends FileSystem {
       bufferSize: Int,
       replication: Short,
       blockSize: Long,
-      progress: Progressable): FSDataOutputStream =
-    base.create(view.target(path), permission, overwrite, bufferSize, replication, blockSize, progress)
+      progress: Progressable): FSDataOutputStream = {
+    val place = Place.of(view, path)
+    if (!place.mayBeMade) refuse("write", path)
+    // Whoever would replace what stays finds out as one who did not want to replace anything.
+    val replaces = overwrite && place.mayBeReplaced
+    base.create(view.target(path), permission, replaces, bufferSize, replication, blockSize, progress)
+  }
 
   override def append(path: Path, bufferSize: Int, progress: Progressable): FSDataOutputStream =
-    base.append(view.target(path), bufferSize, progress)
+    refuse("append to", path)
 
-  /** A staged log file is never replaced by a rename: that is how a put-if-absent by rename is noticed. */
-  override def rename(from: Path, to: Path): Boolean =
-    !(view.isStaged(to) && base.exists(view.target(to))) && base.rename(view.target(from), view.target(to))
+  override def truncate(path: Path, length: Long): Boolean = refuse("truncate", path)
 
-  override def delete(path: Path, recursive: Boolean): Boolean = base.delete(view.target(path), recursive)
+  override def concat(path: Path, sources: Array[Path]): Unit = refuse("append to", path)
 
-  override def mkdirs(path: Path, permission: FsPermission): Boolean = base.mkdirs(view.target(path), permission)
+  /** Only into its final name, and nothing is replaced: that is how a put-if-absent by rename is noticed. */
+  override def rename(from: Path, to: Path): Boolean = {
+    if (!Place.of(view, from).mayBeReplaced) refuse("rename", from)
+    if (!Place.of(view, to).mayBeMade) refuse("write", to)
+    !base.exists(view.target(to)) && base.rename(view.target(from), view.target(to))
+  }
+
+  /** Hadoop's own deletes first what is to be replaced, and looks then whether it may. */
+  override protected def rename(from: Path, to: Path, @unused options: Options.Rename*): Unit =
+    if (!rename(from, to)) throw new FileAlreadyExistsException(to.toString)
+
+  override def delete(path: Path, recursive: Boolean): Boolean = {
+    val place = Place.of(view, path)
+    if (place.isKept) false
+    else if (!place.mayBeDeleted || (recursive && !place.mayBeReplaced)) refuse("delete", path)
+    else base.delete(view.target(path), recursive)
+  }
+
+  override def mkdirs(path: Path, permission: FsPermission): Boolean =
+    if (Place.isFolder(path)) base.mkdirs(view.target(path), permission) else refuse("make a folder at", path)
+
+  override def setPermission(path: Path, permission: FsPermission): Unit = refuse("set the permission of", path)
+  override def setOwner(path: Path, owner: String, group: String): Unit = refuse("set the owner of", path)
+  override def setTimes(path: Path, modified: Long, accessed: Long): Unit = refuse("set the times of", path)
+  override def setReplication(path: Path, replication: Short): Boolean = refuse("set the replication of", path)
+
+  private def refuse(action: String, path: Path): Nothing = throw Place.refusal(view, action, path)
 
   override def getFileStatus(path: Path): FileStatus = cook(base.getFileStatus(readable(path)), cooked(path))
 
   override def listStatus(path: Path): Array[FileStatus] =
-    if (!view.isLog(path)) listReal(path)
+    if (!view.isLog(path)) listBelow(path)
     else {
       Ended.check(view)
       val (real, staged) = (listOrNone(view.real(path)), listOrNone(view.staging(path)))
@@ -87,8 +121,14 @@ class LockstepFileSystem extends FileSystem {
         cook(s, new Path(cooked(path), s.getPath.getName)))
     }
 
-  private def listReal(path: Path): Array[FileStatus] =
-    base.listStatus(view.real(path)).map(s => cook(s, cooked(s.getPath)))
+  /** What is listed lies in the folder; a file is listed as itself. */
+  private def listBelow(path: Path): Array[FileStatus] = {
+    val target = view.target(path)
+    base.listStatus(target).map { status =>
+      val isItself = status.getPath.toUri.getPath == target.toUri.getPath
+      cook(status, if (isItself) cooked(path) else new Path(cooked(path), status.getPath.getName))
+    }
+  }
 
   private def listOrNone(path: Path): Option[Array[FileStatus]] =
     try Some(base.listStatus(path))
@@ -127,63 +167,6 @@ class LockstepFileSystem extends FileSystem {
   override def getDefaultReplication(path: Path): Short = base.getDefaultReplication(view.target(path))
   override def getServerDefaults(path: Path): FsServerDefaults = base.getServerDefaults(view.target(path))
   override def getStatus(path: Path): FsStatus = base.getStatus(if (path == null) null else view.target(path))
-  override def setPermission(path: Path, permission: FsPermission): Unit =
-    base.setPermission(view.target(path), permission)
-  override def setTimes(path: Path, modified: Long, accessed: Long): Unit =
-    base.setTimes(view.target(path), modified, accessed)
   override def getWorkingDirectory: Path = new Path(uri)
   override def setWorkingDirectory(path: Path): Unit = ()
-}
-
-/** How an overlay URI is read: pure functions of the URI and of paths. */
-private[spark] object Overlay {
-  val Scheme = "lockstep"
-  val LastCheckpoint = "_last_checkpoint"
-
-  /** Separates a transaction's id, which is hexadecimal, from its epoch: all of them share the staged files. */
-  private val Epoch = 'x'
-  private val Versioned = "^(\\d{20})\\..*".r
-  private val Checkpoint = "\"version\"\\s*:\\s*(\\d+)".r.unanchored
-
-  /** `transaction` is none at the head, with an epoch after ROLLBACK TO; `pin` is -1 for a table that does not exist yet. */
-  case class View(transaction: Option[String], pin: Long, scheme: String, authority: Option[String]) {
-    def real(path: Path): Path = new Path(scheme, authority.orNull, path.toUri.getPath)
-
-    /** The transaction's id, the same in all of its epochs. */
-    def id: Option[String] = transaction.map(_.takeWhile(_ != Epoch))
-
-    def staging(log: Path): Path = new Path(real(log), s"_lockstep/${id.getOrElse("head")}")
-
-    def target(path: Path): Path = if (isStaged(path)) new Path(staging(path.getParent), path.getName) else real(path)
-
-    def isLog(path: Path): Boolean = transaction.isDefined && path.getName == "_delta_log"
-
-    def sees(version: Long): Boolean = version <= pin
-
-    def isStaged(path: Path): Boolean =
-      path.getParent != null && isLog(path.getParent) &&
-        (path.getName match {
-          case Versioned(version) => !sees(version.toLong)
-          case LastCheckpoint => true
-          case name => name.startsWith(".")
-        })
-  }
-
-  def parse(authority: String): View = authority.split("\\.", 3) match {
-    case Array(view, scheme, rest @ _*) =>
-      view.lastIndexOf('-') match {
-        case -1 => View(None, Long.MaxValue, scheme, rest.headOption)
-        case dash => View(Some(view.take(dash)), version(view.drop(dash + 1)), scheme, rest.headOption)
-      }
-    case _ =>
-      throw new IllegalArgumentException(
-        s"Not a Lockstep URI: $Scheme://$authority (expected <view>.<scheme>[.<authority>])")
-  }
-
-  private def version(pin: String): Long = if (pin == "new") -1L else pin.toLong
-
-  def checkpointVersion(lastCheckpoint: String): Option[Long] = lastCheckpoint match {
-    case Checkpoint(version) => Some(version.toLong)
-    case _ => None
-  }
 }

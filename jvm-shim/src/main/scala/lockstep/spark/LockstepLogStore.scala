@@ -6,7 +6,9 @@ import java.util
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.apache.spark.SparkEnv
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.delta.storage.LogStore
 
 import io.delta.storage.HadoopFileSystemLogStore
 
@@ -19,7 +21,7 @@ import scala.jdk.CollectionConverters._
  *     the table version is taken, and then Delta's own conflict check and retry do the rest;
  *   - under a transaction's URI stages it, and tells Python so.
  *
- * Every other log file (checksums, checkpoints) is written where the overlay puts it.
+ * Every other log file (checksums, checkpoints) is written where the overlay puts it, and replaced if the overlay lets it be.
  */
 class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(conf) {
   private val Commit = "^(\\d{20})\\.json$".r
@@ -30,7 +32,9 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       overwrite: java.lang.Boolean,
       hadoopConf: Configuration): Unit =
     path.getName match {
-      case Commit(version) if !overwrite => commit(path, version.toLong, actions, hadoopConf)
+      case Commit(_) if overwrite =>
+        throw Place.refusal(Overlay.parse(path.toUri.getAuthority), "replace", path)
+      case Commit(version) => commit(path, version.toLong, actions, hadoopConf)
       case _ => writeWithRename(path, actions, overwrite, hadoopConf)
     }
 
@@ -65,6 +69,12 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
   override def resolvePathOnPhysicalStorage(path: Path, hadoopConf: Configuration): Path =
     super.resolvePathOnPhysicalStorage(Overlay.parse(path.toUri.getAuthority).real(path), hadoopConf)
 
-  /** A commit is written under a temporary name first, staged or not. */
-  override def isPartialWriteVisible(path: Path, hadoopConf: Configuration): java.lang.Boolean = false
+  /**
+   * As Delta has it where the files really are: whether a file can be seen before it is whole, so that a checkpoint is
+   * written under a temporary name first.
+   */
+  override def isPartialWriteVisible(path: Path, hadoopConf: Configuration): java.lang.Boolean = {
+    val real = Overlay.parse(path.toUri.getAuthority).real(path)
+    LogStore(SparkEnv.get.conf, hadoopConf).isPartialWriteVisible(real, hadoopConf)
+  }
 }

@@ -4,6 +4,7 @@ import java.lang.ref.WeakReference
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
+import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LocalRelation, LogicalPlan}
@@ -36,6 +37,9 @@ private[spark] class Open(
 
   /** What the first write that failed while it ran said. Parse and analysis errors never get here. */
   val failure = new AtomicReference[String]()
+
+  /** The tables that it used whose manifests for other readers are kept up to date, as published. */
+  val manifested: java.util.Set[Path] = ConcurrentHashMap.newKeySet[Path]()
 
   /** The clients of a server that took part, and have not gone. */
   val clients: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()

@@ -6,6 +6,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.delta.DeltaLog
+import org.apache.spark.sql.delta.hooks.GenerateSymlinkManifest
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
@@ -46,7 +47,11 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       )
     val answer = statement.verb match {
       case "begin" => begin(session)
-      case "commit" => TransactionCommand.ending(session)(commit(session))
+      case "commit" =>
+        val manifests = Transactions.manifests(session)
+        val answer = TransactionCommand.ending(session)(commit(session))
+        manifests.foreach(TransactionCommand.generate(session, _))
+        answer
       case "rollback" => TransactionCommand.ending(session)(Bridge.call("rollback", session))
       case "savepoint" => savepoint(session, "failure" -> Transactions.failure(session))
       case "rollback_to" => rollbackTo(session)
@@ -144,6 +149,14 @@ private[spark] object TransactionCommand extends Logging {
       log.checkpoint(log.update(), None)
     } catch {
       case NonFatal(e) => logWarning(s"No checkpoint of $uri was written; reading the table costs more until one is", e)
+    }
+
+  /** What Delta keeps up to date for other readers named a transaction's files in its staging folder alone. */
+  private def generate(session: SparkSession, table: Path): Unit =
+    try GenerateSymlinkManifest.generateFullManifest(session, DeltaLog.forTable(session, table), None)
+    catch {
+      case NonFatal(e) =>
+        logWarning(s"No manifest of $table was written; GENERATE symlink_format_manifest writes it", e)
     }
 
   private def texts(node: JsonNode, field: String): Seq[String] =

@@ -2,6 +2,7 @@ package lockstep.spark
 
 import java.util.concurrent.{ConcurrentHashMap, TimeoutException}
 
+import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
@@ -103,6 +104,11 @@ private[spark] object Transactions {
 
   /** What the open transaction reads, to be added to. */
   def reads(session: SparkSession): Option[Reads.Log] = of(session).map(_.reads)
+
+  /** Notes that a table's manifests are to be made anew after COMMIT, if there is a transaction. */
+  def manifested(session: SparkSession, table: Path): Unit = of(session).foreach(_.manifested.add(table))
+
+  def manifests(session: SparkSession): Seq[Path] = of(session).toSeq.flatMap(_.manifested.asScala)
 
   /** Forgets a failed write, once all of them have been reported. */
   def forgive(session: SparkSession): Unit =
