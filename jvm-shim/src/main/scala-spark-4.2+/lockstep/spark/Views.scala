@@ -2,7 +2,7 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
-import org.apache.spark.sql.catalyst.util.StringUtils
+import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, StringUtils}
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -80,7 +80,7 @@ private[spark] object Views {
 
   def written(view: View): Map[String, Any] = Map(
     "text" -> Tokens.restoreSystemVersion(view.queryText),
-    "schema" -> view.schema.json,
+    "schema" -> CharVarcharUtils.getRawSchema(view.schema).json,
     "catalog" -> Option(view.currentCatalog),
     "namespace" -> Option(view.currentNamespace).fold(Seq.empty[String])(_.toSeq),
     "configs" -> view.sqlConfigs.asScala,
@@ -89,9 +89,11 @@ private[spark] object Views {
     "properties" -> view.properties.asScala
   )
 
+  /** With CHAR columns as Spark's own views have them: strings that say so. Others are neither padded nor encoded. */
   def read(node: JsonNode): View = {
+    val schema = DataType.fromJson(node.get("schema").asText).asInstanceOf[StructType]
     val builder = new View.Builder()
-      .withSchema(DataType.fromJson(node.get("schema").asText).asInstanceOf[StructType])
+      .withSchema(CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema))
       .withProperties(LockstepCatalog.textMap(node.get("properties")))
       .withQueryText(node.get("text").asText)
       .withCurrentNamespace(texts(node.get("namespace")))
