@@ -37,10 +37,10 @@ REPOSITORY = Path(__file__).parents[2]
 class Campaign:
     """Processes, templates, and a folder for lakes."""
 
-    def __init__(self, folder: Path, processes: int, master: str) -> None:
+    def __init__(self, folder: Path, processes: int, master: str, defect: str = "") -> None:
         self._folder = folder
         masters = ["local[1]"] + [master] * (processes - 1)
-        self.processes = [Process(folder / f"process{n}", REPOSITORY, each) for n, each in enumerate(masters)]
+        self.processes = [Process(folder / f"process{n}", REPOSITORY, each, defect) for n, each in enumerate(masters)]
         self._templates: dict[int, lake.Template] = {}
         self._lakes = itertools.count()
 
@@ -58,7 +58,9 @@ class Campaign:
         def connect(n: int) -> Connect:
             return self.processes[0 if n == count else n % len(self.processes)].connect
 
-        history = run(program, self.template(program.layout), root, connect, deaths)
+        history = run(
+            program, self.template(program.layout), root, connect, deaths=deaths, processes=len(self.processes)
+        )
         found = judge(history)
         if not found:
             shutil.rmtree(root)
@@ -128,9 +130,9 @@ def _balanced(steps: list[Step]) -> Iterator[Step]:
 
 
 def programs(arguments: argparse.Namespace) -> Iterator[tuple[str, Program]]:
-    for name in known.TEXTS:
+    for name in arguments.known or known.TEXTS:
         yield name, known.program(name)
-    if not arguments.known:
+    if arguments.known is None:
         for seed in itertools.count(arguments.seed):
             yield f"seed {seed}", generate(seed, isolation=arguments.level, length=arguments.length)
 
@@ -146,7 +148,7 @@ def main() -> int:
             if time.monotonic() > until:
                 break
             started = time.monotonic()
-            deaths = deaths_of(program, arguments.processes, 0 if arguments.known else arguments.kills)
+            deaths = deaths_of(program, arguments.processes, arguments.kills if arguments.known is None else 0)
             history, found = campaign.judged(program, deaths)
             kinds = Counter(anomaly.kind for anomaly in found)
             wrong.update(kinds)
@@ -186,7 +188,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--level", choices=Isolation.__args__, default=None)  # type: ignore[attr-defined]
     parser.add_argument("--master", default="local[1]", help="of all processes but the first")
     parser.add_argument("--shrink", type=float, default=0, help="seconds to spend on making what was found small")
-    parser.add_argument("--known", action="store_true", help="the programs of old faults alone")
+    parser.add_argument("--known", nargs="*", metavar="NAME", help="programs of old faults alone: these, or all")
     return parser.parse_args()
 
 

@@ -35,6 +35,7 @@ class History:
         contents: what the tables held in the end.
         ids: the tables' ids, by their short names.
         physical: the tables' physical column names, likewise.
+        processes: session n ran in process n modulo this.
     """
 
     program: Program
@@ -45,6 +46,7 @@ class History:
     contents: Mapping[str, Bag]
     ids: Mapping[str, str]
     physical: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    processes: int = 1
 
 
 def tell(history: History) -> str:

@@ -109,6 +109,13 @@ TEXTS: Mapping[str, str] = {
         0 SHOW f
         0 COMMIT
     """,
+    "frame-older-than-begin": """
+        0 f = QUERY SELECT * FROM {a} t WHERE t.k = 2
+        1 add a k=2
+        0 BEGIN
+        0 SHOW f
+        0 ROLLBACK
+    """,
     "planned-before-begin": """
         0 f = QUERY SELECT * FROM {a} t WHERE t.k = 2
         0 SHOW f
@@ -149,6 +156,11 @@ TEXTS: Mapping[str, str] = {
         plain a
         plain c
         0 SELECT t.id, u.id AS uid, t.writer, u.writer AS uw FROM {a} t CROSS JOIN tv u
+    """,
+    "char-in-view": """
+        0 SELECT id, k FROM {v} t WHERE t.c = 'x  '
+        0 f = QUERY SELECT * FROM {v} t
+        0 SHOW f WHERE k > 0
     """,
     "cache-unused": """
         0 cacheTable a

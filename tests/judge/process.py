@@ -1,6 +1,6 @@
 """A Spark driver that carries out steps, as a process of its own that can be killed.
 
-python -m tests.judge.process <folder> <master>         a line of JSON in, a line of JSON out
+python -m tests.judge.process <folder> <master> <defect>    a line of JSON in, a line of JSON out
 
 {"open": name, "root": …, "zone": …, "records": "true"}   {"opened": name}
 {"act": {…}, "in": name}                                  what `Actor.perform` answers
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge.actor import Actor
+from tests.judge.broken import put_in
 from tests.judge.run import LATER
 from tests.support.driver import STOPS, Driver, say
 from tests.support.sessions import CATALOG, INTERPRETED, SMALL, new_session
@@ -26,8 +27,8 @@ from tests.support.sessions import CATALOG, INTERPRETED, SMALL, new_session
 class Process:
     """Such a process, as its coordinator sees it; started when it is first used, and again after its death."""
 
-    def __init__(self, folder: Path, repository: Path, master: str) -> None:
-        self._folder, self._repository, self._master = folder, repository, master
+    def __init__(self, folder: Path, repository: Path, master: str, defect: str = "") -> None:
+        self._folder, self._repository, self._arguments = folder, repository, (master, defect)
         self._driver: Driver | None = None
         self._names = 0
         self.deaths = 0
@@ -35,7 +36,7 @@ class Process:
     def _asked(self, **request: Any) -> Mapping[str, Any]:
         if self._driver is None:
             folder = self._folder / str(self.deaths)
-            self._driver = Driver(folder, self._repository, "tests.judge.process", self._master)
+            self._driver = Driver(folder, self._repository, "tests.judge.process", *self._arguments)
         self._driver.tell(**request)
         return self._driver.answer()
 
@@ -81,12 +82,14 @@ class Remote:
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
-def main(folder: str, master: str) -> None:
-    """Answer requests until there are no more."""
+def main(folder: str, master: str, defect: str) -> None:
+    """Answer requests until there are no more; `defect` is one of `tests.judge.broken`, or empty."""
     from pyspark.sql import SparkSession
 
     import lockstep
 
+    if defect:
+        put_in(defect)
     builder = lockstep.configure(SparkSession.builder.master(master), root=f"{folder}/unused", catalog=CATALOG)
     settings = {
         **SMALL,

@@ -165,6 +165,7 @@ class _Script:
 
     def steps(self) -> Iterator[Step]:
         done = 0
+        self.has_udf = self.rng.random() < 0.1  # each run of one starts a Python, which takes its time
         while done < self.length:
             part = self.rng.choices((self._transaction, self._alone, self._prepared), (6, 3, 3))[0]
             for step in part():

@@ -39,7 +39,9 @@ def run(
     template: lake.Template,
     root: Path,
     connect: Callable[[int], Connect],
+    *,
     deaths: Mapping[int, str] | None = None,
+    processes: int = 1,
 ) -> History:
     """Run a program on a copy of a lake; `connect` tells how the session of a number is opened.
 
@@ -83,6 +85,7 @@ def run(
         entries=lake.entries(root, template.version),
         contents=contents,
         ids={name: id for name, (id, _) in folders.items()},
+        processes=processes,
         physical={name: lake.physical_names(folder) for name, (_, folder) in folders.items()},
     )
 

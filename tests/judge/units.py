@@ -72,6 +72,46 @@ class _Open:
     broken: bool = False
 
 
+class Caches:
+    """Which tables are cached in which process, and since which database version.
+
+    To Spark a cached table is what it was when it was cached until somebody of the same process changes it: so may be a
+    DataFrame of the table alone (`spark.table`), outside a transaction. Queries are never older than their statement.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._since: dict[tuple[int, str], int] = {}
+        self._tables: dict[str, str] = {}
+        """What table a frame, or the view of one, is; by its last name, as the model knows it."""
+
+    def _process(self, done: Done) -> int:
+        return max(done.step.session, 0) % self._processes
+
+    def prepared(self, done: Done) -> None:
+        do = done.step.do
+        match do["do"]:
+            case "table":
+                self._tables[do["frame"]] = do["table"].rpartition(".")[2]
+            case "view" if do["frame"] in self._tables:
+                self._tables[do["view"]] = self._tables[do["frame"]]
+            case "cache" if do["frame"] in self._tables:
+                self._since.setdefault((self._process(done), self._tables[do["frame"]]), done.before)
+            case "cache table":
+                self._since.setdefault((self._process(done), do["table"].rpartition(".")[2]), done.before)
+            case "sql" if do["sql"].startswith("CACHE TABLE lake."):
+                self._since.setdefault((self._process(done), do["sql"].rpartition(".")[2]), done.before)
+
+    def written(self, done: Done, tables: set[str]) -> None:
+        for table in tables:
+            if (self._process(done), table) in self._since:
+                self._since[self._process(done), table] = done.after
+
+    def oldest(self, done: Done, frame: str, newest: int) -> int:
+        """Return the oldest database version that a frame may show because its table is cached."""
+        return self._since.get((self._process(done), self._tables.get(frame, "")), newest)
+
+
 class Units:
     """Goes through a history once; `units` and `anomalies` are what it finds."""
 
@@ -81,6 +121,7 @@ class Units:
         self._open: dict[int, _Open] = {}
         self._made: dict[str, int] = {}
         """The database version when a frame was made."""
+        self._caches = Caches(history.processes)
         self._entries: dict[int, Entry] = {entry.version: entry for entry in history.entries}
         for number, done in enumerate(history.done):
             self._step(number, done)
@@ -129,6 +170,7 @@ class Units:
             if done.answer["sqlstate"] not in STALE:
                 self._error(number, done)
             return
+        self._caches.prepared(done)
         if not frame:
             return
         tx = self._open.get(done.step.session)
@@ -161,6 +203,8 @@ class Units:
         if tx is None:
             return
         version = self._version_of(tx)
+        if version is not None:
+            self._caches.written(done, {op.table for op in tx.operations if isinstance(op, Update)})
         if (when := done.answer.get("stopped")) is not None:
             self._killed(tx, version, when)
             return
@@ -219,7 +263,9 @@ class Units:
             tx.operations.append(Query(read.lite, read.limit, tuple(range(first, here + 1))))
             tx.texts.append(text)
             return
-        base = min(self._made.get(read.frame, done.after), done.after) if read.frame else done.after
+        base = done.after
+        if read.frame:
+            base = min(self._made.get(read.frame, base), self._caches.oldest(done, read.frame, base))
         operation = Query(read.lite, read.limit, (0,))
         self.units.append(
             Unit(
@@ -248,6 +294,7 @@ class Units:
             tx.operations.append(operation)
             tx.texts.append(text)
             return
+        self._caches.written(done, {write.table})
         made = [v for v in range(done.before + 1, done.after + 1) if self._entries[v].kind == "transaction"]
         if len(made) > 1:
             self.anomalies.append(Anomaly("error", f"one statement made versions {made}", f"step{number}"))
