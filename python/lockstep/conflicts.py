@@ -321,6 +321,14 @@ def _domain(ours: Footprint, theirs: Footprint, table: str) -> str | None:
     return f"set the metadata domain {min(both)} of table {table}, as this transaction does"
 
 
+def _row_tracking(ours: Footprint, theirs: Footprint, table: str) -> str | None:  # noqa: ARG001 - any commit of theirs
+    if not ours.fixed:
+        return None
+    return (
+        f"wrote table {table}, in which this transaction updated or moved rows that it had written under row tracking"
+    )
+
+
 ROW = "row"
 """The rule for files that both only gave other deletion vectors; the one that can be judged more closely."""
 
@@ -344,5 +352,10 @@ RULES: tuple[Rule, ...] = (
     Rule(ROW, "both took the same row out of a data file, by its deletion vector", _in_both(_row)),
     Rule("application", "both recorded progress of the same streaming application", _application),
     Rule("domain", "both set the same metadata domain of a table", _in_both(_domain)),
+    Rule(
+        "row-tracking",
+        "the winner wrote a table with row tracking, in which we updated or moved rows that we had written ourselves",
+        _in_both(_row_tracking),
+    ),
 )
 """All rules, in the order in which they are tried: the one that explains most comes first."""

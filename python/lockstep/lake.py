@@ -18,6 +18,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -26,6 +27,7 @@ from lockstep.conflicts import Changes, check
 from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, log_files, read_published, state_at, was_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
+from lockstep.delta.row_tracking import by_commit, copies_own_rows
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.foreign import LOOK_EVERY, Foreign, outdated
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
@@ -358,7 +360,8 @@ class Lake:
 
     def footprint(self, actions: list[Action], location: str, *, before: int) -> Footprint:
         """Return what a table's commits touch that come after its version `before`, or began from it."""
-        return footprint(actions, lambda: state_at(self.storage, location, before))
+        found = footprint(actions, lambda: state_at(self.storage, location, before))
+        return replace(found, fixed=True) if copies_own_rows(by_commit(actions), before) else found
 
     def _overtaking(self, move: Moved) -> Footprint:
         """Return what the foreign commits that overtook a ratified one touched."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 T = "lake.default.t"
 FEATURES = {
@@ -90,3 +91,54 @@ def test_a_change_feed_tells_what_became_of_the_table(vectors: str, spark: Any, 
         state += [row for kind, row in changes if kind in ("insert", "update_postimage")]
     assert sorted(state) == rows(spark, f"SELECT id, v FROM {T}")
     assert sorted(state) == [(1, 2), *((id, 0) for id in range(3, 11)), (21, 21)]
+
+
+def make_tracked(session: Any) -> None:
+    session.sql(f"CREATE TABLE {T} (id INT, v INT) TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
+    session.sql(f"INSERT INTO {T} VALUES (1, 0), (2, 0)")
+
+
+def tracked(session: Any) -> dict[int, tuple[int, int]]:
+    """Return each row's id and commit version; fails where two rows have one id."""
+    found = rows(session, f"SELECT id, _metadata.row_id, _metadata.row_commit_version FROM {T}")
+    assert len({row_id for _, row_id, _ in found}) == len(found), found
+    return {id: (row_id, version) for id, row_id, version in found}
+
+
+def operations(session: Any) -> dict[int, str]:
+    return {row.version: row.operation for row in session.sql(f"DESCRIBE HISTORY {T}").collect()}
+
+
+def test_row_ids_that_stand_in_data_files_are_not_given_out_twice(spark: Any, other: Any) -> None:
+    make_tracked(spark)
+    statements = [f"INSERT INTO {T} VALUES (3, 0)", f"UPDATE {T} SET v = 1 WHERE id = 3"]
+    spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    for statement in statements:
+        spark.sql(statement)
+    other.sql(f"INSERT INTO {T} VALUES (4, 0)")
+    with pytest.raises(PySparkException, match="updated or moved rows") as refused:
+        spark.sql("COMMIT")
+    assert refused.value.getSqlState() == "40001"
+    for statement in ("BEGIN", *statements, "COMMIT"):
+        spark.sql(statement)
+    head = max(operations(spark))
+    assert {id: version for id, (_, version) in tracked(spark).items()} == {1: 1, 2: 1, 3: head, 4: head - 2}
+
+
+def test_row_commit_versions_that_stand_in_data_files_exist(spark: Any) -> None:
+    make_tracked(spark)
+    statements = [f"INSERT INTO {T} VALUES ({id}, 0)" for id in (3, 4, 5)]
+    for statement in ("BEGIN", *statements, f"OPTIMIZE {T}", "COMMIT"):
+        spark.sql(statement)
+    found = {id: version for id, (_, version) in tracked(spark).items()}
+    assert found == {1: 1, 2: 1, 3: 2, 4: 3, 5: 4}
+    assert operations(spark) == {0: "CREATE TABLE", 1: "WRITE", 2: "WRITE", 3: "WRITE", 4: "WRITE", 5: "OPTIMIZE"}
+
+
+def test_a_transaction_that_moves_none_of_its_own_rows_is_one_version(spark: Any, other: Any) -> None:
+    make_tracked(spark)
+    race(
+        other, [f"INSERT INTO {T} VALUES (4, 0)"],
+        spark, [f"INSERT INTO {T} VALUES (3, 0)", f"UPDATE {T} SET v = 1 WHERE id = 1"],
+    )  # fmt: skip
+    assert {id: version for id, (_, version) in tracked(spark).items()} == {1: 3, 2: 1, 3: 3, 4: 2}

@@ -248,6 +248,8 @@ class Footprint:
         covers_added, covers_removed: levels of few file values that cover those of `rows_added` and `rows_removed`,
             none where those are few (`lockstep.delta.covers`).
         vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
+        fixed: whether data files name the versions that the commits were staged as, or ids that they gave out, so that
+            they can land nowhere else (`lockstep.delta.row_tracking.copies_own_rows`); told of our own commits alone.
     """
 
     removed: frozenset[str] = frozenset()
@@ -265,6 +267,7 @@ class Footprint:
     vectors: Mapping[str, VectorChange] = field(default_factory=dict)
     covers_added: tuple[tuple[FileValues, ...], ...] = ()
     covers_removed: tuple[tuple[FileValues, ...], ...] = ()
+    fixed: bool = False
 
     @cached_property
     def touched(self) -> frozenset[str]:

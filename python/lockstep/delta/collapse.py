@@ -51,6 +51,7 @@ from lockstep.delta.actions import (
     only_recommits,
     split,
 )
+from lockstep.delta.row_tracking import copies_own_rows
 
 Commit = Sequence[Action]
 
@@ -74,7 +75,7 @@ def collapse(
     """Merge the staged commits `pin + 1, pin + 2, …` of one table into one, or none if they change nothing.
 
     A single staged commit keeps its operation, parameters and metrics, so DESCRIBE HISTORY says MERGE. They all stay
-    separate where one commit could not say the same (see `_must_stay_separate`).
+    separate where one commit could not say the same (see `_must_stay_separate`, `copies_own_rows`).
 
     Args:
         pin: the table version the transaction began from, `NEW` (-1) for a table it creates.
@@ -84,6 +85,8 @@ def collapse(
         engine: `commitInfo.engineInfo` of a merged commit.
     """
     effective = [commit for commit in commits if any("commitInfo" not in action for action in commit)]
+    if copies_own_rows(effective, pin):  # their numbers stand in data files: not even an empty one may go
+        return [_kept(commit, transaction_id) for commit in commits]
     if len(effective) == 1 or _must_stay_separate(effective):
         return [_kept(commit, transaction_id) for commit in effective]
     files, again = _net_files(effective)

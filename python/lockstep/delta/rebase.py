@@ -1,5 +1,7 @@
 """Give the commits of a transaction the version they land in; nothing that a data file holds ever changes.
 
+Commits that `copies_own_rows` (`lockstep.delta.row_tracking`) are not renumbered: the rule `row-tracking` refuses it.
+
 Delta wrote them on top of the pin. Others (the winners) may have committed since, without a conflict. So these follow
 the place where the commits land, and no others:
 
@@ -23,6 +25,7 @@ from typing import Any
 import msgspec
 
 from lockstep.delta.actions import ROW_TRACKING, Action, Footprint, bodies, row_id_mark, split
+from lockstep.delta.row_tracking import is_new
 from lockstep.errors import InvalidError
 
 _ICT_VERSION = "delta.inCommitTimestampEnablementVersion"
@@ -68,22 +71,12 @@ def rebase(
     return [landing.commit(commit, version) for version, commit in enumerate(commits, first_version)]
 
 
-def _is_new(file: dict[str, Any], pin: int) -> bool:
-    """Return whether this transaction gave the file its row ids.
-
-    Delta gives a file both ids and commit version when it first adds it, and carries both along after that: so a
-    commit version above the pin is one of our staged versions.
-    """
-    version = file.get("defaultRowCommitVersion")
-    return version is not None and version > pin
-
-
 def _first_adds(commits: Sequence[Sequence[Action]], pin: int, first_version: int) -> dict[str, int]:
     """Map the path of each new file to the version that its first add lands in."""
     born: dict[str, int] = {}
     for version, commit in enumerate(commits, first_version):
         for add in bodies(commit, "add"):
-            if _is_new(add, pin):
+            if is_new(add, pin):
                 born.setdefault(add["path"], version)
     return born
 
@@ -94,7 +87,7 @@ def _shift(commits: Sequence[Sequence[Action]], pin: int, mark: int | None) -> i
     Our ids start one above the mark at the pin, or higher where the first files are gone again; only the lowest that
     is left matters.
     """
-    new = [add for commit in commits for add in bodies(commit, "add") if _is_new(add, pin)]
+    new = [add for commit in commits for add in bodies(commit, "add") if is_new(add, pin)]
     ids = [add["baseRowId"] for add in new if add.get("baseRowId") is not None]
     return 0 if mark is None or not ids else max(0, mark + 1 - min(ids))
 
@@ -125,7 +118,7 @@ class _Landing:
     def _action(self, action: Action, version: int, stamp: int | None) -> Action:
         kind, body = split(action)
         if kind in ("add", "remove"):
-            return {kind: self._file(body, version)} if _is_new(body, self.pin) else action
+            return {kind: self._file(body, version)} if is_new(body, self.pin) else action
         if kind == "domainMetadata" and body["domain"] == ROW_TRACKING and not body.get("removed"):
             mark = max(row_id_mark(body) + self.shift, self.mark)
             return {kind: {**body, "configuration": msgspec.json.encode({"rowIdHighWaterMark": mark}).decode()}}
