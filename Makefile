@@ -37,7 +37,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
+.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -101,6 +101,10 @@ soak-spark: setup jar ## run random programs on Spark drivers for an hour, some 
 test-judge: setup jar ## put old faults back, one by one, and see that the judge of what Spark reads finds each
 	@echo "test-judge: tests.judge.broken"
 	@$(BIN)/python -m tests.judge.broken
+
+fuzz: setup jar ## run random programs in plain Delta and in Lockstep, and compare (FUZZ_ARGS='--minutes 60 --seed 7')
+	@echo "fuzz: tests.fuzz $(FUZZ_ARGS)"
+	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 suites: setup jar $(if $(DBT_TESTS),$(DBT)/.set-up) ## run Delta's, PySpark's and dbt-spark's own tests (DELTA_TESTS=…, SPARK_TESTS=…, DBT_TESTS=…, SUITES_ARGS=…)
 	@echo "suites: tests.suites $(SUITES_ARGS)"
