@@ -15,6 +15,9 @@ SPARK ?= $(NEWEST)
 PYSPARK_4.0 := 4.0.5
 PYSPARK_4.1 := 4.1.4
 PYSPARK_4.2 := 4.2.0
+# The lower bound of pyproject.toml.
+MINIMUM := 4.0.1
+MINIMUM_TESTS := tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 
 VENV := .venv$(if $(filter-out $(NEWEST),$(SPARK)),-$(SPARK))
 BIN := $(VENV)/bin
@@ -68,6 +71,14 @@ test-fast: setup ## run the tests that need no Spark and no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
 
+.PHONY: test-minimum test-hosts-sample test-wheel
+test-minimum: ## run a sample on the oldest pyspark that Lockstep takes, in an environment of its own
+	@$(MAKE) --no-print-directory jar SPARK=$(firstword $(SPARKS))
+	@$(MAKE) --no-print-directory setup SPARK=$(firstword $(SPARKS)) PYSPARK_$(firstword $(SPARKS))=$(MINIMUM) VENV=.venv-$(MINIMUM)
+	@echo "test-minimum: $(MINIMUM_TESTS), with Spark $(MINIMUM)"
+	@PYSPARK_PYTHON=$(CURDIR)/.venv-$(MINIMUM)/bin/python PYSPARK_DRIVER_PYTHON=$(CURDIR)/.venv-$(MINIMUM)/bin/python \
+		.venv-$(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS) $(PYTEST_ARGS)
+
 test-isolation: setup jar ## run all of sql/isolation at each level, in one Spark and over two
 	@echo "test-isolation: sql/isolation (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_ISOLATION=all $(BIN)/python -m pytest tests/spark/test_contract.py tests/crash/test_isolation.py -k isolation $(PYTEST_ARGS)
@@ -75,6 +86,9 @@ test-isolation: setup jar ## run all of sql/isolation at each level, in one Spar
 test-hosts: setup jar ## run all of sql/ in a Thrift server and Spark Connect on a standalone cluster, and in spark-sql
 	@echo "test-hosts: tests/hosts (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_HOSTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile tests/hosts $(PYTEST_ARGS)
+
+test-hosts-sample: PYTEST_ARGS := -k 'rfc73 or write_skew or failed_statement or shared_transaction or test_standalone'
+test-hosts-sample: test-hosts ## run a few files of sql/ on each host, and a job on a standalone cluster
 
 test-dbt: setup jar $(DBT)/.set-up ## run the example of sql/dbt with dbt, in an environment of its own
 	@echo "test-dbt: tests/hosts/test_dbt.py"
@@ -152,6 +166,10 @@ wheel: setup ## build the wheel, with a jar for each Spark inside, into dist/
 	@for minor in $(SPARKS); do $(MAKE) --no-print-directory jar SPARK=$$minor || exit 1; done
 	@echo "wheel: building dist/lockstep-$(VERSION)-py3-none-any.whl"
 	@$(BIN)/python -m build --quiet --wheel --no-isolation --outdir dist
+
+test-wheel: wheel ## install that wheel, with all its jars, into an empty environment, and use it
+	@echo "test-wheel: tests/packaging"
+	@LOCKSTEP_TEST_WHEEL=$(CURDIR)/dist/lockstep-$(VERSION)-py3-none-any.whl $(BIN)/python -m pytest tests/packaging $(PYTEST_ARGS)
 
 clean: ## remove everything that was built, and .venv
 	@echo "clean: removing .venv, jars, dist and caches"

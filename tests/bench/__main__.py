@@ -1,51 +1,122 @@
-"""`make bench`: what Lockstep costs against plain Delta, side by side in one session, written to docs/benchmarks.md.
+"""`make bench`: what Lockstep costs against plain Delta, side by side in one run, written to docs/benchmarks.md.
 
-Each comparison runs both sides in turn (A B, B A, …) so that whatever else the machine does hits both, and reports
-medians, quartiles and the median of the paired ratios: a ratio means something on any machine, a second only here.
+Each side is a process of its own (`tests.bench.side`), and plain Delta's has never loaded Lockstep. The two take turns
+(A B, B A, …), so that whatever else the machine does hits both. Reported are medians, quartiles and the median of the
+paired ratios: a ratio means something on any machine, a second only here.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
-
-from pyspark.sql import SparkSession
+from pathlib import Path
 
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from tests.bench.commit import commit_cost
 from tests.bench.page import DOCUMENT, sections
+from tests.bench.side import ROWS, Side
 
-ROWS = 20_000
+REPOSITORY = Path(__file__).parents[2]
+
+WORKS = {
+    "transaction": ("BEGIN, INSERT + UPDATE + MERGE over three tables, COMMIT", 1.02),
+    "update after": ("autocommitted UPDATE of a table that this transaction wrote", 1.05),
+    "five tables": ("BEGIN, INSERTs into five tables, COMMIT", 1.05),
+    "ten inserts": ("BEGIN, ten INSERTs into one table, COMMIT", 1.05),
+    "insert": ("autocommitted INSERT", 1.05),
+    "count": ("a table counted by groups", 1.05),
+    "join": ("a join of two tables", 1.05),
+    "read only": ("BEGIN READ ONLY, two queries, COMMIT", 1.05),
+    "select 1": ("SELECT 1", 1.05),
+}
+"""What is measured, in the order of each round, and what it may cost at most of what it costs on plain Delta."""
+
+ALWAYS = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+SETTINGS = {
+    "few partitions": {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "2"},
+    "Delta's and Spark's defaults": {},
+}
+
+
+class Process:
+    """One side, as whoever measures sees it."""
+
+    def __init__(self, side: Side, folder: Path, settings: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True)
+        said = {**ALWAYS, **settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+        if side == "plain":
+            said |= plain_settings(folder)
+        command = [sys.executable, "-m", "tests.bench.side", side, str(folder), json.dumps(said)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=dict(os.environ)
+        )
+        assert self._answer() == "ready"
+
+    def _answer(self) -> object:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "this side has ended; what it said stands above"
+        return json.loads(line)
+
+    def run(self, work: str) -> float:
+        """Do a work, and return how many milliseconds it took."""
+        assert self._process.stdin is not None
+        print(work, file=self._process.stdin, flush=True)
+        spent = self._answer()
+        assert isinstance(spent, float)
+        return spent
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+
+def plain_settings(folder: Path) -> dict[str, str]:
+    """Return what a Spark with Delta and nothing else is told."""
+    ours = lockstep.conf(root=str(folder), catalog="lake")
+    shim = "lockstep-spark_"
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": ours["spark.sql.catalog.spark_catalog"],
+        "spark.jars": ",".join(jar for jar in ours["spark.jars"].split(",") if shim not in jar),
+    }
 
 
 @dataclass
 class Comparison:
     """One figure: ours against plain Delta's, in milliseconds, pair by pair."""
 
-    name: str
-    bound: float
+    work: str
     ours: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
 
-    @property
-    def ratio(self) -> float:
-        return statistics.median(a / b for a, b in zip(self.ours, self.plain, strict=True))
-
     def row(self) -> str:
-        ratios = sorted(a / b for a, b in zip(self.ours, self.plain, strict=True))
-        low, _, high = statistics.quantiles(ratios, n=4)
-        verdict = "yes" if self.ratio <= self.bound else "**no**"
-        return (
-            f"| {self.name} | {_spread(self.ours)} | {_spread(self.plain)} "
-            f"| **{self.ratio:.2f}** ({low:.2f}-{high:.2f}) | {self.bound:.2f} | {verdict} |"
-        )
+        name, bound = WORKS[self.work]
+        ratios = [a / b for a, b in zip(self.ours, self.plain, strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        verdict = "yes" if middle <= bound else "**no**"
+        spread = f"**{middle:.2f}** ({low:.2f}-{high:.2f})"
+        return f"| {name} | {_spread(self.ours)} | {_spread(self.plain)} | {spread} | {bound:.2f} | {verdict} |"
 
 
 def _spread(values: list[float]) -> str:
@@ -53,114 +124,49 @@ def _spread(values: list[float]) -> str:
     return f"{middle:.0f} ({low:.0f}-{high:.0f})"
 
 
-def _timed(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    run()
-    return (time.perf_counter() - started) * 1000
+@contextmanager
+def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Process, Process]]:
+    """Start the two sides, ours first."""
+    with ExitStack() as started:
+        sides = []
+        for side in ("lockstep", "plain"):
+            process = Process(side, folder / side, settings)
+            started.callback(process.close)
+            sides.append(process)
+        yield sides[0], sides[1]
 
 
-def compare(
-    name: str, bound: float, repeats: int, ours: Callable[[], object], plain: Callable[[], object]
-) -> Comparison:
-    """Time both sides in alternating order, after one unmeasured round each."""
-    found = Comparison(name, bound)
-    ours(), plain()
-    sides = [(found.ours, ours), (found.plain, plain)]
-    for _ in range(repeats):
-        for times, run in sides:
-            times.append(_timed(run))
-        sides.reverse()
-    print(found.row(), flush=True)
-    return found
+def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> list[Comparison]:
+    """Let the two sides take turns, after three rounds that do not count."""
+    found = {work: Comparison(work) for work in WORKS}
+    with both(folder, settings) as (ours, plain):
+        for number in range(-3, repeats):
+            for work, comparison in found.items():
+                turns = [(ours, comparison.ours), (plain, comparison.plain)]
+                for side, times in turns if number % 2 else reversed(turns):
+                    spent = side.run(work)
+                    if number >= 0:
+                        times.append(spent)
+    return list(found.values())
 
 
-class Workload:
-    """The same three tables twice: in a Lockstep catalog, and plain Delta in Spark's own."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self.next_id = 0
-        spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
-        spark.sql("CREATE DATABASE IF NOT EXISTS spark_catalog.bench")
-        for place in ("lake.bench", "spark_catalog.bench"):
-            for table in ("inserted", "updated", "merged"):
-                spark.sql(
-                    f"CREATE TABLE {place}.{table} USING delta AS "
-                    f"SELECT id, id % 100 AS part, CAST(id AS STRING) AS text FROM range({ROWS})"
-                )
-
-    def _sql(self, text: str) -> None:
-        self.spark.sql(text).collect()
-
-    def three(self, place: str) -> None:
-        self.next_id += 1
-        n = ROWS + self.next_id * 1000
-        self._sql(f"INSERT INTO {place}.inserted SELECT id, 1, 'new' FROM range({n}, {n + 100})")
-        self._sql(f"UPDATE {place}.updated SET text = 'u{n}' WHERE id % 1000 = {self.next_id % 1000}")
-        self._sql(
-            f"MERGE INTO {place}.merged t USING (SELECT id FROM range({n - 50}, {n + 50})) s ON t.id = s.id "
-            "WHEN MATCHED THEN UPDATE SET text = 'm' "
-            "WHEN NOT MATCHED THEN INSERT (id, part, text) VALUES (s.id, 2, 'm')"
-        )
-
-    def transaction(self) -> None:
-        self._sql("BEGIN")
-        self.three("lake.bench")
-        self._sql("COMMIT")
-
-    def insert(self, place: str) -> None:
-        self._sql(f"INSERT INTO {place}.inserted VALUES (1, 1, 'one')")
-
-    def read(self, place: str) -> None:
-        self._sql(f"SELECT part, count(*) FROM {place}.updated GROUP BY part")
-
-
-def measure(spark: SparkSession, repeats: int) -> list[Comparison]:
-    """Run the three comparisons of the promise "cheap"."""
-    work = Workload(spark)
-    plain = "spark_catalog.bench"
-    return [
-        compare(
-            "BEGIN, INSERT + UPDATE + MERGE over three tables, COMMIT", 1.10, repeats, work.transaction,
-            lambda: work.three(plain),
-        ),
-        compare("autocommitted INSERT", 1.10, repeats, lambda: work.insert("lake.bench"), lambda: work.insert(plain)),
-        compare("read", 1.05, repeats, lambda: work.read("lake.bench"), lambda: work.read(plain)),
-    ]  # fmt: skip
-
-
-def session(root: str, warehouse: str) -> SparkSession:
-    """Start a session as a user would, with few partitions: the data is small."""
-    builder: Any = SparkSession.builder
-    for key, value in {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.warehouse.dir": warehouse,
-        "spark.driver.memory": "2g",
-    }.items():
-        builder = builder.config(key, value)
-    spark = lockstep.configure(builder, root=root, catalog="lake").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-def report(comparisons: list[Comparison], commits: str, repeats: int, page: str) -> str:
+def report(measured: Mapping[str, list[Comparison]], commits: str, repeats: int, page: str) -> str:
     """Return the new page, with the sections of others as the old one has them."""
-    rows = "\n".join(c.row() for c in comparisons)
+    head = "| | Lockstep, ms | plain Delta, ms | ratio | bound | kept |\n|---|---|---|---|---|---|"
+    tables = "\n\n".join(
+        f"### With {name}\n\n{head}\n" + "\n".join(comparison.row() for comparison in comparisons)
+        for name, comparisons in measured.items()
+    )
     return f"""# Benchmarks
 
-Made by `make bench`; {repeats} repeats, both sides in turn in one Spark session (`local[2]`, local disk), tables of
-{ROWS:,} rows. Milliseconds are medians with quartiles and mean little elsewhere; the ratio is the median of the paired
-ratios. A bound is what the project promises; "no" in the last column is a promise not kept in this run.
+Made by `make bench`; {repeats} repeats. Lockstep and plain Delta are processes of their own, which take turns; plain
+Delta's has never loaded Lockstep (`local[2]`, local disk, tables of {ROWS:,} rows). Milliseconds are medians with
+quartiles and mean little elsewhere; the ratio is the median of the paired ratios. A bound is what the project promises;
+"no" in the last column is a promise not kept in this run.
 
 ## Against plain Delta
 
-| | Lockstep, ms | plain Delta, ms | ratio | bound | kept |
-|---|---|---|---|---|---|
-{rows}
+{tables}
 
 {commits}
 {sections(page)}
@@ -169,18 +175,19 @@ ratios. A bound is what the project promises; "no" in the last column is a promi
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     args = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="lockstep-bench-")
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-bench-"))
     try:
-        spark = session(f"{folder}/lake", f"{folder}/warehouse")
-        comparisons = measure(spark, args.repeats)
-        spark.stop()
+        measured = {}
+        for number, (name, settings) in enumerate(SETTINGS.items()):
+            measured[name] = measure(folder / str(number), settings, args.repeats)
+            print(name, *(comparison.row() for comparison in measured[name]), sep="\n", flush=True)
         commits = commit_cost(lambda: TransactionalCatalog.open(f"{folder}/commits", create=True), args.repeats)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    text = report(comparisons, commits, args.repeats, DOCUMENT.read_text(encoding="utf-8"))
+    text = report(measured, commits, args.repeats, DOCUMENT.read_text(encoding="utf-8"))
     print(text)
     if not args.no_write:
         DOCUMENT.write_text(text, encoding="utf-8")

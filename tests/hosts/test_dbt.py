@@ -73,6 +73,28 @@ def test_a_test_that_does_not_hold_leaves_nothing(project: Project, options: lis
     assert project.database() == before
 
 
+@pytest.mark.parametrize("command", ["compile", "docs generate", "show --select revenue"])
+def test_what_runs_no_model_needs_no_transaction(built: Project, command: str) -> None:
+    before = built.database()
+    done = built.run(*command.split())
+    assert done.returncode == 0, done.stdout
+    assert built.database() == before
+
+
+def test_a_retry_is_refused_for_what_it_goes_on_with_was_rolled_back(project: Project) -> None:
+    """Green, with half of the load missing, is what dbt would answer."""
+    before = project.database()
+    orders = project.folder / "seeds" / "orders.csv"
+    right = orders.read_text(encoding="utf-8")
+    project.add_order(WRONG_ORDER)
+    assert project.run("build").returncode == 1
+    orders.write_text(right, encoding="utf-8")
+    done = project.run("retry")
+    assert done.returncode != 0
+    assert "Run `dbt build` itself again" in done.stdout
+    assert project.database() == before
+
+
 @pytest.mark.parametrize("built", [thrift], indirect=True, ids=["thrift"])
 def test_a_run_whose_connections_share_no_transaction_is_refused(project: Project) -> None:
     before = project.database()

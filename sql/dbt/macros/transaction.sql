@@ -10,7 +10,13 @@
 #}
 
 {% macro begin(isolation='SERIALIZABLE') %}
-  {%- if execute -%}
+  {%- if execute and lockstep.runs_nodes() -%}
+    {%- if lockstep.is_retry() -%}
+      {{ exceptions.raise_compiler_error(
+        "lockstep.begin(): the run that `dbt retry` would go on with was rolled back, so what it had done is not there any "
+        ~ "more, and dbt would leave it out. Run `dbt " ~ flags.WHICH ~ "` itself again, as it was called"
+      ) }}
+    {%- endif -%}
     {%- if target.host != 'session' and run_query("SET lockstep.shared_transaction").rows[0][1] != invocation_id -%}
       {{ exceptions.raise_compiler_error(
         "lockstep.begin(): dbt opens a connection for each node, and each would commit on its own. With `method: thrift` "
@@ -30,11 +36,23 @@
   status that dbt invents tomorrow rolls back.
 #}
 {% macro end(results) %}
-  {%- if execute -%}
+  {%- if execute and lockstep.runs_nodes() -%}
     {%- set failed = results | rejectattr('status', 'in', ['success', 'pass', 'warn', 'no-op']) | list -%}
     {%- do run_query('ROLLBACK' if failed else 'COMMIT') -%}
     {%- if failed -%}
       {%- do log('lockstep: ' ~ (failed | length) ~ ' of ' ~ (results | length) ~ ' did not pass; all is rolled back', info=true) -%}
     {%- endif -%}
   {%- endif -%}
+{% endmacro %}
+
+{# `dbt compile`, `show` and `docs generate` render the hooks among all else, in any order, and run none of them. #}
+{% macro runs_nodes() %}
+  {{- return(flags.WHICH not in ['compile', 'show', 'generate']) -}}
+{% endmacro %}
+
+{# dbt tells a retry's macros that they are run by the command that is tried again; what was typed says more. #}
+{% macro is_retry() %}
+  {%- set commands = ['retry', 'build', 'run', 'seed', 'snapshot', 'test', 'run-operation'] -%}
+  {%- set typed = (invocation_args_dict.get('invocation_command') or '').split() | select('in', commands) | list -%}
+  {{- return(typed[:1] == ['retry']) -}}
 {% endmacro %}

@@ -1,0 +1,121 @@
+"""One side of `make bench`: a Spark with Lockstep, or one with plain Delta alone, told what to do line by line.
+
+    python -m tests.bench.side {lockstep | plain} FOLDER SETTINGS
+
+A line in is the name of a work, a line out how many milliseconds it took. The two sides are processes of their own, so
+nothing of Lockstep's is loaded, cached or hooked where plain Delta is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+Side: TypeAlias = Literal["lockstep", "plain"]
+
+ROWS = 20_000
+INSERTED = tuple(f"i{number}" for number in range(5))
+TABLES = ("inserted", "updated", "merged", *INSERTED)
+
+
+class Workload:
+    """The same tables and statements on both sides; where plain Delta has no transaction, its statements alone."""
+
+    def __init__(self, spark: Any, side: Side) -> None:
+        self._spark = spark
+        self._is_lockstep = side == "lockstep"
+        self._round = 0
+        self._sql(f"USE {'lake' if self._is_lockstep else 'spark_catalog'}")
+        self._sql("CREATE NAMESPACE bench")
+        self._sql("USE bench")
+        for table in TABLES:
+            self._sql(
+                f"CREATE TABLE {table} USING delta AS "
+                f"SELECT id, id % 100 AS part, CAST(id AS STRING) AS text FROM range({ROWS})"
+            )
+        self.works: dict[str, Callable[[], None]] = {
+            "transaction": self._transaction,
+            "update after": self._update_after,
+            "five tables": self._five_tables,
+            "ten inserts": self._ten_inserts,
+            "insert": lambda: self._sql("INSERT INTO inserted VALUES (1, 1, 'one')"),
+            "count": lambda: self._sql("SELECT part, count(*) FROM updated GROUP BY part"),
+            "join": lambda: self._sql("SELECT count(*) FROM updated u JOIN merged m ON u.id = m.id"),
+            "read only": self._read_only,
+            "select 1": lambda: self._sql("SELECT 1"),
+        }
+
+    def _sql(self, text: str) -> None:
+        self._spark.sql(text).collect()
+
+    def _inside(self, *statements: str, begin: str = "BEGIN") -> None:
+        for text in (begin, *statements, "COMMIT") if self._is_lockstep else statements:
+            self._sql(text)
+
+    def _transaction(self) -> None:
+        self._round += 1
+        n = ROWS + self._round * 1000
+        self._inside(
+            f"INSERT INTO inserted SELECT id, 1, 'new' FROM range({n}, {n + 100})",
+            f"UPDATE updated SET text = 'u{n}' WHERE id % 1000 = {self._round % 1000}",
+            f"MERGE INTO merged t USING (SELECT id FROM range({n - 50}, {n + 50})) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET text = 'm' "
+            "WHEN NOT MATCHED THEN INSERT (id, part, text) VALUES (s.id, 2, 'm')",
+        )
+
+    def _update_after(self) -> None:
+        self._round += 1
+        self._sql(f"UPDATE updated SET text = 'a{self._round}' WHERE id % 1000 = {self._round % 1000}")
+
+    def _five_tables(self) -> None:
+        self._inside(*(f"INSERT INTO {table} VALUES (1, 1, 'one')" for table in INSERTED))
+
+    def _ten_inserts(self) -> None:
+        self._inside(*("INSERT INTO inserted VALUES (1, 1, 'one')" for _ in range(10)))
+
+    def _read_only(self) -> None:
+        counts = ("SELECT count(*) FROM updated WHERE part = 7", "SELECT count(*) FROM merged WHERE part = 7")
+        self._inside(*counts, begin="BEGIN READ ONLY")
+
+
+def start(side: Side, folder: str, settings: dict[str, str]) -> Any:
+    """Start a Spark as a user of this side would."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    if side == "lockstep":
+        import lockstep
+
+        builder = lockstep.configure(builder, root=f"{folder}/lake", catalog="lake")
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main(side: Side, folder: str, settings: str) -> None:
+    """Do what is asked for until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Spark prints must not stand between answers
+
+    def answer(value: object) -> None:
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    work = Workload(start(side, folder, json.loads(settings)), side)
+    answer("ready")
+    for line in sys.stdin:
+        started = time.perf_counter()
+        work.works[line.strip()]()
+        spent_ms = (time.perf_counter() - started) * 1000
+        assert ("lockstep" in sys.modules) == (side == "lockstep"), "plain Delta is measured without Lockstep"
+        answer(spent_ms)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])  # type: ignore[arg-type] # what they are, `tests.bench` says
