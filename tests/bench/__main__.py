@@ -20,11 +20,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import lockstep
 from lockstep.catalog import TransactionalCatalog
 from tests.bench.commit import commit_cost
 from tests.bench.page import DOCUMENT, sections
 from tests.bench.side import ROWS, Side
+from tests.support.plain import plain_settings
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -60,9 +60,7 @@ class Process:
 
     def __init__(self, side: Side, folder: Path, settings: Mapping[str, str]) -> None:
         folder.mkdir(parents=True)
-        said = {**ALWAYS, **settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}
-        if side == "plain":
-            said |= plain_settings(folder)
+        said = {**ALWAYS, **settings, **(plain_settings(folder) if side == "plain" else {})}
         command = [sys.executable, "-m", "tests.bench.side", side, str(folder), json.dumps(said)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=dict(os.environ)
@@ -89,17 +87,6 @@ class Process:
         self._process.stdin.close()
         self._process.wait(timeout=60)
         self._process.stdout.close()
-
-
-def plain_settings(folder: Path) -> dict[str, str]:
-    """Return what a Spark with Delta and nothing else is told."""
-    ours = lockstep.conf(root=str(folder), catalog="lake")
-    shim = "lockstep-spark_"
-    return {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": ours["spark.sql.catalog.spark_catalog"],
-        "spark.jars": ",".join(jar for jar in ours["spark.jars"].split(",") if shim not in jar),
-    }
 
 
 @dataclass

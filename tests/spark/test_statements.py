@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from delta.tables import DeltaTable
 
-from tests.support.matrix import NAMESPACE, Case, Places, differences
+from tests.support.matrix import NAMESPACE, Case, Places, differences, with_settings
+from tests.support.plain_statements import PlainStatements
 from tests.support.sessions import CATALOG, new_session
 from tests.support.sparks import since
 from tests.support.statement_cases import CASES
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.slow
 def session(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = new_session(spark_session, tmp_path_factory.mktemp("statements") / CATALOG)
     session.sql(f"CREATE NAMESPACE {CATALOG}.{NAMESPACE}")
+    # Some statements of a lake's sessions name Spark's own catalog.
     session.sql(f"CREATE NAMESPACE spark_catalog.{NAMESPACE}")
     yield session
     session.sql(f"DROP NAMESPACE spark_catalog.{NAMESPACE} CASCADE")
@@ -39,15 +41,19 @@ def places(session: Any) -> Places:
     return Places(session)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainStatements]:
+    process = PlainStatements(tmp_path_factory.mktemp("plain"))
+    yield process
+    process.close()
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if ALL or case.core], ids=lambda case: case.title[:80])
-def test_a_statement_does_what_it_does_on_plain_delta(case: Case, session: Any, places: Places) -> None:
-    for key, value in case.settings.items():
-        session.conf.set(key, value)
-    try:
-        found = list(differences(places, case))
-    finally:
-        for key in case.settings:
-            session.conf.unset(key)
+def test_a_statement_does_what_it_does_on_plain_delta(
+    case: Case, session: Any, places: Places, plain: PlainStatements
+) -> None:
+    with with_settings(session, case):
+        found = list(differences(places, case, plain.attempt(case)))
     assert not found, "\n".join(found)
 
 

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tests.suites import adapter, dbt
+from tests.suites import adapter, dbt, plain
 from tests.suites.expected import SETTINGS, Outcome, disagreements, numbers, parse, summary
 from tests.support.sessions import CATALOG, SMALL
 
@@ -71,12 +71,16 @@ def outcomes(folders: dict[str, Path], asked: argparse.Namespace) -> list[Outcom
 
 
 def of_python(folders: dict[str, Path], asked: argparse.Namespace) -> Iterator[Outcome]:
-    """Run the suites that are Python's unittest, in a Spark of this process."""
+    """Run the suites that are Python's unittest: in a Spark of this process, and on plain Delta in one of its own."""
+    settings = asked.setting or SETTINGS
     with tempfile.TemporaryDirectory(prefix="lockstep-suites-") as folder:
-        spark = session(Path(folder))
-        for suite, source in folders.items():
-            yield from adapter.run(spark, suite, source, asked.setting or SETTINGS, lambda name: asked.only in name)
-        spark.stop()
+        if ours := [setting for setting in settings if setting != "plain"]:
+            spark = session(Path(folder))
+            for suite, source in folders.items():
+                yield from adapter.run(spark, suite, source, ours, lambda name: asked.only in name)
+            spark.stop()
+        if "plain" in settings:
+            yield from plain.outcomes(folders, asked.only, Path(folder))
 
 
 def of_dbt(asked: argparse.Namespace) -> Iterator[Outcome]:

@@ -21,7 +21,6 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlparse
 
-from lockstep.spark.bridge import is_open
 from tests.suites.expected import Outcome, Setting
 from tests.suites.translation import table_of, translated_source, translated_sql
 from tests.support.sessions import CATALOG
@@ -255,22 +254,26 @@ def on_a_lake(original: Any, spark: Any, setting: Setting) -> Any:
 
 def _session(spark: Any, folder: Path, setting: Setting) -> Any:
     session = spark.newSession()
-    session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(folder / CATALOG))
     session.conf.set("spark.sql.defaultCatalog", catalog_of(setting))
     if setting == "plain":
         session.conf.set("spark.sql.sources.default", "delta")  # a lake's tables are Delta's, whatever this says
-    # Cases see to it that statements fail, and go on.
-    session.conf.set("lockstep.on_statement_error", "continue")
+    else:
+        session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(folder / CATALOG))
+        # Cases see to it that statements fail, and go on.
+        session.conf.set("lockstep.on_statement_error", "continue")
     return session
 
 
 def _leave(session: Any, setting: Setting) -> None:
     """End what is open, and take out of Spark's own catalog what a case has left there: other cases find it there."""
-    if is_open(session):
-        session.sql("ROLLBACK")
     if setting == "plain":
         for table in session.sql("SHOW TABLES IN spark_catalog.default").collect():
             session.sql(f"DROP TABLE IF EXISTS spark_catalog.default.{table.tableName}")
+    else:
+        from lockstep.spark.bridge import is_open  # not above: the process of plain Delta never loads Lockstep
+
+        if is_open(session):
+            session.sql("ROLLBACK")
 
 
 def run(
@@ -279,7 +282,7 @@ def run(
     """Run the wanted cases of a suite, and yield what became of each.
 
     Args:
-        spark: a session with Lockstep's catalog.
+        spark: a session with Lockstep's catalog, or one of plain Delta.
         suite: one of `SUITES`.
         folder: where the user has its sources.
         settings: in which to run each case.

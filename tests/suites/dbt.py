@@ -15,19 +15,14 @@ from lockstep.spark.jars import session_jars
 from tests.suites.expected import Outcome, Setting
 from tests.support.dbt import DBT
 from tests.support.hosts import settings
+from tests.support.plain import plain_settings
 from tests.support.sessions import CATALOG, INTERPRETED
-
-PLAIN = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.sources.default": "delta",
-}
-"""Delta alone, in Spark's own catalog; what names no format is Delta's, as it is in a lake."""
 
 LEFT_OUT = ("test_query_timeout.py",)
 """Its query is to be given up by Databricks after some seconds; nobody gives it up here, and it takes for ever."""
 
 LAKE = f"spark.sql.catalog.{CATALOG}"
+OURS = ("spark.lockstep.", "lockstep.", "spark.hadoop.fs.lockstep.", "spark.delta.logStore.lockstep.")
 
 
 def run(source: Path, setting: Setting, only: str) -> Iterator[Outcome]:
@@ -63,7 +58,9 @@ def spark_settings(folder: Path, setting: Setting) -> dict[str, str]:
     common = settings(folder, folder / CATALOG) | INTERPRETED
     common |= {"spark.jars": ",".join(map(str, session_jars())), "spark.sql.catalogImplementation": "in-memory"}
     if setting == "plain":
-        return {key: value for key, value in common.items() if not key.startswith(LAKE)} | PLAIN
+        kept = {key: value for key, value in common.items() if not key.startswith((LAKE, *OURS))}
+        # What names no format is Delta's, as it is in a lake.
+        return kept | plain_settings(folder) | {"spark.sql.sources.default": "delta"}
     return common | {"spark.sql.defaultCatalog": CATALOG}
 
 

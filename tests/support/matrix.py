@@ -1,5 +1,7 @@
 """What one line of docs/statements.md says, and how it is found out: a statement beside the same one on plain Delta.
 
+Plain Delta is a process of its own (`tests.support.plain_statements`), which never loads Lockstep.
+
 In a case `$t`, `$u` and `$new` are tables of its own: `$t` and `$u` are there before it, `$new` is not. `$ns` is
 their namespace, `$space` one that is not there. In Python `$rows` and `$others` are DataFrames of `$t` and `$u`, and
 `$table` is the `DeltaTable` of `$t`.
@@ -8,6 +10,7 @@ their namespace, `$space` one that is not there. In Python `$rows` and `$others`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from string import Template
@@ -108,6 +111,18 @@ def everywhere(sqlstate: str) -> dict[Setting, str]:
 def here(sqlstate: str) -> dict[Setting, str]:
     """Return what a case says that plain Delta does and Lockstep refuses."""
     return {"alone": sqlstate, "transaction": sqlstate}
+
+
+@contextmanager
+def with_settings(session: Any, case: Case) -> Iterator[None]:
+    """Have a session set as a case asks for it."""
+    for key, value in case.settings.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in case.settings:
+            session.conf.unset(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +231,9 @@ class Places:
         return self._shared[key]
 
 
-def differences(places: Places, case: Case) -> Iterator[str]:
-    """Yield what a case does otherwise than it says, or than plain Delta does."""
-    plain, alone = (places.of(case, catalog).attempt(case) for catalog in ("spark_catalog", CATALOG))
+def differences(places: Places, case: Case, plain: Found) -> Iterator[str]:
+    """Yield what a case does otherwise than it says, or than it did on plain Delta."""
+    alone = places.of(case, CATALOG).attempt(case)
     place = places.of(case, CATALOG)
     before = place.look(case)
     rolled_back, committed = place.attempt(case, "ROLLBACK"), place.attempt(case, "COMMIT")

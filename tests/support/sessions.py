@@ -48,10 +48,8 @@ class SparkConnection:
     session: Any
 
     def run(self, sql: str) -> Result | Failure:
-        from py4j.protocol import Py4JJavaError
+        from py4j.protocol import Py4JError, Py4JJavaError
         from pyspark.errors import PySparkException
-
-        from lockstep.spark.script import state_of
 
         try:
             result = self.session.sql(sql)
@@ -59,7 +57,11 @@ class SparkConnection:
         except PySparkException as error:
             return Failure(error.getSqlState(), str(error))
         except Py4JJavaError as error:  # PySpark leaves some of Spark's exceptions, of jobs for one, to Py4J
-            return Failure(state_of(error.java_exception), str(error))
+            try:
+                state = error.java_exception.getSqlState()
+            except Py4JError:  # an exception that is not Spark's has no such method
+                state = None
+            return Failure(state, str(error))
 
 
 def new_session(spark: Any, root: Path | str) -> Any:

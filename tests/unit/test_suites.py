@@ -133,11 +133,11 @@ def test_what_became_of_dbts_tests_is_read_from_pytests_results() -> None:
     ]
 
 
-def test_plain_delta_of_dbts_tests_knows_nothing_of_lockstep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dbt, "session_jars", lambda: [Path("delta.jar")])
+def test_plain_delta_of_dbts_tests_knows_nothing_of_lockstep(tmp_path: Path) -> None:
     lake, plain = (dbt.spark_settings(tmp_path, setting) for setting in ("statements", "plain"))
     assert lake["spark.sql.defaultCatalog"] == "lake"
     assert lake["spark.sql.extensions"] == "lockstep.spark.Extensions"
     assert plain["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
-    assert not [key for key in plain if "lake" in key or "defaultCatalog" in key]
-    assert plain["spark.jars"] == "delta.jar"
+    assert not [key for key in plain if "lake" in key or "lockstep" in key or "defaultCatalog" in key]
+    assert "lockstep-spark" in lake["spark.jars"]
+    assert "lockstep-spark" not in plain["spark.jars"]
