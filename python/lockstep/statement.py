@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.conflicts import Changes, Conflict, Hit
+from lockstep.errors import UnsupportedError
 from lockstep.lake import Lake
 from lockstep.model import Database, Entry, TableRead
 from lockstep.rows import Rows, either, listed
@@ -20,11 +21,21 @@ from lockstep.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One scan of a table: its id, its version then (None: not known), and the rows it was after (None: any)."""
+    """One scan of a table.
+
+    Attributes:
+        table: its id.
+        version: its version then; None is not known, or that of a transaction's own view.
+        where: the rows it was after; None is any.
+        head: whether it was not seen through a transaction.
+        cached: whether its rows came from what Spark keeps of an earlier query.
+    """
 
     table: str
     version: int | None
     where: str | None
+    head: bool = True
+    cached: bool = False
 
 
 def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
@@ -53,23 +64,35 @@ def judge_statement(
 
     Args:
         mine: what it changes: one table. Its `reads` are not looked at.
-        scans: what it read.
+        scans: what it read. Delta judges what it read of its own table, but for what came from a cache.
         read_version: the version of its own table that it began from; `NEW` for a table that it makes.
     """
     [target] = mine.writes
-    others = [scan for scan in scans if scan.table != target and scan.version is not None]
+    if mine.isolation == "SERIALIZABLE":
+        _check_known(head, scans)
+    others = [scan for scan in scans if scan.version is not None and (scan.cached or scan.table != target)]
     first = first_unseen(lake.timeline, head, _oldest(others))
     if first is None:
         return None
     mine = replace(mine, reads=rows_read(others), base=first - 1)
     entries = lake.timeline.entries(first - 1, head.version)
     winners = [lake.changes(entry) for entry in entries]
-    if any(scan.table == target for scan in scans):
+    if any(scan.table == target and not scan.cached for scan in scans):
         seen = _made_in(lake.timeline, entries, target, read_version)
         for winner in winners:
             if (winner.database_version or 0) <= seen and (hit := antidependency(mine, winner)) is not None:
                 return _torn(winner, hit)
     return judge(mine, winners) if mine.isolation == "SERIALIZABLE" else None
+
+
+def _check_known(head: Database, scans: Sequence[Scan]) -> None:
+    for scan in scans:
+        if scan.cached and scan.version is None and scan.head:
+            table = head.table_by_id(scan.table)
+            raise UnsupportedError(
+                f"this statement reads table {scan.table if table is None else table.name} from a cache of which Spark "
+                "does not say how old it is, so nothing was written: uncache it, or cache a query with a condition"
+            )
 
 
 def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -> int | None:

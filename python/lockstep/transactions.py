@@ -10,7 +10,7 @@ table versions only; the commits themselves lie in the tables' staging folders.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -42,7 +42,7 @@ from lockstep.model import (
     ViewDdl,
     ViewDefinition,
 )
-from lockstep.rows import EVERY_ROW, Rows, either, listed
+from lockstep.rows import RowsRead, listed
 from lockstep.undo import Creation, Savepoint, Undone, new_location
 
 MAX_STATEMENTS = 100
@@ -108,8 +108,7 @@ class Transaction:
     _views: dict[Name, View] = field(init=False)
     _namespaces: dict[Namespace, dict[str, str]] = field(init=False)
     _namespace_ddl: list[NamespaceDdl] = field(init=False, default_factory=list)
-    _touched: set[str] = field(init=False, default_factory=set)
-    _reads: dict[str, Rows] = field(init=False, default_factory=dict)
+    _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
     _savepoints: list[Savepoint] = field(init=False, default_factory=list)
@@ -178,13 +177,17 @@ class Transaction:
         """Whether reads of the table must see staged commits."""
         return table.id in self.staged
 
-    def touch(self, table: Table) -> None:
-        """Note that the table is used by a query; until `read` says which of its rows, that may be any."""
-        self._touched.add(table.id)
+    def touch(self, table: Table, number: int | None = None) -> None:
+        """Note that a statement loads the table: it may read any row, unless this very use of it is settled."""
+        self._reads.touch(table.id, number)
+
+    def settle(self, numbers: Iterable[int]) -> None:
+        """Note of which uses of tables all is known: they read columns, and the rows that `read` notes."""
+        self._reads.settle(numbers)
 
     def read(self, table: Table, predicate: str | None = None) -> None:
         """Note that rows of the table were read: those that satisfy the predicate, or any."""
-        self._reads[table.id] = either(self._reads.get(table.id, frozenset()), predicate)
+        self._reads.add(table.id, predicate)
 
     def read_view(self, name: Name) -> None:
         """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
@@ -486,7 +489,7 @@ class Transaction:
 
     def reads(self) -> list[TableRead]:
         """The tables of its snapshot that it read, and which rows."""
-        rows = {**dict.fromkeys(self._touched, EVERY_ROW), **self._reads}
+        rows = self._reads.by_table()
         read = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
         return [TableRead(id=t.id, name=t.name, version=t.version, predicates=listed(rows[t.id])) for t in read]
 

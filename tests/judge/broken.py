@@ -55,6 +55,13 @@ def _caches_stay(asked: Message, answered: Message) -> Message:
     return {"ok": {**answered["ok"], "tables": []}} if asked["op"] == "ended" and "ok" in answered else answered
 
 
+def _versions_are_not_told(asked: Message) -> Message:
+    """Take from COMMIT, too, what it would find a read of another version by."""
+    if asked["op"] != "commit":
+        return asked
+    return {**asked, "reads": [{**read, "head": False} for read in asked["reads"] or []]}
+
+
 def _any_frame_passes(asked: Message, answered: Message) -> Message:
     return {"ok": {}} if asked["op"] == "snapshot" else answered
 
@@ -65,7 +72,7 @@ DEFECTS: Mapping[str, Defect] = {
     "second-table-is-live": Defect(("live-in-subquery", "many-cold-tables"), request=_second_table_is_live),
     "nobody-looks": Defect(("plain-below-view", "plain-below-join"), request=_nobody_looks),
     "caches-stay": Defect(("cache-stale",), answer=_caches_stay),
-    "any-frame-passes": Defect(("frame-older-than-begin",), answer=_any_frame_passes),
+    "any-frame-passes": Defect(("frame-older-than-begin",), request=_versions_are_not_told, answer=_any_frame_passes),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, render
-from lockstep.errors import ConflictError
+from lockstep.errors import ConflictError, UnsupportedError
 from lockstep.model import Entry, Isolation
 from lockstep.rows import NO_ROW
 from lockstep.statement import Scan
@@ -179,3 +180,19 @@ def test_conditions_count(catalog: TransactionalCatalog) -> None:
     assert write(catalog, "a", add("x"), scans=(scan(catalog, "b", "(id = 5)"),)).precedes is None
     with pytest.raises(ConflictError):
         write(catalog, "a", add("z"), scans=(scan(catalog, "b", "(id = 7)"),))
+
+
+def test_what_it_read_of_its_own_table_in_a_cache_is_judged(catalog: TransactionalCatalog) -> None:
+    """Delta looks at what is read from files: it has not seen that the cache is older than the table."""
+    cached = replace(scan(catalog, "a"), cached=True)
+    transaction(catalog, reads="a", writes="a")
+    with pytest.raises(ConflictError, match="no order of these transactions"):
+        write(catalog, "a", add("x"), scans=(cached,))
+    assert write(catalog, "a", add("x"), scans=(scan(catalog, "a"),)).version == 4
+
+
+def test_a_cache_of_unknown_age_is_refused(catalog: TransactionalCatalog) -> None:
+    cached = replace(scan(catalog, "b", version=None), cached=True)
+    with pytest.raises(UnsupportedError, match=r"table default\.b from a cache"):
+        write(catalog, "a", add("x"), scans=(cached,))
+    assert write(catalog, "a", add("x"), scans=(cached,), isolation="SNAPSHOT").reads

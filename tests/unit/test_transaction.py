@@ -21,6 +21,7 @@ from lockstep.errors import (
     UndefinedError,
 )
 from lockstep.model import FORMAT, NEW, Commit, Database, Entry, Name, Table, TableDdl, TableWrite
+from lockstep.rows import MAX_TOUCHES
 from lockstep.transactions import (
     MAX_STATEMENT_CHARACTERS,
     MAX_STATEMENTS,
@@ -295,3 +296,37 @@ def test_where_a_new_table_lies() -> None:
     assert new_location(Name(namespace=("s", "t"), table="orders"), "id") == "s/t/orders-id"
     assert new_location(Name(namespace=("../x",), table="a b/c"), "id") == "___x/a_b_c-id"
     assert new_location(Name(namespace=("",), table=""), "id") == "_/_-id"
+
+
+# --- what it read -----------------------------------------------------------------------------------------------------
+
+
+def rows_read(tx: Transaction) -> dict[str, list[str] | None]:
+    return {read.id: read.predicates for read in tx.reads()}
+
+
+def test_a_use_of_a_table_is_a_read_of_all_of_it_until_that_use_is_settled() -> None:
+    tx = begin("a", "b")
+    for number, name in enumerate("aab"):
+        tx.touch(tx.table(named(name)), number)
+    tx.read(tx.table(named("a")), "(id = 1)")
+    assert rows_read(tx) == {"a": None, "b": None}
+    tx.settle([0, 2])
+    assert rows_read(tx) == {"a": None, "b": []}
+    tx.settle([1])
+    assert rows_read(tx) == {"a": ["(id = 1)"], "b": []}
+
+
+def test_a_use_without_a_number_is_never_settled() -> None:
+    tx = begin("a")
+    tx.touch(tx.table(named("a")))
+    tx.read(tx.table(named("a")), "(id = 1)")
+    assert rows_read(tx) == {"a": None}
+
+
+def test_uses_that_are_too_many_to_tell_apart_are_never_settled() -> None:
+    tx = begin("a")
+    for number in range(MAX_TOUCHES + 1):
+        tx.touch(tx.table(named("a")), number)
+    tx.settle(range(MAX_TOUCHES + 1))
+    assert rows_read(tx) == {"a": None}

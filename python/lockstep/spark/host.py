@@ -33,7 +33,7 @@ from lockstep.errors import (
 from lockstep.model import Batch, Name
 from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
-from lockstep.spark.tables import TableRequests, isolation_of, scans_of
+from lockstep.spark.tables import TableRequests, isolation_of, other_version, scans_of
 from lockstep.spark.uris import Uris
 from lockstep.spark.views import ViewRequests
 from lockstep.transactions import Transaction
@@ -362,8 +362,10 @@ class Host:
             tx.failure = tx.failure or asked["failure"]  # a script that overlooked it must not commit the rest
         tables = {table.id: table for table in tx.base.tables.values()}
         for scan in scans_of(asked):
+            tx.failure = tx.failure or other_version(tx, scan)  # the shim has refused it: see `_snapshot`
             if scan.table in tables:  # not one of its own
                 tx.read(tables[scan.table], scan.where)
+        tx.settle(asked.get("settled") or [])
         started = house.catalog.lake.clock()
         done = house.catalog.commit(tx)
         writes = done.entry.writes if done.entry is not None else []

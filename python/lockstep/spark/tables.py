@@ -95,7 +95,7 @@ class TableRequests(Requests):
         if use == "target":
             tx.read(table)
         elif use != "append" and not travels:
-            tx.touch(table)
+            tx.touch(table, asked.get("touch"))
         current = house.catalog.timeline.head.table_by_id(table.id)
         shared = use == "pinned" and not tx.has_written(table) and not travels
         if shared and current is not None and current.version == table.version:
@@ -137,14 +137,8 @@ class TableRequests(Requests):
         """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""
         if (tx := session.transaction) is not None:
             for scan in scans_of(asked):
-                table = tx.base.table_by_id(scan.table)
-                if table is None or scan.version != table.version:
-                    name = scan.table if table is None else table.name
-                    at = "as it is now" if scan.version is None else f"at version {scan.version}"
-                    raise ActiveTransactionError(
-                        f"a DataFrame or DeltaTable from before BEGIN reads table {name} "
-                        f"{at}, which is not what the open transaction ({tx.id}) sees: make it again inside it"
-                    )
+                if (other := other_version(tx, scan)) is not None:
+                    raise ActiveTransactionError(other)
         return {}
 
     def _head(self, house: Lakehouse, table: Table) -> Answer:
@@ -305,7 +299,23 @@ class TableRequests(Requests):
 
 def scans_of(asked: Request) -> list[Scan]:
     """Return what a statement, or a whole transaction, read: the scans that the shim saw."""
-    return [Scan(scan["table"], scan["version"], scan["where"]) for scan in asked.get("reads") or []]
+    return [
+        Scan(scan["table"], scan["version"], scan["where"], scan.get("head", True), scan.get("cached", False))
+        for scan in asked.get("reads") or []
+    ]
+
+
+def other_version(tx: Transaction, scan: Scan) -> str | None:
+    """Return what is wrong with a scan that is not through the transaction, unless it shows the snapshot."""
+    table = tx.base.table_by_id(scan.table)
+    if not scan.head or (table is not None and scan.version == table.version):
+        return None
+    name = scan.table if table is None else table.name
+    at = "as it is now" if scan.version is None else f"at version {scan.version}"
+    return (
+        f"a DataFrame or DeltaTable from before BEGIN reads table {name} {at}, which is not what the open transaction "
+        f"({tx.id}) sees: make it again inside it"
+    )
 
 
 def isolation_of(level: str | None) -> Isolation | None:

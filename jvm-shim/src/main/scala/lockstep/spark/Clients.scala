@@ -48,19 +48,14 @@ private[spark] object Clients extends SparkListener with Logging {
   private def current(session: SparkSession): Option[String] = {
     val context = session.sparkContext
     def group = Option(context.getLocalProperty("spark.jobGroup.id")).collect { case ThriftGroup(id) => id }
-    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(group.flatMap(ofThrift(session, _)))
+    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(group.flatMap(ofThrift))
   }
 
-  /** Whose statement this is was said before it ran, on a bus that may be behind. */
-  private def ofThrift(session: SparkSession, statement: String): Option[String] = {
-    def told = Option(statements.get(statement))
-    told.orElse {
-      Transactions.drain(session, "whose statement this is, so it did not run: try it again")
-      told
-    }
-  }
+  /** Whose statement this is was said before it ran. */
+  private def ofThrift(statement: String): Option[String] = Option(statements.get(statement))
 
-  override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+  /** An event of Spark's, in the thread that posts it. */
+  def told(event: SparkListenerEvent): Unit = event match {
     case told: Product =>
       told.productPrefix match {
         case "SparkListenerThriftServerOperationStart" =>
@@ -80,7 +75,7 @@ private[spark] object Clients extends SparkListener with Logging {
     if (gone.containsKey(client)) forget(client)
   }
 
-  /** Not on Spark's bus: it waits for the statement that runs, and a COMMIT waits for the bus. */
+  /** Not in the thread that posts the event: it waits for the statement that runs. */
   private def forget(client: String): Unit =
     cleaner.execute(() => Transactions.all.filter(_.clients.remove(client)).foreach(left))
 

@@ -23,6 +23,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
       if (!Settings.complete(context).contains(Settings.DeltaExtension)) new DeltaSparkSessionExtension()(extensions)
       context.removeSparkListener(Clients) // each first session of a context applies the extensions
       context.addSparkListener(Clients)
+      Executions.watch(context)
     }
     extensions.injectParser { (session, delegate) =>
       Sessions.add(session)

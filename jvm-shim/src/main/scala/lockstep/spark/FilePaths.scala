@@ -25,7 +25,7 @@ private[spark] object FilePathRule extends Rule[LogicalPlan] {
     else
       plan.resolveOperatorsUp { case node =>
         lazy val files = read(node).flatMap(_.output).filter(_.name == "_metadata").map(_.exprId).toSet
-        lazy val isUsers = Reads.relations(node).nonEmpty && !readsBatch(node)
+        lazy val isUsers = Scans.relations(node).nonEmpty && !readsBatch(node)
         node.transformExpressionsUp {
           case path @ GetStructField(AttributeReference("_metadata", _, _, _), _, Some("file_path"))
               if path.child.references.forall(each => files.contains(each.exprId)) =>
@@ -36,7 +36,7 @@ private[spark] object FilePathRule extends Rule[LogicalPlan] {
 
   /** The tables of Lockstep catalogs that are read below, or changed: Delta's commands hide theirs in a field. */
   private def read(plan: LogicalPlan): Seq[LogicalRelation] =
-    (plan +: plan.productIterator.collect { case field: LogicalPlan => field }.toSeq).flatMap(Reads.relations).map(_._1)
+    (plan +: plan.productIterator.collect { case field: LogicalPlan => field }.toSeq).flatMap(Scans.relations).map(_._1)
 
   private def readsBatch(plan: LogicalPlan): Boolean = plan.exists {
     case LogicalRelation(HadoopFsRelation(_: TahoeBatchFileIndex, _, _, _, _, _), _, _, _, _) => true

@@ -111,16 +111,17 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private def load(ident: Identifier, args: (String, Any)*): Table = {
     // What the database was at a time is known, whatever plain Delta writers did since.
     val isLookedAt = !args.exists(_._1 == "system_time_micros")
-    val answer =
-      Statement.ask(catalogName, ident, isLookedAt)(said => ask("resolve", names(ident) ++ args ++ said: _*))
+    val touch = Reads.newTouch()
+    val asked = names(ident) ++ args :+ ("touch" -> touch)
+    val answer = Statement.ask(catalogName, ident, isLookedAt)(said => ask("resolve", asked ++ said: _*))
     if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
-    table(ident, answer)
+    table(ident, answer, touch)
   }
 
   private def fullName(ident: Identifier): Seq[String] = catalogName +: ident.namespace.toSeq :+ ident.name
 
   /** Delta's table, made to look like a catalog's: without a `CatalogTable` streams cannot name it. */
-  private def table(ident: Identifier, answer: JsonNode): Table = {
+  private def table(ident: Identifier, answer: JsonNode, touch: Long): Table = {
     val path = pathOf(answer.get("uri").asText)
     val travel =
       if (answer.has("version"))
@@ -151,7 +152,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       provider = Some("delta"),
       partitionColumnNames = snapshot.metadata.partitionColumns,
       properties = snapshot.metadata.configuration,
-      ignoredProperties = Option(answer.get("table")).map(Reads.Key -> _.asText).toMap
+      ignoredProperties = Option(answer.get("table")).map(Scans.Key -> _.asText).toMap + (Scans.Touch -> touch.toString)
     )
     // Without a `tableIdentifier`, of which Delta's Scala and Python API takes no more than two parts.
     bare.copy(catalogTable = Some(described))

@@ -1,6 +1,5 @@
 package lockstep.spark
 
-import java.lang.ref.WeakReference
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
@@ -10,9 +9,6 @@ import org.apache.spark.sql.catalyst.QueryPlanningTracker
 import org.apache.spark.sql.catalyst.plans.logical.{Command, LocalRelation, LogicalPlan}
 import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.Internals
-import org.apache.spark.sql.util.QueryExecutionListener
-
-import scala.jdk.CollectionConverters._
 
 /**
  * What is remembered of an open transaction.
@@ -25,7 +21,7 @@ private[spark] class Open(
     val id: String,
     val owner: String,
     val session: SparkSession,
-    val keptSeconds: Option[Long]) extends QueryExecutionListener {
+    val keptSeconds: Option[Long]) {
 
   /** Whether it is that of a block, whose END ends it and nothing else. */
   @volatile var isBlock = false
@@ -48,29 +44,19 @@ private[spark] class Open(
   val desertions = new AtomicInteger()
 
   /** The sessions that took part, by their ids. A server's clients may be many, and are not kept for having gone. */
-  private val members = new ConcurrentHashMap[String, WeakReference[SparkSession]]()
+  private val members: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
 
   /** Executions are numbered as they are made: those of statements from before BEGIN have smaller numbers. */
   private val since = session.sessionState.executePlan(LocalRelation()).id
 
-  def hasJoined(session: String): Boolean = members.containsKey(session)
+  def hasJoined(session: String): Boolean = members.contains(session)
 
-  def join(member: SparkSession): Unit = {
-    val _ = members.computeIfAbsent(
-      Internals.id(member),
-      _ => {
-        Clients.add(this, member)
-        member.listenerManager.register(this)
-        new WeakReference(member)
-      })
-  }
+  def join(member: SparkSession): Unit = if (members.add(Internals.id(member))) Clients.add(this, member)
 
-  def close(): Unit =
-    members.values.asScala.flatMap(member => Option(member.get)).foreach(_.listenerManager.unregister(this))
+  /** RDDs are numbered as they are made, too. */
+  val firstRdd: Int = Internals.newRddId(session.sparkContext)
 
-  override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
-
-  override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
+  def failed(query: QueryExecution, cause: Throwable): Unit =
     if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething)) {
       val _ = failure.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
     }
@@ -80,8 +66,7 @@ private[spark] class Open(
     query.id > since && hasJoined(Internals.id(query.sparkSession))
 
   /** spark-sql's statements are executions before they are analyzed. A phase is among a query's once it has succeeded. */
-  private def isAnalyzed(query: QueryExecution): Boolean =
-    query.tracker.phases.contains(QueryPlanningTracker.ANALYSIS)
+  private def isAnalyzed(query: QueryExecution): Boolean = Executions.isPast(query, QueryPlanningTracker.ANALYSIS)
 
   private def changesSomething(plan: LogicalPlan): Boolean = plan match {
     case command: Command => !TransactionGuard.changesNothing(command)

@@ -73,7 +73,9 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       "commit",
       session,
       "failure" -> Transactions.failure(session),
-      "reads" -> Transactions.reads(session).map(_.said))
+      "reads" -> Transactions.reads(session).map(_.scans),
+      "settled" -> Transactions.reads(session).map(_.settled)
+    )
 
   private def savepoint(session: SparkSession, more: (String, Any)*): JsonNode =
     Bridge.call(statement.verb, session, (statement.options.toSeq ++ more): _*)

@@ -30,7 +30,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     Ended.check(plan)
     if (Transactions.isOpen(session)) {
       outside(plan).foreach(what => Bridge.call("outside", session, "what" -> what))
-      Transactions.checkSnapshot(session, Reads.ofHead(plan))
+      Transactions.checkSnapshot(session, plan)
     }
   }
 

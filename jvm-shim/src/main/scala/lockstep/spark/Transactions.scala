@@ -1,10 +1,13 @@
 package lockstep.spark
 
-import java.util.concurrent.{ConcurrentHashMap, TimeoutException}
+import java.util.Properties
+import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.{LogicalRDD, QueryExecution}
+import org.apache.spark.sql.lockstep.Internals
 
 import scala.jdk.CollectionConverters._
 
@@ -18,8 +21,8 @@ private[spark] object Transactions {
 
   private val Described = "Lockstep transaction "
 
-  /** How long Spark may take to report what happened. */
-  private val DrainMillis = 60000L
+  /** The local property of a thread that says which transaction its last statement was part of. */
+  private val Current = "lockstep.transaction"
 
   def isOpen(session: SparkSession): Boolean = of(session).nonEmpty
 
@@ -35,8 +38,7 @@ private[spark] object Transactions {
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
-    def isOfStream = session.sparkContext.getLocalProperty(QueryOfStream) != null
-    def said = if (isOfStream) None else session.conf.getOption(Shared).filter(_.nonEmpty)
+    def said = if (isInStream(session)) None else session.conf.getOption(Shared).filter(_.nonEmpty)
     all.find(_.hasJoined(own)).map(_.owner).orElse(said.map(SharedOwner + _)).getOrElse(own)
   }
 
@@ -60,15 +62,13 @@ private[spark] object Transactions {
 
   def opened(session: SparkSession, id: String, keptSeconds: Long): Unit = {
     val key = owner(session)
+    Executions.watch(session.sparkContext)
     open.put(key, new Open(id, key, session, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
     enter(session)
   }
 
   def closed(session: SparkSession): Unit =
-    Option(open.remove(owner(session))).foreach { tx =>
-      tx.close()
-      describe(session, None)
-    }
+    Option(open.remove(owner(session))).foreach(_ => describe(session, None))
 
   /** Whatever a session does next is part of the open transaction, if there is one. */
   def enter(session: SparkSession): Unit = {
@@ -82,6 +82,7 @@ private[spark] object Transactions {
    * description is the thread's, and statements of a session come from any, so each statement looks again.
    */
   private def describe(session: SparkSession, tx: Option[Open]): Unit = {
+    session.sparkContext.setLocalProperty(Current, tx.map(_.id).orNull)
     val said = Option(session.sparkContext.getLocalProperty("spark.job.description"))
     val now = tx.map(Described + _.id)
     if (said != now && said.forall(_.startsWith(Described))) session.sparkContext.setJobDescription(now.orNull)
@@ -92,10 +93,10 @@ private[spark] object Transactions {
 
   def isBlock(session: SparkSession): Boolean = of(session).exists(_.isBlock)
 
-  /** Refuses, of what a plan reads, what is neither the transaction's nor its snapshot. */
-  def checkSnapshot(session: SparkSession, scans: Seq[Scan]): Unit =
+  /** Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned. */
+  def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
     of(session).foreach { tx =>
-      val asked = scans.filterNot(tx.passed.contains)
+      val asked = Scans.ofHead(plan).filterNot(tx.passed.contains)
       if (asked.nonEmpty) {
         Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
         tx.passed.addAll(asked.asJava)
@@ -110,30 +111,28 @@ private[spark] object Transactions {
 
   def manifests(session: SparkSession): Seq[Path] = of(session).toSeq.flatMap(_.manifested.asScala)
 
-  /** Forgets a failed write, once all of them have been reported. */
-  def forgive(session: SparkSession): Unit =
-    failure(session).foreach(_ => of(session).foreach(_.failure.set(null)))
+  /** The open transaction whose statements a job's thread ran, by what the job's properties say. */
+  def ofJob(properties: Properties): Option[Open] =
+    Option(properties).flatMap(said => Option(said.getProperty(Current))).flatMap(id => all.find(_.id == id))
+
+  /** Whether a stream's thread runs the job: what its batches read is not the transaction's doing. */
+  def isOfStream(properties: Properties): Boolean = properties.getProperty(QueryOfStream) != null
+
+  private def isInStream(session: SparkSession) = session.sparkContext.getLocalProperty(QueryOfStream) != null
+
+  /** Refuses a plan with rows that Spark began to compute before BEGIN, outside of any plan. */
+  def checkLineage(session: SparkSession, plan: LogicalPlan): Unit =
+    for {
+      tx <- of(session) if !isInStream(session)
+      rdd <- plan.collectWithSubqueries { case rows: LogicalRDD => rows.rdd } if Lineage.isOlder(rdd, tx)
+    } throw Lineage.refusal(tx)
+
+  /** Forgets a failed write. */
+  def forgive(session: SparkSession): Unit = of(session).foreach(_.failure.set(null))
 
   /** What the first failed write of the open transaction said. */
-  def failure(session: SparkSession): Option[String] =
-    of(session).flatMap { tx =>
-      drain(
-        session,
-        "whether a statement failed. Nothing was committed, and the transaction is still open: COMMIT again")
-      Option(tx.failure.get)
-    }
+  def failure(session: SparkSession): Option[String] = of(session).flatMap(tx => Option(tx.failure.get))
 
-  /**
-   * Waits until Spark has reported everything that happened so far, which it does on a bus of its own. A report that does
-   * not come in time is an error, never a guess.
-   */
-  def drain(session: SparkSession, what: String): Unit =
-    try Internals.drainListeners(session, DrainMillis)
-    catch {
-      case e: TimeoutException =>
-        throw new LockstepException(
-          "LOCKSTEP_UNAVAILABLE",
-          s"Spark did not report within $DrainMillis ms (${e.getMessage}) $what.",
-          "58030")
-    }
+  /** Notes that the execution of a query failed, if that is a write of an open transaction. */
+  def failed(query: QueryExecution, cause: Throwable): Unit = of(query.sparkSession).foreach(_.failed(query, cause))
 }

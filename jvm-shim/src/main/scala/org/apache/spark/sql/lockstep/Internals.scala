@@ -1,12 +1,17 @@
 package org.apache.spark.sql.lockstep
 
 import org.apache.spark.{SparkContext, SparkThrowable}
+import org.apache.spark.rdd.RDD
+import org.apache.spark.scheduler.SparkListenerEvent
+import org.apache.spark.scheduler.lockstep.Witness
 import org.apache.spark.sql.{SparkSession, classic}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.plans.logical.{CompoundBody, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.columnar.CachedBatch
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
-import org.apache.spark.sql.execution.QueryExecutionException
+import org.apache.spark.sql.execution.{QueryExecution, QueryExecutionException}
+import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 import org.apache.spark.sql.scripting.SqlScriptingExecution
 import org.apache.spark.sql.types.StructType
 
@@ -27,9 +32,21 @@ object Internals {
   /** Names a session for as long as it lives. */
   def id(session: SparkSession): String = session.asInstanceOf[classic.SparkSession].sessionUUID
 
-  /** Waits until the listeners have seen everything that happened so far. */
-  def drainListeners(session: SparkSession, millis: Long): Unit =
-    session.sparkContext.listenerBus.waitUntilEmpty(millis)
+  /** Has every event of a context shown to `see` by the thread that posts it: see [[Witness]]. */
+  def witness(context: SparkContext, see: SparkListenerEvent => Unit): Unit = Witness.install(context, see)
+
+  /** What a job that has just begun computes; asked by the thread that posts its begin. */
+  def computed(context: SparkContext, job: Int): Option[RDD[_]] = Witness.computed(context, job)
+
+  /** Which query's execution ended, how that was named if it was, and how it failed if it did. */
+  def ended(event: SparkListenerSQLExecutionEnd): (QueryExecution, Option[String], Option[Throwable]) =
+    (event.qe, event.executionName, event.executionFailure)
+
+  /** A number that no RDD has yet: later ones have greater numbers. */
+  def newRddId(context: SparkContext): Int = context.newRddId()
+
+  /** Whether an RDD is the stored content of a cached query. */
+  def isCache(rdd: RDD[_]): Boolean = classOf[CachedBatch].isAssignableFrom(rdd.elementClassTag.runtimeClass)
 
   /**
    * Lets a rule run before a session's relations are looked up, if it does not yet: Spark 4.2 forgets the hint rules of

@@ -1,0 +1,193 @@
+package lockstep.spark
+
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute,
+  AttributeReference,
+  Expression,
+  GetStructField,
+  PredicateHelper,
+  SubqueryExpression
+}
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils
+import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
+import org.apache.spark.sql.delta.commands.{DeleteCommand, MergeIntoCommand, UpdateCommand}
+import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
+import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
+import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
+import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableScanExec}
+import org.apache.spark.sql.execution.command.CreateViewCommand
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.internal.SQLConf
+
+/**
+ * A scan of a table.
+ *
+ * @param version  the table version, of what is not seen through a transaction; none of what is read afresh each time
+ * @param where    which rows it is after; none: any
+ * @param isHead   whether it is not seen through a transaction
+ * @param isCached whether its rows come from what Spark has cached: as old as that
+ */
+private[spark] case class Scan(
+    table: String,
+    version: Option[Long],
+    where: Option[String],
+    isHead: Boolean,
+    isCached: Boolean = false) {
+
+  def said: Map[String, Any] =
+    Map("table" -> table, "version" -> version, "where" -> where, "head" -> isHead, "cached" -> isCached)
+}
+
+/** What plans read of the tables of Lockstep's catalogs. Looks, and keeps nothing. */
+private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper {
+
+  /** The synthetic `CatalogTable` of a table whose reads count names the table's id under this key. */
+  val Key = "lockstep.table"
+
+  /** And under this one, which loading of the table it comes from: see `Transaction.touch`. */
+  val Touch = "lockstep.touch"
+
+  /** The relations of a plan that are tables of a Lockstep catalog, with the files that they read. */
+  def relations(plan: LogicalPlan): Seq[(LogicalRelation, TahoeLogFileIndex)] = all(plan).flatMap { relation =>
+    relation.relation match {
+      case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _)
+          if index.path.toUri.getScheme == Overlay.Scheme => Some(relation -> index)
+      case _ => None
+    }
+  }
+
+  /** What a plan reads that is not seen through a transaction; `version` is said where it cannot become another. */
+  def ofHead(plan: LogicalPlan): Seq[Scan] = relations(plan).flatMap { case (relation, index) =>
+    val version = Option.when(index.isTimeTravelQuery)(index.version)
+    tableOf(relation).filter(_ => isHead(index)).map(Scan(_, version, None, isHead = true))
+  }
+
+  /** What a plan reads, if it is executed as it stands: filters that are not at a relation yet are not seen. */
+  def of(plan: LogicalPlan): Seq[Scan] = narrowed(plan) ++ plan.collect { case node =>
+    node.expressions.flatMap(_.collect { case subquery: SubqueryExpression => subquery.plan })
+  }.flatten.flatMap(of)
+
+  /** What a plan reads that is executed like this: any row of it. */
+  def whole(plan: LogicalPlan, executed: SparkPlan): Seq[Scan] =
+    filled(withSubqueries(plan), executed) ++ cached(plan).flatMap(ofCache)
+
+  /** Which loadings of tables the relations of a plan come from. */
+  def touches(plan: LogicalPlan): Seq[Long] =
+    fields(plan).flatMap(all).flatMap(_.catalogTable).flatMap(_.ignoredProperties.get(Touch)).map(_.toLong)
+
+  /** The folders of the tables that a plan reads. */
+  def folders(plan: LogicalPlan): Seq[String] = all(plan).map(_.relation).collect {
+    case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) => index.path.toUri.getPath
+  }
+
+  private def tableOf(relation: LogicalRelation): Option[String] =
+    relation.catalogTable.flatMap(_.ignoredProperties.get(Key))
+
+  private def isHead(index: TahoeFileIndex): Boolean =
+    index.path.toUri.getScheme != Overlay.Scheme || Overlay.parse(index.path.toUri.getAuthority).transaction.isEmpty
+
+  private def withSubqueries(plan: LogicalPlan): Seq[LogicalRelation] =
+    plan.collectWithSubqueries { case relation: LogicalRelation => relation }
+
+  private def cached(plan: LogicalPlan): Seq[InMemoryRelation] =
+    plan.collectWithSubqueries { case cache: InMemoryRelation => cache }
+
+  /** The relations of a plan, those below caches among them. */
+  private def all(plan: LogicalPlan): Seq[LogicalRelation] =
+    withSubqueries(plan) ++ cached(plan).flatMap(cache => all(cache.cacheBuilder.logicalPlan))
+
+  /** An analyzed command has its query in a field. That of a view is not run. */
+  private def fields(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
+    case view: CreateViewCommand => Seq(view.plan)
+    case DeleteCommand(_, _, target, _) => Seq(target)
+    case update: UpdateCommand => Seq(update.target)
+    case merge: MergeIntoCommand => Seq(merge.target, merge.source)
+    case other => Seq(other)
+  }
+
+  private def narrowed(plan: LogicalPlan): Seq[Scan] = plan match {
+    case DeleteCommand(_, _, target, condition) => changed(target, condition)
+    case update: UpdateCommand => changed(update.target, update.condition)
+    case merge: MergeIntoCommand =>
+      changed(merge.target, Some(merge.condition).filter(_ => merge.notMatchedBySourceClauses.isEmpty))
+    case PhysicalOperation(_, filters, relation: LogicalRelation) => scan(relation, filters).toSeq
+    case cache: InMemoryRelation => ofCache(cache)
+    case other => other.children.flatMap(narrowed)
+  }
+
+  /** The rows that a command looks for; that it reads and copies the rest of their files changes nothing. */
+  private def changed(target: LogicalPlan, condition: Option[Expression]): Seq[Scan] =
+    target.collectLeaves().collect { case relation: LogicalRelation => relation }.flatMap(scan(_, condition.toSeq))
+
+  private def scan(relation: LogicalRelation, filters: Seq[Expression]): Option[Scan] =
+    tableOf(relation).flatMap { table =>
+      relation.relation match {
+        case HadoopFsRelation(_: TahoeBatchFileIndex, _, _, _, _, _) => None // a command's own, see `changed`
+        case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) =>
+          val ofHead = isHead(index)
+          Some(Scan(table, Option.when(ofHead)(index.version), rendered(filters, relation, index), ofHead))
+        case _ => Some(Scan(table, None, None, isHead = false))
+      }
+    }
+
+  /** What a cache was filled with: all rows of its tables, for Spark does not tell which of them its filters asked for. */
+  private def ofCache(cache: InMemoryRelation): Seq[Scan] =
+    filled(all(cache.cacheBuilder.logicalPlan), cache.cachedPlan).map(_.copy(isCached = true))
+
+  /** A relation that is read afresh each time has been read at the version that the plan of the execution has. */
+  private def filled(relations: Seq[LogicalRelation], executed: SparkPlan): Seq[Scan] = {
+    lazy val found = files(executed)
+    relations.flatMap { relation =>
+      relation.relation match {
+        case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _) if !index.isTimeTravelQuery && isHead(index) =>
+          val versions = found.filter(_.path == index.path).map(_.version)
+          tableOf(relation).map(Scan(_, versions.minOption, None, isHead = true))
+        case _ => scan(relation, Nil)
+      }
+    }
+  }
+
+  /** Indexes that say which version they read: that of a plan without statistics is read when it runs. */
+  private def files(plan: SparkPlan): Seq[TahoeFileIndex] = flatMap(plan) { node =>
+    val here = node match {
+      case scan: FileSourceScanExec => Seq(scan.relation.location).collect {
+          case index: TahoeFileIndex if !index.isInstanceOf[TahoeLogFileIndex] => index
+        }
+      case scan: InMemoryTableScanExec => files(scan.relation.cachedPlan)
+      case adaptive: AdaptiveSparkPlanExec => files(adaptive.initialPlan) // a later plan may have lost some
+      case _ => Nil
+    }
+    here ++ node.subqueries.flatMap(files)
+  }
+
+  /** The filters on the relation's own columns, as SQL on their physical names; dropping one only widens the rest. */
+  private def rendered(
+      filters: Seq[Expression],
+      relation: LogicalRelation,
+      index: TahoeFileIndex): Option[String] = {
+    val isMapped = index.metadata.columnMappingMode != NoMapping
+    val names = index.metadata.schema.map(f => f.name -> DeltaColumnMapping.getPhysicalName(f)).toMap
+    val texts = filters.flatMap(splitConjunctivePredicates).filter { filter =>
+      filter.deterministic && filter.references.subsetOf(relation.outputSet) &&
+      filter.references.forall(isPlain) && !filter.exists(_.isInstanceOf[SubqueryExpression]) &&
+      !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
+    }.map { filter =>
+      filter.transform { case a: AttributeReference => a.withQualifier(Nil).withName(names.getOrElse(a.name, a.name)) }
+    }
+    Option.when(texts.nonEmpty)(SQLConf.withExistingConf(utc)(texts.map(t => s"(${t.sql})").mkString(" AND ")))
+  }
+
+  /** Not one whose name reads as a literal, nor a CHAR, whose values are padded as they are read. */
+  private def isPlain(column: Attribute): Boolean =
+    !Set("true", "false", "null")(column.name.toLowerCase(java.util.Locale.ROOT)) &&
+      !CharVarcharUtils.getRawTypeString(column.metadata).exists(_.toLowerCase(java.util.Locale.ROOT).contains("char("))
+
+  /** Literals of timestamps are written in the session's time zone. */
+  private val utc = {
+    val conf = new SQLConf
+    conf.setConf(SQLConf.SESSION_LOCAL_TIMEZONE, "UTC")
+    conf
+  }
+}
