@@ -463,6 +463,12 @@ class Host:
             )
         house = session.catalog
         if house is not None and not house.allows_outside_writes:
+            if not asked.get("known", True):
+                raise ActiveTransactionError(
+                    f"{what} is a command that Lockstep does not know, and so not whether a ROLLBACK could undo it. "
+                    f"Run it outside the transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow "
+                    "to have such commands happen at once, whatever becomes of the transaction"
+                )
             raise ActiveTransactionError(
                 f"{what} is not in catalog {house.name}, so a ROLLBACK could not undo it. Run it outside the "
                 f"transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow to have such writes "

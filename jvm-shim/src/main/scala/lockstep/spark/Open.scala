@@ -71,7 +71,7 @@ private[spark] class Open(
   override def onSuccess(name: String, query: QueryExecution, nanos: Long): Unit = ()
 
   override def onFailure(name: String, query: QueryExecution, cause: Exception): Unit =
-    if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething)) {
+    if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething(query.sparkSession, _))) {
       val _ = failure.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
     }
 
@@ -83,8 +83,8 @@ private[spark] class Open(
   private def isAnalyzed(query: QueryExecution): Boolean =
     query.tracker.phases.contains(QueryPlanningTracker.ANALYSIS)
 
-  private def changesSomething(plan: LogicalPlan): Boolean = plan match {
-    case command: Command => !TransactionGuard.changesNothing(command)
+  private def changesSomething(session: SparkSession, plan: LogicalPlan): Boolean = plan match {
+    case command: Command => !TransactionGuard.changesNothing(session, command)
     case _ => false
   }
 }

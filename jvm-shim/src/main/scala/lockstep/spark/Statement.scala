@@ -182,6 +182,7 @@ private[spark] object Statement {
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Transactions.enter(session)
+    TransactionGuard.checkCalls(session, plan)
     Statement.open(session, plan)
     CloneTarget.place(session, SystemTime.mark(plan))
   }
