@@ -33,6 +33,7 @@ from lockstep.errors import (
 from lockstep.model import Batch, Name
 from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
+from lockstep.spark.requests import is_case_sensitive
 from lockstep.spark.tables import TableRequests, isolation_of, scans_of
 from lockstep.spark.uris import Uris
 from lockstep.spark.views import ViewRequests
@@ -336,6 +337,7 @@ class Host:
             record_reads=_flag("lockstep.record_reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
             batch=batch,
+            case_sensitive=is_case_sensitive(asked),
         )
         session.catalog, session.goes_on = house, goes_on
         return _named(session.transaction) | {"kept_seconds": kept}

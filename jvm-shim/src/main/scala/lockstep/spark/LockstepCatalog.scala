@@ -51,7 +51,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private[spark] def settings: Map[String, String] = options.asCaseSensitiveMap.asScala.toMap
 
   protected def ask(op: String, args: (String, Any)*): JsonNode =
-    Bridge.call(op, session, (Seq("catalog" -> catalogName, "options" -> settings) ++ args): _*)
+    Bridge.call(
+      op,
+      session,
+      (Seq("catalog" -> catalogName, "options" -> settings, Extensions.caseSensitive(session)) ++ args): _*)
 
   private def tell(op: String, args: (String, Any)*): Unit = {
     val _ = ask(op, args: _*)
@@ -143,8 +146,9 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     ))
     if (Overlay.isOfTransaction(path) && DeltaConfigs.SYMLINK_FORMAT_MANIFEST_ENABLED.fromMetaData(snapshot.metadata))
       Transactions.manifested(session, Overlay.head(path))
+    val stored = texts(answer.get("name"))
     val described = CatalogTable(
-      TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
+      TableIdentifier(stored.last, Some(stored.init.mkString(".")), Some(catalogName)),
       CatalogTableType.MANAGED,
       CatalogStorageFormat.empty.copy(locationUri = Some(path.toUri)),
       snapshot.schema,
