@@ -1,4 +1,4 @@
-"""How long names may be: what is too long is refused as a name, never as a file of the store."""
+"""What names mean, and how long they may be: what is too long is refused as a name, never as a file of the store."""
 
 from __future__ import annotations
 
@@ -29,3 +29,26 @@ def test_names_of_255_characters_work_and_longer_ones_are_refused(letter: str, s
         with pytest.raises(PySparkException, match="at most 255 fit") as caught:
             spark.sql(statement)
         assert caught.value.getSqlState() == "42622"
+
+
+def test_names_without_a_catalog_are_looked_up_in_the_current_one(spark: Any) -> None:
+    spark.sql("CREATE NAMESPACE ns")
+    spark.sql("CREATE TABLE ns.t AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE only_here AS SELECT 1 AS id")
+    catalog = spark.catalog
+    for end in ("BEGIN", "COMMIT"):
+        assert catalog.tableExists("t", "ns")
+        assert not catalog.tableExists("t", "default")
+        assert catalog.tableExists("only_here", "default")
+        assert not catalog.tableExists("spark_catalog.default.only_here"), "said in full"
+        assert catalog.tableExists("only_here")
+        assert [table.name for table in catalog.listTables("ns")] == ["t"]
+        assert [table.name for table in catalog.listTables("default")] == ["only_here"]
+        assert [table.name for table in catalog.listTables()] == ["only_here"]
+        assert "only_here" not in [table.name for table in catalog.listTables("spark_catalog.default")]
+        assert catalog.databaseExists("ns")
+        assert catalog.getDatabase("default").catalog == "lake"
+        spark.sql(end)
+    spark.sql("USE spark_catalog")
+    assert not catalog.tableExists("only_here", "default")
+    assert catalog.tableExists("lake.ns.t")

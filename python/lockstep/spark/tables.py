@@ -33,6 +33,7 @@ class TableRequests(Requests):
         super().__init__(host)
         self.operations: dict[str, Callable[[Session, Request], Answer]] = {
             "resolve": self._resolve,
+            "version_then": self._version_then,
             "snapshot": self._snapshot,
             "exists": self._exists,
             "tables": self._list_tables,
@@ -132,6 +133,20 @@ class TableRequests(Requests):
     def _was(self, house: Lakehouse, database: Database, asked: Request) -> Answer:
         table = find(asked, database)
         return self._head(house, table) | {"version": table.version}
+
+    def _version_then(self, session: Session, asked: Request) -> Answer:
+        """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
+        house = self._house(asked)
+        name, tx = self._name(session, house, asked), session.inside(house)
+        seen = house.catalog.database([name]) if tx is None else tx
+        if (table := seen.tables.get(name)) is None:
+            return {"version": None}
+        micros = asked.get("system_time_micros")
+        then = asked["version"] if micros is None else _EPOCH + timedelta(microseconds=micros)
+        database = house.catalog.as_of(then, at_most=None if tx is None else tx.base.version)
+        if (was := database.table_by_id(table.id)) is None:
+            raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
+        return {"version": was.version}
 
     def _snapshot(self, session: Session, asked: Request) -> Answer:
         """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""

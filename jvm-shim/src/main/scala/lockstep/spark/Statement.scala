@@ -83,9 +83,12 @@ final private[spark] class Statement {
     if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
     names ++=
       plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
-    Statement.targets(session, plan).foreach { case (name, use) => uses += Statement.key(Statement.qualified(session, name)) -> use }
+    Statement.targets(session, plan).foreach { case (name, use) =>
+      uses += Statement.key(Statement.qualified(session, name)) -> use
+    }
     plan match {
-      case u: UnresolvedRelation if !isOpened => uses += Statement.key(Statement.qualified(session, u.multipartIdentifier)) -> Live
+      case u: UnresolvedRelation if !isOpened =>
+        uses += Statement.key(Statement.qualified(session, u.multipartIdentifier)) -> Live
       case _ => ()
     }
     isOpened = true
@@ -183,12 +186,16 @@ private[spark] object Statement {
   }
 }
 
-/** Runs first in every analysis, before any relation is loaded; changes nothing but marked times and a clone's target. */
+/** Runs first in every analysis, before any relation is loaded; changes nothing but what Spark or Delta would misread. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
+  private val placed: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
+    Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place)
+
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Transactions.enter(session)
     TransactionGuard.checkCalls(session, plan)
-    Statement.open(session, plan)
-    CloneTarget.place(session, SystemTime.mark(plan))
+    val named = CatalogNames.place(session, plan)
+    Statement.open(session, named)
+    placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
   }
 }

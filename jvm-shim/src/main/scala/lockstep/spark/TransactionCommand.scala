@@ -63,7 +63,10 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   private def begin(session: SparkSession): JsonNode = {
     val settings = Extensions.settings(session)
     val catalogs = LockstepCatalog.in(session)
-    val answer = Bridge.call("begin", session, (settings ++ statement.options ++ catalogs + Extensions.caseSensitive(session)).toSeq: _*)
+    val answer = Bridge.call(
+      "begin",
+      session,
+      (settings ++ statement.options ++ catalogs + Extensions.caseSensitive(session)).toSeq: _*)
     Transactions.opened(session, answer.get("transaction_id").asText, answer.get("kept_seconds").asLong)
     answer
   }
