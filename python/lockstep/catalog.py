@@ -219,6 +219,7 @@ class TransactionalCatalog:
         comment: str = "",
         batch: Batch | None = None,
         absorb: bool = True,
+        case_sensitive: bool = True,
     ) -> Transaction:
         """Begin a transaction whose snapshot is the newest database version, foreign commits taken in.
 
@@ -227,6 +228,7 @@ class TransactionalCatalog:
             batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
             absorb: whether to look for foreign commits first; a statement on its own did that for its table.
+            case_sensitive: whether a new name may differ from another in case alone.
 
         Raises:
             InvalidError: the batch's application or number cannot be one, or a READ ONLY transaction has a batch.
@@ -246,6 +248,7 @@ class TransactionalCatalog:
             comment=comment,
             author=self.author,
             application=self.application,
+            case_sensitive=case_sensitive,
         )
 
     def is_taken(self, tx: Transaction, location: str, version: int) -> bool:
@@ -332,9 +335,9 @@ class TransactionalCatalog:
         """Undo what a transaction did since a savepoint, see `lockstep.savepoint`."""
         rollback_to(self.lake, tx, name)
 
-    def run(self, change: Callable[[Transaction], None], text: str = "") -> Committed:
+    def run(self, change: Callable[[Transaction], None], text: str = "", *, case_sensitive: bool = True) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
-        tx = self.begin(absorb=False)
+        tx = self.begin(absorb=False, case_sensitive=case_sensitive)
         if text:
             tx.said(text)
         change(tx)
@@ -342,14 +345,14 @@ class TransactionalCatalog:
 
     # --- one Delta commit on its own ----------------------------------------------------------------------------------
 
-    def reserve(self, name: Name) -> Creation:
+    def reserve(self, name: Name, *, case_sensitive: bool = True) -> Creation:
         """Choose where a new table will lie, if it could be created now.
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
         """
         id_ = self.lake.new_id()
-        creation = Creation(id=id_, name=name, location=new_location(name, id_))
+        creation = Creation(id=id_, name=name, location=new_location(name, id_), case_sensitive=case_sensitive)
         new_table(self.lake.refresh(), creation)
         return creation
 

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from lockstep import __version__
 from lockstep.conflicts import Changes, Conflict
-from lockstep.ddl import holder
+from lockstep.ddl import check_name, holder
 from lockstep.delta.actions import Action, Footprint, assert_real, bodies, real_paths, render, total
 from lockstep.delta.collapse import collapse, created_paths
 from lockstep.delta.log import ratified_path, read_staged, staging_folder
@@ -276,6 +276,7 @@ def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
         isolation=tx.isolation,
         base=tx.base.version,
         batch=tx.batch,
+        case_sensitive=tx.case_sensitive,
     )
 
 
@@ -466,9 +467,10 @@ def new_table(head: Database, creation: Creation) -> Table:
     Raises:
         UndefinedError (3F000), DuplicateError: its namespace is gone; its name is taken.
     """
+    check_name(creation.name.table)
     if creation.name.namespace not in head.namespaces:
         raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
-    if kind := holder(creation.name, head.tables, head.views):
+    if kind := holder(creation.name, head, case_sensitive=creation.case_sensitive):
         raise DuplicateError(f"{kind} {creation.name} exists; nothing was written")
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 

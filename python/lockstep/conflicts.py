@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from lockstep.ddl import folded
 from lockstep.delta.actions import Footprint
 from lockstep.delta.evolution import collide
 from lockstep.model import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, ViewDdl
@@ -39,6 +40,7 @@ class Changes:
         aborts: ids of transactions that it ended.
         database_version: the timeline entry of a winner; None while not committed.
         precedes: of a winner, the first version that it did not see though it read what that changed.
+        case_sensitive: whether names that differ in case alone are two.
     """
 
     transaction: str
@@ -55,6 +57,11 @@ class Changes:
     aborts: frozenset[str] = frozenset()
     database_version: int | None = None
     precedes: int | None = None
+    case_sensitive: bool = True
+
+    def key(self, name: Name) -> Name:
+        """Return a name as this transaction tells it from others."""
+        return name if self.case_sensitive else folded(name)
 
     def changes_something(self) -> bool:
         """Whether it has any effect."""
@@ -170,10 +177,10 @@ def _table_written(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _name_taken(mine: Changes, winner: Changes) -> Hit | None:
-    theirs = winner.claims()
+    theirs = {mine.key(name): f"gave a {kind} the name {name}" for name, kind in winner.claims().items()}
     for name in mine.claims():
-        if name in theirs:
-            return Hit(f"gave a {theirs[name]} the name {name}, as this transaction does", table=name)
+        if (what := theirs.get(mine.key(name))) is not None:
+            return Hit(f"{what}, as this transaction does", table=name)
     return None
 
 
@@ -238,11 +245,13 @@ def _filled(dropped: list[Namespace], other: Changes) -> Iterator[tuple[Namespac
 
 
 def _namespace_changed(mine: Changes, winner: Changes) -> Hit | None:
-    theirs = {ddl.name: ddl for ddl in winner.namespaces}
+    def key(name: Namespace) -> Name:
+        return mine.key(Name(namespace=name, table=""))
+
+    theirs = {key(ddl.name): ddl for ddl in winner.namespaces}
     for ddl in mine.namespaces:
-        if ddl.name in theirs:
-            did, ours = _PAST[theirs[ddl.name].action], _PAST[ddl.action]
-            what = f"{did} namespace {'.'.join(ddl.name)}, which this transaction {ours}"
+        if (other := theirs.get(key(ddl.name))) is not None:
+            what = f"{_PAST[other.action]} namespace {'.'.join(other.name)}, which this transaction {_PAST[ddl.action]}"
             return Hit(what, namespace=ddl.name)
     return None
 

@@ -16,7 +16,7 @@ from datetime import datetime
 
 import msgspec
 
-from lockstep.ddl import check_size, holder, net_ddl, net_views
+from lockstep.ddl import check_name, check_size, holder, net_ddl, net_views
 from lockstep.errors import (
     DuplicateError,
     FailedTransactionError,
@@ -97,6 +97,7 @@ class Transaction:
     application: str = ""
     epoch: int = 0
     staged: dict[str, list[int]] = field(default_factory=dict)
+    case_sensitive: bool = True
     failure: str | None = None
     in_doubt: int | None = None
     vectors: set[str] = field(default_factory=set)
@@ -331,6 +332,7 @@ class Transaction:
             DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
         """
         self.check_writable()
+        check_name(*name)
         if name in self._namespaces:
             raise DuplicateError(f"namespace {'.'.join(name)} exists", sqlstate=NAMESPACE_EXISTS)
         if len(name) > 1:
@@ -370,8 +372,9 @@ class Transaction:
             raise UndefinedError(f"no namespace {'.'.join(name)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
 
     def _check_free(self, name: Name) -> None:
+        check_name(name.table)
         self.check_namespace(name.namespace)
-        if kind := holder(name, self._tables, self._views):
+        if kind := holder(name, self, case_sensitive=self.case_sensitive):
             raise DuplicateError(f"{kind} {name} exists")
 
     def _put(self, table: Table) -> None:

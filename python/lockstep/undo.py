@@ -16,11 +16,18 @@ class Creation:
     id: str
     name: Name
     location: str
+    case_sensitive: bool = True
+
+
+MAX_FOLDER_CHARACTERS = 64
+MAX_FOLDERS = 8
+"""What a table's folder shows of the parts of a long name, and of how many: file systems take 255 bytes a part."""
 
 
 def new_location(name: Name, id: str) -> str:
     """Return a folder for a new table: readable, and unique because the id is."""
-    parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part) or "_" for part in (*name.namespace, name.table)]
+    shown = (*name.namespace[: MAX_FOLDERS - 1], name.table)
+    parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part)[:MAX_FOLDER_CHARACTERS] or "_" for part in shown]
     return f"{'/'.join(parts)}-{id}"
 
 

@@ -54,6 +54,7 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
         "uri": uri.replace(f"{tx}-0", "head"),
         "version": 0,
         "table": two.lake().database().tables[named("a")].id,
+        "name": ["default", "a"],
         "location": "",
         "pin": 1,
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lockstep.database import DEFAULT_NAMESPACE, apply
@@ -296,6 +296,14 @@ def test_where_a_new_table_lies() -> None:
     assert new_location(Name(namespace=("s", "t"), table="orders"), "id") == "s/t/orders-id"
     assert new_location(Name(namespace=("../x",), table="a b/c"), "id") == "___x/a_b_c-id"
     assert new_location(Name(namespace=("",), table=""), "id") == "_/_-id"
+
+
+@given(st.lists(st.text(min_size=1), max_size=400), st.text(min_size=1))
+@example(["n" * 5000] * 400, "表" * 300)
+def test_a_folder_fits_into_any_file_system(namespace: list[str], table: str) -> None:
+    location = new_location(Name(namespace=tuple(namespace), table=table), "f" * 32)
+    assert all(0 < len(part.encode()) <= 255 for part in location.split("/"))
+    assert len(location) < 1000
 
 
 # --- what it read -----------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from lockstep.errors import (
 from lockstep.model import Batch, Name
 from lockstep.resolution import Resolution
 from lockstep.retry import race_backoff
+from lockstep.spark.requests import is_case_sensitive
 from lockstep.spark.tables import TableRequests, isolation_of, other_version, scans_of
 from lockstep.spark.uris import Uris
 from lockstep.spark.views import ViewRequests
@@ -336,6 +337,7 @@ class Host:
             record_reads=_flag("lockstep.record_reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
             batch=batch,
+            case_sensitive=is_case_sensitive(asked),
         )
         session.catalog, session.goes_on = house, goes_on
         return _named(session.transaction) | {"kept_seconds": kept}
@@ -465,6 +467,12 @@ class Host:
             )
         house = session.catalog
         if house is not None and not house.allows_outside_writes:
+            if not asked.get("known", True):
+                raise ActiveTransactionError(
+                    f"{what} is a command that Lockstep does not know, and so not whether a ROLLBACK could undo it. "
+                    f"Run it outside the transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow "
+                    "to have such commands happen at once, whatever becomes of the transaction"
+                )
             raise ActiveTransactionError(
                 f"{what} is not in catalog {house.name}, so a ROLLBACK could not undo it. Run it outside the "
                 f"transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow to have such writes "

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from lockstep.catalog import find_table
+from lockstep.ddl import spelled, spelled_namespace, spellings
 from lockstep.errors import UndefinedError
-from lockstep.model import Database, Name
+from lockstep.model import Database, Name, Namespace, Table
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
@@ -28,13 +30,36 @@ class Requests:
         """Return what a session sees now: its transaction's view, or the newest database version."""
         return session.inside(house) or house.catalog.database()
 
+    def _name(self, session: Session, house: Lakehouse, asked: Request) -> Name:
+        """Return how the name of a request is stored, as `spark.sql.caseSensitive` has it; a new one is as written."""
+        name = name_of(asked)
+        if is_case_sensitive(asked):
+            return name
+        head = house.catalog.timeline.head
+        if session.inside(house) is None and (name in head.tables or name in head.views):
+            return name  # most are, and need no look at the store
+        return spelled(name, self._seen(session, house))
+
+    def _new_name(self, session: Session, house: Lakehouse, asked: Request, old: Name) -> Name:
+        """Return what a request renames a table or view to, which may be its own name in another case."""
+        new = new_name_of(asked, old)
+        stored = new if is_case_sensitive(asked) else spelled(new, self._seen(session, house))
+        return Name(namespace=stored.namespace, table=new.table) if stored == old else stored
+
     def _pinned(self, house: Lakehouse, asked: Request) -> Database:
         """Return the database version that a statement outside a transaction reads.
 
         The shim keeps its number, and sends it with each request of the statement: this host may be another one than
         that which chose it.
         """
-        return house.catalog.read(_names(asked, "mentioned"), pin=asked.get("pin"), seen=_names(asked, "seen"))
+        mentioned, seen, pin = _names(asked, "mentioned"), _names(asked, "seen"), asked.get("pin")
+        if not is_case_sensitive(asked):
+            timeline = house.catalog.timeline
+            mentioned = [found for each in mentioned for found in {each, *spellings(each, timeline.head)}]
+            if pin is not None and pin <= timeline.head.version:
+                at = (timeline.at(pin), timeline.head)
+                seen += [found for each in seen for database in at for found in spellings(each, database)]
+        return house.catalog.read(mentioned, pin=pin, seen=seen)
 
     def _change(self, session: Session, asked: Request, change: Change, text: str) -> None:
         """Change the catalog in the open transaction, or in one of its own."""
@@ -43,7 +68,7 @@ class Requests:
             change(tx)
             tx.said(text)
         else:
-            house.catalog.run(change, text)
+            house.catalog.run(change, text, case_sensitive=is_case_sensitive(asked))
 
 
 def _names(asked: Request, field: str) -> list[Name]:
@@ -55,12 +80,42 @@ def name_of(asked: Request) -> Name:
     return Name(namespace=tuple(asked["namespace"]) or ("default",), table=asked["table"])
 
 
-def new_name_of(asked: Request) -> Name:
+def is_case_sensitive(asked: Request) -> bool:
+    """Whether names that differ in case alone are two to the session of a request."""
+    return asked.get("case_sensitive", True) is True
+
+
+def stored(asked: Request, seen: Transaction | Database) -> Name:
+    """Return how the name of a request is stored in what is seen, as written if nothing there has it.
+
+    Raises:
+        InvalidError (42702): several names may be meant.
+    """
+    name = name_of(asked)
+    return name if is_case_sensitive(asked) else spelled(name, seen)
+
+
+def find(asked: Request, database: Database) -> Table:
+    """Return the table that a request names of a database version, old or new.
+
+    Raises:
+        UndefinedError: it has none of that name. InvalidError (42702): several.
+    """
+    return find_table(database, stored(asked, database))
+
+
+def namespace_of(asked: Request, seen: Transaction | Database, key: str = "namespace") -> Namespace:
+    """Return how the namespace of a request is stored; Spark's empty one is `default`."""
+    namespace = tuple(asked[key])
+    return namespace if is_case_sensitive(asked) else spelled_namespace(namespace, seen)
+
+
+def new_name_of(asked: Request, old: Name) -> Name:
     """Return what a request renames a table or view to: in the same namespace, if it names no other."""
     to = list(asked["to"])
     if len(to) > 1 and to[0] == asked["catalog"]:
         to = to[1:]
-    return Name(namespace=tuple(to[:-1]) or name_of(asked).namespace, table=to[-1])
+    return Name(namespace=tuple(to[:-1]) or old.namespace, table=to[-1])
 
 
 def listed(asked: Request, seen: Transaction | Database, names: Iterable[Name]) -> list[str]:
@@ -69,7 +124,7 @@ def listed(asked: Request, seen: Transaction | Database, names: Iterable[Name]) 
     Raises:
         UndefinedError (3F000): there is no such namespace.
     """
-    namespace = tuple(asked["namespace"]) or ("default",)
+    namespace = namespace_of(asked, seen) or ("default",)
     if namespace not in seen.namespaces:
         raise UndefinedError(f"no namespace {'.'.join(namespace)}", sqlstate=NO_NAMESPACE)
     return sorted(name.table for name in names if name.namespace == namespace)

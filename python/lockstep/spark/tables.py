@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lockstep.catalog import find_table
 from lockstep.commit import Taken
 from lockstep.errors import (
     ActiveTransactionError,
@@ -15,8 +14,8 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.model import NEW, Database, Isolation, Name, Table
-from lockstep.spark.requests import Requests, listed, name_of, new_name_of
+from lockstep.model import NEW, Database, Isolation, Table
+from lockstep.spark.requests import Requests, find, is_case_sensitive, listed, namespace_of, stored
 from lockstep.spark.uris import View
 from lockstep.statement import Scan
 from lockstep.transactions import NO_NAMESPACE, Transaction
@@ -34,6 +33,7 @@ class TableRequests(Requests):
         super().__init__(host)
         self.operations: dict[str, Callable[[Session, Request], Answer]] = {
             "resolve": self._resolve,
+            "version_then": self._version_then,
             "snapshot": self._snapshot,
             "exists": self._exists,
             "tables": self._list_tables,
@@ -55,30 +55,29 @@ class TableRequests(Requests):
     def _resolve(self, session: Session, asked: Request) -> Answer:
         """Answer which URI, and which version of it, a name means for this use."""
         house = self._house(asked)
-        name = name_of(asked)
         if asked.get("text"):
             session.text = asked["text"]
         try:
             if asked.get("version") is not None or asked.get("system_time_micros") is not None:
-                return self._time_travel(session, house, name, asked)
+                return self._time_travel(session, house, asked)
             if (tx := session.inside(house)) is not None:
-                return self._in_transaction(session, house, tx, tx.table(name), asked)
-            return self._alone(house, name, asked)
+                return self._in_transaction(session, house, tx, tx.table(self._name(session, house, asked)), asked)
+            return self._alone(session, house, asked)
         except UndefinedError as error:
             if error.sqlstate != UndefinedError.default_sqlstate:
                 raise
             return {"missing": True}
 
-    def _alone(self, house: Lakehouse, name: Name, asked: Request) -> Answer:
+    def _alone(self, session: Session, house: Lakehouse, asked: Request) -> Answer:
         """Outside a transaction: queries are pinned to one database version, all else goes to the newest."""
         if asked["use"] != "pinned":
-            table = find_table(house.catalog.database([name]), name)
+            table = find(asked, house.catalog.database([self._name(session, house, asked)]))
             return self._head(house, table) | {"table": table.id}
         database = self._pinned(house, asked)
         pin = {"pin": database.version}
-        if name not in database.tables:
+        if stored(asked, database) not in database.tables:
             return {"missing": True} | pin
-        table = find_table(database, name)
+        table = find(asked, database)
         if asked.get("timestamp_micros") is not None:
             return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]} | pin
         return self._head(house, table) | {"version": table.version, "table": table.id} | pin
@@ -102,36 +101,52 @@ class TableRequests(Requests):
             return self._head(house, table) | {"version": table.version, "table": table.id}
         return self._own(session, house, tx, table) | (travels or {"table": table.id})
 
-    def _time_travel(self, session: Session, house: Lakehouse, name: Name, asked: Request) -> Answer:
+    def _time_travel(self, session: Session, house: Lakehouse, asked: Request) -> Answer:
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
         if (tx := session.inside(house)) is None:
-            return self._time_travel_alone(house, name, asked)
+            return self._time_travel_alone(house, asked)
         if (micros := asked.get("system_time_micros")) is not None:
-            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), name)
+            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), asked)
         version: str = asked["version"]
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), name)
-        return self._own(session, house, tx, tx.table(name)) | {"version": _number(version)}
+            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), asked)
+        return self._own(session, house, tx, tx.table(self._name(session, house, asked))) | {
+            "version": _number(version)
+        }
 
-    def _time_travel_alone(self, house: Lakehouse, name: Name, asked: Request) -> Answer:
+    def _time_travel_alone(self, house: Lakehouse, asked: Request) -> Answer:
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
         if (micros := asked.get("system_time_micros")) is not None:
             pinned = self._pinned(house, asked)
             then = house.catalog.timeline.at_time(_time(micros))
             was = then if then.version < pinned.version else pinned
-            return self._was(house, was, name) | {"pin": pinned.version}
+            return self._was(house, was, asked) | {"pin": pinned.version}
         version: str = asked["version"]
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:])), name)
+            return self._was(house, house.catalog.as_of(_number(version[1:])), asked)
         wanted, pinned = _number(version), self._pinned(house, asked)
-        table = find_table(pinned, name)
+        table = find(asked, pinned)
         if wanted > table.version:
-            raise InvalidError(f"table {name} has no version {wanted}: its versions go up to {table.version}")
+            raise InvalidError(f"table {table.name} has no version {wanted}: its versions go up to {table.version}")
         return self._head(house, table) | {"version": wanted, "pin": pinned.version}
 
-    def _was(self, house: Lakehouse, database: Database, name: Name) -> Answer:
-        table = find_table(database, name)
+    def _was(self, house: Lakehouse, database: Database, asked: Request) -> Answer:
+        table = find(asked, database)
         return self._head(house, table) | {"version": table.version}
+
+    def _version_then(self, session: Session, asked: Request) -> Answer:
+        """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
+        house = self._house(asked)
+        name, tx = self._name(session, house, asked), session.inside(house)
+        seen = house.catalog.database([name]) if tx is None else tx
+        if (table := seen.tables.get(name)) is None:
+            return {"version": None}
+        micros = asked.get("system_time_micros")
+        then = asked["version"] if micros is None else _EPOCH + timedelta(microseconds=micros)
+        database = house.catalog.as_of(then, at_most=None if tx is None else tx.base.version)
+        if (was := database.table_by_id(table.id)) is None:
+            raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
+        return {"version": was.version}
 
     def _snapshot(self, session: Session, asked: Request) -> Answer:
         """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""
@@ -146,6 +161,7 @@ class TableRequests(Requests):
         return {
             "missing": False,
             "uri": house.uris.head(table.location),
+            "name": [*table.name.namespace, table.name.table],
             "location": house.uris.real(table.location),
         }
 
@@ -153,10 +169,12 @@ class TableRequests(Requests):
         house.catalog.lake.check(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
         session.used.add((uri, table.name))
-        return {"missing": False, "uri": uri, "location": house.uris.real(table.location)}
+        name = [*table.name.namespace, table.name.table]
+        return {"missing": False, "uri": uri, "name": name, "location": house.uris.real(table.location)}
 
     def _exists(self, session: Session, asked: Request) -> Answer:
-        return {"exists": name_of(asked) in self._seen(session, self._house(asked)).tables}
+        house = self._house(asked)
+        return {"exists": self._name(session, house, asked) in self._seen(session, house).tables}
 
     def _list_tables(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
@@ -166,7 +184,8 @@ class TableRequests(Requests):
 
     def _create(self, session: Session, asked: Request) -> Answer:
         """Answer where Delta has to create or replace a table; the write of its first version makes it real."""
-        house, name = self._house(asked), name_of(asked)
+        house = self._house(asked)
+        name = self._name(session, house, asked)
         if (asked.get("provider") or "delta").lower() != "delta":
             raise UnsupportedError(
                 f"table {name} cannot be USING {asked['provider']}: Lockstep's tables are Delta tables"
@@ -185,7 +204,7 @@ class TableRequests(Requests):
             uri = house.uris.own(creation.location, seen.id, NEW, seen.epoch)
             session.used.add((uri, name))
             return {"uri": uri}
-        creation = house.catalog.reserve(name)
+        creation = house.catalog.reserve(name, case_sensitive=is_case_sensitive(asked))
         house.creations.add(creation)
         return {"uri": house.uris.head(creation.location)}
 
@@ -243,14 +262,17 @@ class TableRequests(Requests):
         return house, view, owner, tx
 
     def _drop(self, session: Session, asked: Request) -> Answer:
-        name = name_of(asked)
-        if name not in self._seen(session, self._house(asked)).tables:
+        house = self._house(asked)
+        name = self._name(session, house, asked)
+        if name not in self._seen(session, house).tables:
             return {"dropped": False}
         self._change(session, asked, lambda tx: tx.drop_table(name), f"DROP TABLE {name}")
         return {"dropped": True}
 
     def _rename(self, session: Session, asked: Request) -> Answer:
-        name, new = name_of(asked), new_name_of(asked)
+        house = self._house(asked)
+        name = self._name(session, house, asked)
+        new = self._new_name(session, house, asked, name)
         self._change(session, asked, lambda tx: tx.rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}")
         return {}
 
@@ -258,7 +280,7 @@ class TableRequests(Requests):
 
     def _list_namespaces(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
-        parent = tuple(asked["parent"])
+        parent = namespace_of(asked, seen, "parent")
         if parent and parent not in seen.namespaces:
             raise UndefinedError(f"no namespace {'.'.join(parent)}", sqlstate=NO_NAMESPACE)
         inside = (n for n in seen.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
@@ -266,18 +288,18 @@ class TableRequests(Requests):
 
     def _namespace(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
-        properties = seen.namespaces.get(tuple(asked["namespace"]))
+        properties = seen.namespaces.get(namespace_of(asked, seen))
         return {"exists": properties is not None, "properties": properties or {}}
 
     def _create_namespace(self, session: Session, asked: Request) -> Answer:
-        name, properties = tuple(asked["namespace"]), asked["properties"]
+        name, properties = namespace_of(asked, self._seen(session, self._house(asked))), asked["properties"]
         self._change(
             session, asked, lambda tx: tx.create_namespace(name, properties), f"CREATE NAMESPACE {'.'.join(name)}"
         )
         return {}
 
     def _alter_namespace(self, session: Session, asked: Request) -> Answer:
-        name = tuple(asked["namespace"])
+        name = namespace_of(asked, self._seen(session, self._house(asked)))
 
         def alter(tx: Transaction) -> None:
             tx.check_namespace(name)
@@ -288,8 +310,9 @@ class TableRequests(Requests):
         return {}
 
     def _drop_namespace(self, session: Session, asked: Request) -> Answer:
-        name, cascade = tuple(asked["namespace"]), bool(asked["cascade"])
-        if name not in self._seen(session, self._house(asked)).namespaces:
+        seen = self._seen(session, self._house(asked))
+        name, cascade = namespace_of(asked, seen), bool(asked["cascade"])
+        if name not in seen.namespaces:
             return {"dropped": False}
         self._change(
             session, asked, lambda tx: tx.drop_namespace(name, cascade=cascade), f"DROP NAMESPACE {'.'.join(name)}"

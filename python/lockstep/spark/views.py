@@ -18,7 +18,7 @@ import msgspec
 
 from lockstep.errors import InvalidError
 from lockstep.model import Name, View, ViewDefinition
-from lockstep.spark.requests import Requests, listed, name_of, new_name_of
+from lockstep.spark.requests import Requests, listed, stored
 from lockstep.transactions import Transaction
 
 if TYPE_CHECKING:
@@ -42,21 +42,22 @@ class ViewRequests(Requests):
 
     def _view(self, session: Session, asked: Request) -> Answer:
         """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
-        house, name = self._house(asked), name_of(asked)
+        house = self._house(asked)
         if asked.get("text"):
             session.text = asked["text"]
         if (tx := session.inside(house)) is not None:
+            name = self._name(session, house, asked)
             tx.read_view(name)
             return _shown(tx.views.get(name))
         database = self._pinned(house, asked)
-        return _shown(database.views.get(name)) | {"pin": database.version}
+        return _shown(database.views.get(stored(asked, database))) | {"pin": database.version}
 
     def _list_views(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
         return {"views": listed(asked, seen, seen.views)}
 
     def _create_view(self, session: Session, asked: Request) -> Answer:
-        name, mode = name_of(asked), asked["replace"]
+        name, mode = self._name(session, self._house(asked), asked), asked["replace"]
         if mode not in _VERBS:
             raise InvalidError(f"view {name}: replace is {mode!r}, expected one of {', '.join(_VERBS)}")
         definition = _definition(name, asked["view"])
@@ -70,14 +71,17 @@ class ViewRequests(Requests):
         return {}
 
     def _drop_view(self, session: Session, asked: Request) -> Answer:
-        name = name_of(asked)
-        if name not in self._seen(session, self._house(asked)).views:
+        house = self._house(asked)
+        name = self._name(session, house, asked)
+        if name not in self._seen(session, house).views:
             return {"dropped": False}
         self._change(session, asked, lambda tx: tx.drop_view(name), f"DROP VIEW {name}")
         return {"dropped": True}
 
     def _rename_view(self, session: Session, asked: Request) -> Answer:
-        name, new = name_of(asked), new_name_of(asked)
+        house = self._house(asked)
+        name = self._name(session, house, asked)
+        new = self._new_name(session, house, asked, name)
         self._change(session, asked, lambda tx: tx.rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}")
         return {}
 

@@ -30,8 +30,8 @@ private[spark] class Parameters private (
   def bySpark(sql: String): Either[ParseException, Filled] =
     try
       Right(context.fold(Filled(sql)) { values =>
-        val (text, mapper) = ParameterHandler.substituteParameters(sql, values)
-        Filled(text, mapper.substitutions)
+        val (flat, mapper) = ParameterHandler.substituteParameters(Parameters.flat(sql), values)
+        if (flat == Parameters.flat(sql)) Filled(sql) else Parameters.filled(sql, mapper.substitutions)
       })
     catch { case e: ParseException => Left(e) }
 
@@ -76,6 +76,23 @@ private[spark] object Parameters {
         val named = names.zip(sql(values)).filter(_._1.nonEmpty).toMap
         new Parameters(Option.when(values.nonEmpty)(context), named, sql(values))
     }
+  }
+
+  /**
+   * A text with one UTF-16 unit for each character. Spark counts the places of markers in characters, and cuts the text as
+   * if it had counted units, so in a text with an emoji before a marker it would cut elsewhere.
+   */
+  private def flat(sql: String): String =
+    if (sql.codePointCount(0, sql.length) == sql.length) sql
+    else sql.codePoints.toArray.map(c => if (Character.isSupplementaryCodePoint(c)) '\uFFFD' else c.toChar).mkString
+
+  /** Puts values into a text, at places that are counted in characters; so are those of the answer. */
+  private def filled(sql: String, found: List[Substitution]): Filled = {
+    val text = found.sortBy(-_.start).foldLeft(sql) { (text, each) =>
+      val (start, end) = (text.offsetByCodePoints(0, each.start), text.offsetByCodePoints(0, each.end))
+      text.patch(start, each.replacement, end - start)
+    }
+    Filled(text, found.map(each => each.copy(replacement = flat(each.replacement))))
   }
 
   private def value(sql: String, first: Token, last: Token): Token = {

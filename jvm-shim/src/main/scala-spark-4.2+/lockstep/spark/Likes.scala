@@ -18,7 +18,9 @@ private[spark] trait Likes extends TableCatalog {
       .withColumns(info.columns)
       .withProperties(asDelta(info.properties))
       .build()
-    delta.createTableLike(creating(ident, "create", info.properties), like, source)
+    // Without USING, Spark says the format of the source.
+    val said = if (Statement.latestText.exists(Tokens.saysUsing)) info.properties else like.properties
+    delta.createTableLike(creating(ident, "create", said), like, source)
     loadTable(ident)
   }
 }

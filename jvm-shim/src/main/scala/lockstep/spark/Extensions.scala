@@ -6,6 +6,10 @@ import org.apache.spark.sql.lockstep.Internals
 
 private[spark] object Extensions {
 
+  /** Whether names that differ in case alone are two, for every request about names. */
+  def caseSensitive(session: SparkSession): (String, Any) =
+    "case_sensitive" -> session.sessionState.conf.caseSensitiveAnalysis
+
   /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
   def settings(session: SparkSession): Map[String, Any] =
     Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>

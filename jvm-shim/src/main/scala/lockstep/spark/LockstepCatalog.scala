@@ -51,7 +51,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private[spark] def settings: Map[String, String] = options.asCaseSensitiveMap.asScala.toMap
 
   protected def ask(op: String, args: (String, Any)*): JsonNode =
-    Bridge.call(op, session, (Seq("catalog" -> catalogName, "options" -> settings) ++ args): _*)
+    Bridge.call(
+      op,
+      session,
+      (Seq("catalog" -> catalogName, "options" -> settings, Extensions.caseSensitive(session)) ++ args): _*)
 
   private def tell(op: String, args: (String, Any)*): Unit = {
     val _ = ask(op, args: _*)
@@ -89,7 +92,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
     val appends = privileges.asScala.forall(_ == TableWritePrivilege.INSERT)
     val use = Statement.current.map(_.use(catalogName, ident)).filter(_.isTarget)
-    load(ident, "use" -> useName(use.getOrElse(if (appends) Append else Target)), "writes" -> true)
+    try load(ident, "use" -> useName(use.getOrElse(if (appends) Append else Target)), "writes" -> true)
+    finally WriterFormat.lookedUp(fullName(ident))
   }
 
   override def loadTable(ident: Identifier, version: String): Table =
@@ -99,6 +103,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     case SystemTime(asked) => load(ident, "use" -> useName(Pinned), "system_time_micros" -> asked)
     case _ => load(ident, "use" -> useName(Pinned), "timestamp_micros" -> micros)
   }
+
+  /** The table version that a table has in a database version, or at a time; None if there is no such table now. */
+  private[spark] def versionThen(ident: Identifier, asked: (String, Any)): Option[Long] =
+    Option(ask("version_then", names(ident) :+ asked: _*).get("version")).filterNot(_.isNull).map(_.asLong)
 
   private def useName(use: Use): String = use match {
     case Pinned => "pinned"
@@ -144,8 +152,9 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     ))
     if (Overlay.isOfTransaction(path) && DeltaConfigs.SYMLINK_FORMAT_MANIFEST_ENABLED.fromMetaData(snapshot.metadata))
       Transactions.manifested(session, Overlay.head(path))
+    val stored = texts(answer.get("name"))
     val described = CatalogTable(
-      TableIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalogName)),
+      TableIdentifier(stored.last, Some(stored.init.mkString(".")), Some(catalogName)),
       CatalogTableType.MANAGED,
       CatalogStorageFormat.empty.copy(locationUri = Some(path.toUri)),
       snapshot.schema,
@@ -194,11 +203,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   private def place(ident: Identifier, mode: String, properties: util.Map[String, String]): JsonNode = {
     val asked = properties.asScala
-    place(
-      ident,
-      mode,
-      asked.get(TableCatalog.PROP_PROVIDER).filterNot(isUnsaid),
-      asked.get(TableCatalog.PROP_LOCATION))
+    place(ident, mode, asked.get(TableCatalog.PROP_PROVIDER), asked.get(TableCatalog.PROP_LOCATION))
   }
 
   private[spark] def place(
@@ -209,10 +214,6 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> Statement.latestText)
     ask("create", names(ident) ++ said: _*)
   }
-
-  /** A DataFrame's `saveAsTable` that names no format says Spark's default one; only in SQL is it what the user wrote. */
-  private def isUnsaid(provider: String): Boolean =
-    provider == session.sessionState.conf.defaultDataSourceName && !Statement.latestText.exists(Tokens.saysUsing)
 
   protected def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
     val out = new util.HashMap[String, String](properties)

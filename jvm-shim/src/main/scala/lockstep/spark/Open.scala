@@ -57,7 +57,7 @@ private[spark] class Open(
   val firstRdd: Int = Internals.newRddId(session.sparkContext)
 
   def failed(query: QueryExecution, cause: Throwable): Unit =
-    if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething)) {
+    if (isPart(query) && isAnalyzed(query) && query.logical.exists(changesSomething(query.sparkSession, _))) {
       val _ = failure.compareAndSet(null, Option(cause.getMessage).getOrElse(cause.toString))
     }
 
@@ -68,8 +68,8 @@ private[spark] class Open(
   /** spark-sql's statements are executions before they are analyzed. A phase is among a query's once it has succeeded. */
   private def isAnalyzed(query: QueryExecution): Boolean = Executions.isPast(query, QueryPlanningTracker.ANALYSIS)
 
-  private def changesSomething(plan: LogicalPlan): Boolean = plan match {
-    case command: Command => !TransactionGuard.changesNothing(command)
+  private def changesSomething(session: SparkSession, plan: LogicalPlan): Boolean = plan match {
+    case command: Command => !TransactionGuard.changesNothing(session, command)
     case _ => false
   }
 }

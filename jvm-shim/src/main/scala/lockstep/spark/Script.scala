@@ -37,7 +37,7 @@ private[spark] object Script {
     val text = hidden.foldLeft(blanked) { case (masking, Hidden(first, last, _)) =>
       masked(masking, first, last, Placeholder)
     }
-    val statements = hidden.map(h => h.first.getStartIndex -> h.statement).toMap
+    val statements = hidden.map(h => Tokens.inCharacters(text, h.first.getStartIndex) -> h.statement).toMap
     parser(text) match {
       case body: CompoundBody if atomic.isDefined => AtomicBlock(restored(body, statements))
       case body: CompoundBody => restored(body, statements)

@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.Identifier
+import org.apache.spark.sql.internal.SQLConf
 
 /** How a statement uses a table, as far as its unresolved plan tells. */
 sealed private[spark] trait Use {
@@ -59,7 +60,7 @@ final private[spark] class Statement {
   private[spark] var text: Option[String] = None
 
   def use(catalog: String, ident: Identifier): Use =
-    uses.getOrElse(catalog +: ident.namespace.toSeq :+ ident.name, Pinned)
+    uses.getOrElse(Statement.key(catalog +: ident.namespace.toSeq :+ ident.name), Pinned)
 
   /** Asks about a relation, with what the statement has read so far, and notes what it was told. */
   def ask(
@@ -82,9 +83,12 @@ final private[spark] class Statement {
     if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
     names ++=
       plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
-    Statement.targets(session, plan).foreach { case (name, use) => uses += Statement.qualified(session, name) -> use }
+    Statement.targets(session, plan).foreach { case (name, use) =>
+      uses += Statement.key(Statement.qualified(session, name)) -> use
+    }
     plan match {
-      case u: UnresolvedRelation if !isOpened => uses += Statement.qualified(session, u.multipartIdentifier) -> Live
+      case u: UnresolvedRelation if !isOpened =>
+        uses += Statement.key(Statement.qualified(session, u.multipartIdentifier)) -> Live
       case _ => ()
     }
     isOpened = true
@@ -129,6 +133,10 @@ private[spark] object Statement {
     latest.set(statement)
     statement.add(session, plan)
   }
+
+  /** A name as it is told from others: two that differ in case alone are one, unless the session says so. */
+  private def key(name: Seq[String]): Seq[String] =
+    if (SQLConf.get.caseSensitiveAnalysis) name else name.map(_.toLowerCase(java.util.Locale.ROOT))
 
   private def targets(session: SparkSession, plan: LogicalPlan): Seq[(Seq[String], Use)] = {
     val inserts = plan.collect {
@@ -181,11 +189,16 @@ private[spark] object Statement {
   }
 }
 
-/** Runs first in every analysis, before any relation is loaded; changes nothing but marked times and a clone's target. */
+/** Runs first in every analysis, before any relation is loaded; changes nothing but what Spark or Delta would misread. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
+  private val placed: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
+    Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place)
+
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Transactions.enter(session)
-    Statement.open(session, plan)
-    CloneTarget.place(session, SystemTime.mark(plan))
+    TransactionGuard.checkCalls(session, plan)
+    val named = CatalogNames.place(session, plan)
+    Statement.open(session, named)
+    placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
   }
 }

@@ -1,6 +1,6 @@
 package lockstep.spark
 
-import org.antlr.v4.runtime.{CharStream, CharStreams, CommonTokenStream, Token}
+import org.antlr.v4.runtime.{CharStream, CharStreams, CommonToken, CommonTokenStream, Token}
 import org.antlr.v4.runtime.misc.Interval
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
 import org.apache.spark.sql.lockstep.LockstepException
@@ -19,8 +19,23 @@ private[spark] object Tokens {
     lexer.removeErrorListeners()
     val stream = new CommonTokenStream(lexer)
     stream.fill()
-    stream.getTokens.asScala.filter(t => t.getChannel == Token.DEFAULT_CHANNEL && t.getType != Token.EOF).toIndexedSeq
+    val tokens =
+      stream.getTokens.asScala.filter(t => t.getChannel == Token.DEFAULT_CHANNEL && t.getType != Token.EOF).toIndexedSeq
+    if (sql.codePointCount(0, sql.length) < sql.length) tokens.foreach(inUtf16(sql, _))
+    tokens
   }
+
+  /** Has a token say where it stands as Java counts: ANTLR counts a character beyond the basic plane once, Java twice. */
+  private def inUtf16(sql: String, token: Token): Unit = token match {
+    case found: CommonToken =>
+      found.setText(found.getText) // what it is asked for later would be looked up by its place
+      found.setStopIndex(sql.offsetByCodePoints(0, found.getStopIndex + 1) - 1)
+      found.setStartIndex(sql.offsetByCodePoints(0, found.getStartIndex))
+    case other => throw new IllegalStateException(s"Spark's lexer makes tokens of ${other.getClass.getName}")
+  }
+
+  /** Where a place is, as nodes of Spark's plans count: by characters, of which those beyond the basic plane are one. */
+  def inCharacters(sql: String, place: Int): Int = sql.codePointCount(0, place)
 
   private val verbs = "(?i)\\b(begin|start|commit|rollback|savepoint|release)\\b".r
   private val systemVersion = "(?i)\\bsystem_version\\b".r
@@ -47,18 +62,38 @@ private[spark] object Tokens {
    */
   def rewriteSystemVersion(sql: String): String =
     if (systemVersion.findFirstIn(sql).isEmpty) sql
-    else
-      of(sql).sliding(4).foldLeft(sql) {
+    else {
+      val tokens = of(sql)
+      val isDeltas = isDeltaStatement(tokens)
+      tokens.sliding(4).foldLeft(sql) {
         case (text, Seq(keyword, as, of, version))
             if keyword.getType == SqlBaseLexer.SYSTEM_VERSION && as.getType == SqlBaseLexer.AS &&
               of.getType == SqlBaseLexer.OF =>
           val (start, end) = (keyword.getStartIndex, version.getStopIndex + 1)
           val between = text.substring(keyword.getStopIndex + 1, version.getStartIndex)
-          val value = quoted(version)
+          val value = if (isDeltas) number(version) else quoted(version)
           val padding = " " * (end - start - "VERSION".length - between.length - value.length)
           text.patch(start, s"VERSION$padding$between$value", end - start)
         case (text, _) => text
       }
+    }
+
+  private val systemTravel = "(?i)\\bsystem_(version|time)\\b".r
+
+  /** Whether a statement of Delta's own grammar, which would take the words for its own, says SYSTEM_VERSION or SYSTEM_TIME. */
+  def isDeltaTravel(sql: String): Boolean = systemTravel.findFirstIn(sql).isDefined && {
+    val tokens = of(sql)
+    isDeltaStatement(tokens) && tokens.sliding(3).exists(_.map(_.getType) match {
+      case Seq(SqlBaseLexer.SYSTEM_VERSION | SqlBaseLexer.SYSTEM_TIME, SqlBaseLexer.AS, SqlBaseLexer.OF) => true
+      case _ => false
+    })
+  }
+
+  /** RESTORE, or a clone: Spark's grammar has neither. */
+  private def isDeltaStatement(tokens: IndexedSeq[Token]): Boolean = {
+    val words = tokens.map(_.getText.toUpperCase(java.util.Locale.ROOT))
+    words.headOption.contains("RESTORE") || words.containsSlice(Seq("SHALLOW", "CLONE"))
+  }
 
   /** Undoes `rewriteSystemVersion`, in the text of a view: there it must not show. */
   def restoreSystemVersion(sql: String): String =
@@ -81,24 +116,35 @@ private[spark] object Tokens {
     val text = version.getText
     if (isString(text)) s"${text.head}@${text.substring(1)}"
     else if (text.forall(_.isDigit)) s"'@$text'"
-    else
-      throw new LockstepException(
-        "LOCKSTEP_SYNTAX",
-        s"SYSTEM_VERSION AS OF takes a number, or a parameter with such a value, not `$text` (${position(version)}).",
-        "42601")
+    else throw noVersion(version)
   }
+
+  /** A version as Delta's grammar has it, where the mark would be none. */
+  private def number(version: Token): String = {
+    val text = version.getText
+    val digits = if (isString(text)) text.substring(1, text.length - 1) else text
+    if (digits.nonEmpty && digits.forall(c => c >= '0' && c <= '9')) digits else throw noVersion(version)
+  }
+
+  private def noVersion(version: Token) = new LockstepException(
+    "LOCKSTEP_SYNTAX",
+    s"SYSTEM_VERSION AS OF takes a number, or a parameter with such a value, not `${version.getText}` (${position(version)}).",
+    "42601"
+  )
 
   /** Where a token stands, in the words of Spark's own errors. */
   def position(token: Token): String = s"line ${token.getLine}, pos ${token.getCharPositionInLine}"
 
   private def isString(text: String) = text.startsWith("'") || text.startsWith("\"")
 
-  /** Whether a statement has a USING clause (or a join's: then it has to say its table's format itself). */
+  /** Whether a statement has a USING clause. */
   def saysUsing(sql: String): Boolean = of(sql).exists(_.getType == SqlBaseLexer.USING)
 
-  /** Whether the expression that starts at `position` follows the words `SYSTEM_TIME AS OF`. */
+  /** Whether the expression that starts at this character follows the words `SYSTEM_TIME AS OF`. */
   def followsSystemTime(sql: String, position: Int): Boolean = {
-    val before = of(sql).takeWhile(_.getStartIndex < position).reverse.dropWhile(_.getText == "(").take(3)
+    val before =
+      of(sql).takeWhile(token => inCharacters(sql, token.getStartIndex) < position).reverse.dropWhile(_.getText ==
+        "(").take(3)
     before.map(_.getType) == Seq(SqlBaseLexer.OF, SqlBaseLexer.AS, SqlBaseLexer.SYSTEM_TIME)
   }
 

@@ -64,7 +64,10 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     SinglePass.refuse("a transaction cannot begin")
     val settings = Extensions.settings(session)
     val catalogs = LockstepCatalog.in(session)
-    val answer = Bridge.call("begin", session, (settings ++ statement.options ++ catalogs).toSeq: _*)
+    val answer = Bridge.call(
+      "begin",
+      session,
+      (settings ++ statement.options ++ catalogs + Extensions.caseSensitive(session)).toSeq: _*)
     Transactions.opened(session, answer.get("transaction_id").asText, answer.get("kept_seconds").asLong)
     answer
   }

@@ -30,13 +30,15 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
       parameters).fold(Script.parse(sql, parameters)(delegated(sql, parameters)))(TransactionCommand(_))
 
   /** Parses a text that stands for the user's, and is as long. */
-  private def delegated(sql: String, parameters: Parameters)(text: String): LogicalPlan =
-    parameters.bySpark(text) match {
+  private def delegated(sql: String, parameters: Parameters)(text: String): LogicalPlan = {
+    val plan = parameters.bySpark(text) match {
       case Right(filled) => rewritten(filled).parse(sql)(delegate.parsePlan)
       case Left(unknown) =>
         try rewritten(Filled(parameters.byWords(text))).parse(sql)(delegate.parsePlan)
         catch { case _: ParseException => throw unknown.withCommand(sql) }
     }
+    if (Tokens.isDeltaTravel(text)) DeltaTravel.mark(plan) else plan
+  }
 
   private def rewritten(filled: Filled): Filled = filled.copy(text = Tokens.rewriteSystemVersion(filled.text))
 
@@ -50,7 +52,12 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
   }
 
   override def parseFunctionIdentifier(sql: String): FunctionIdentifier = delegate.parseFunctionIdentifier(sql)
-  override def parseMultipartIdentifier(sql: String): Seq[String] = delegate.parseMultipartIdentifier(sql)
+  override def parseMultipartIdentifier(sql: String): Seq[String] = {
+    val parts = delegate.parseMultipartIdentifier(sql)
+    CatalogNames.hasParsed(parts)
+    parts
+  }
+
   override def parseTableSchema(sql: String): StructType = delegate.parseTableSchema(sql)
   override def parseDataType(sql: String): DataType = delegate.parseDataType(sql)
   override def parseRoutineParam(sql: String): StructType = delegate.parseRoutineParam(sql)
