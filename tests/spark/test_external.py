@@ -14,7 +14,14 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import PySparkException
 
 import lockstep
-from lockstep.errors import ConflictError, CorruptTimelineError, InvalidError, LockstepError, UnavailableError
+from lockstep.errors import (
+    ConflictError,
+    CorruptTimelineError,
+    InvalidError,
+    LockstepError,
+    MissingFilesError,
+    UnavailableError,
+)
 from lockstep.model import Name
 from lockstep.spark.session import from_spark
 from lockstep.timeline import FOLDER, entry_path
@@ -216,3 +223,25 @@ def test_a_table_whose_folder_somebody_deleted(
     assert not (folder / "_delta_log").exists() or not any((folder / "_delta_log").iterdir()), "nothing was half made"
     spark.sql(f"DROP TABLE {T}")
     assert [row.tableName for row in spark.sql("SHOW TABLES").collect()] == ["u"]
+
+
+@pytest.mark.parametrize("statement", [f"INSERT INTO {T} VALUES (3)", f"DELETE FROM {T} WHERE id = 7"])
+def test_a_vacuum_beside_a_transaction_is_noticed_at_commit(
+    folder: Path, spark: Any, other: Any, statement: str
+) -> None:
+    """It takes new data files, and new deletion vectors, for what no version names; the table must stay readable."""
+    spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"INSERT INTO {T} SELECT /*+ COALESCE(1) */ id FROM range(6, 9)")
+    before = ids(other)
+    other.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+
+    def work(beside: str) -> None:
+        with lockstep.transaction(spark):
+            spark.sql(statement)
+            other.sql(beside).collect()
+
+    with pytest.raises(MissingFilesError, match=r"1 of the 1 files that transaction .* wrote are gone"):
+        work(f"VACUUM {T} RETAIN 0 HOURS")
+    assert ids(other) == ids(spark) == before
+    work(f"VACUUM {T} RETAIN 24 HOURS")
+    assert ids(other) != before

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lockstep.catalog import find_table
-from lockstep.commit import Taken
 from lockstep.errors import (
     ActiveTransactionError,
     InvalidError,
@@ -16,6 +15,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.model import NEW, Database, Isolation, Name, Table
+from lockstep.outcomes import Taken
 from lockstep.spark.requests import Requests, listed, name_of, new_name_of
 from lockstep.spark.uris import View
 from lockstep.statement import Scan
