@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from py4j.protocol import Py4JJavaError
 
@@ -22,7 +24,7 @@ from lockstep.errors import (
 from lockstep.model import Entry
 from lockstep.spark.bridge import _hosts, is_open
 from lockstep.spark.session import SessionTransaction, lockstep_errors
-from lockstep.timeline import entry_path
+from lockstep.timeline import FOLDER, entry_path
 from tests.support.faulty import FaultyStorage
 
 T = "lake.default.t"
@@ -65,6 +67,25 @@ def test_a_comment_with_quotes_arrives_as_it_is(t: str, spark: Any) -> None:
 def last_entry(session: Any) -> Entry:
     catalog = lockstep.TransactionalCatalog.open(session.conf.get("spark.sql.catalog.lake.root"))
     return catalog.timeline.entries(0)[-1]
+
+
+def test_a_secret_in_a_statement_is_not_kept(t: str, spark: Any, root: Path) -> None:
+    """What `spark.sql.redaction.string.regex` calls a secret stays out of the timeline, as out of Spark's plans."""
+    spark.conf.set("spark.sql.redaction.string.regex", "hunter[0-9]+")
+    spark.sql(f"CREATE TABLE {T}2 TBLPROPERTIES ('note' = 'none') AS SELECT 'hunter1' AS password")
+    assert last_entry(spark).transaction.statements == [
+        f"CREATE TABLE {T}2 TBLPROPERTIES ('note' = 'none') AS SELECT '*********(redacted)' AS password"
+    ]
+    spark.sql(f"INSERT INTO {T}2 VALUES ('hunter2')")
+    assert last_entry(spark).transaction.statements == [f"INSERT INTO {T}2 VALUES ('*********(redacted)')"]
+    with lockstep.transaction(spark):
+        spark.sql(f"INSERT INTO {T}2 VALUES ('hunter3')")
+        spark.sql(f"CREATE TABLE {T}3 AS SELECT 'hunter4' AS password")
+    assert "hunter" not in " ".join(said := last_entry(spark).transaction.statements)
+    assert len(said) == 2
+    for entry in (root / FOLDER).glob("*.json"):
+        assert "hunter" not in " ".join(msgspec.json.decode(entry.read_bytes(), type=Entry).transaction.statements)
+    assert sorted(row[0] for row in spark.sql(f"SELECT * FROM {T}2").collect()) == ["hunter1", "hunter2", "hunter3"]
 
 
 def test_an_exception_rolls_back_and_is_what_the_caller_gets(t: str, spark: Any) -> None:

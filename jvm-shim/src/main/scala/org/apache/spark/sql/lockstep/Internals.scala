@@ -7,8 +7,10 @@ import org.apache.spark.sql.catalyst.plans.logical.{CompoundBody, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
 import org.apache.spark.sql.execution.QueryExecutionException
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.scripting.SqlScriptingExecution
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.Utils
 
 /**
  * Something Lockstep refused, as Spark reports errors: a condition, a message and a SQLSTATE. A
@@ -62,6 +64,9 @@ object Internals {
       session.asInstanceOf[classic.SparkSession],
       name,
       cascade = true)
+
+  /** A text without what `spark.sql.redaction.string.regex` calls a secret, as Spark's own plans show it. */
+  def redacted(text: String): String = Utils.redact(SQLConf.get.stringRedactionPattern, text)
 
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
 }
