@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -25,7 +27,7 @@ from lockstep.errors import (
     UnavailableError,
 )
 from lockstep.model import Isolation
-from lockstep.storage import Theirs
+from lockstep.storage import Theirs, open_storage
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
 from lockstep.verify import verify
@@ -532,6 +534,30 @@ def test_a_failed_transaction_is_rolled_back_by_its_commit(catalog: Transactiona
     assert caught.value.sqlstate == "25P02"
     assert tx.state is State.ROLLED_BACK
     assert tree(store) == before
+
+
+LEAVES_IT_OPEN = """
+import atexit, sys
+from lockstep.storage import open_storage
+from tests.support.lakes import add, append, create, open_catalog, stage
+catalog = open_catalog(open_storage(sys.argv[1], create=True))
+create(catalog, "a", "b")
+append(catalog, "a", "x")                       # its threads have done something already
+tx = catalog.begin()
+stage(catalog, tx, "a", add("y"))
+stage(catalog, tx, "b", add("z"))
+atexit.register(catalog.rollback, tx)           # as a host is closed
+"""
+
+
+def test_what_is_open_when_python_ends_is_rolled_back(tmp_path: Path, repository: Path) -> None:
+    """By then it gives nobody threads; nothing is left, and nothing is said."""
+    command = [sys.executable, "-c", LEAVES_IT_OPEN, str(tmp_path / "lake")]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert not any(
+        "/_lockstep/" in path or path.endswith(("/y", "/z")) for path in tree(open_storage(str(tmp_path / "lake")))
+    )
 
 
 def test_the_loser_of_a_drop_race_leaves_nothing_in_the_dropped_table(
