@@ -22,11 +22,6 @@ from msgspec import structs
 from lockstep.announce import Announcer
 from lockstep.clock import Clock, utc_now
 from lockstep.commit import (
-    Committed,
-    Contended,
-    InDoubt,
-    Outcome,
-    Taken,
     commit,
     commit_statement,
     new_table,
@@ -40,12 +35,15 @@ from lockstep.errors import (
     ConflictError,
     FailedTransactionError,
     InvalidError,
+    MissingFilesError,
     NoTransactionError,
     TransactionStateError,
     UndefinedError,
 )
 from lockstep.lake import Lake
 from lockstep.model import Batch, Database, Isolation, Name, Table, TransactionInfo
+from lockstep.outcomes import Committed, Contended, InDoubt, Outcome, Taken
+from lockstep.presence import Gone
 from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
 from lockstep.retry import RACE, Backoff
 from lockstep.savepoint import rollback_to
@@ -291,6 +289,7 @@ class TransactionalCatalog:
             NoTransactionError: it has ended.
             FailedTransactionError: a write of it failed; it is rolled back now.
             ConflictError: another transaction was first; it is rolled back now.
+            MissingFilesError: files that it wrote are gone; it is rolled back now.
             CommitUnknownError: the store does not say; committing again finds out.
             UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
         """
@@ -375,6 +374,7 @@ class TransactionalCatalog:
         Raises:
             ConflictError: what it read from other tables has changed, and not in a way that some order of the
                 transactions would explain; or too many lost races.
+            MissingFilesError: files that it wrote are gone; nothing was committed.
             CommitUnknownError: the store does not say.
         """
         info = TransactionInfo(
@@ -436,6 +436,8 @@ def _raised(outcome: Outcome, transaction: str) -> Committed:
                 f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does "
                 "not conflict with. Nothing of it was committed; run it again."
             )
+        case Gone(message):
+            raise MissingFilesError(message)
         case InDoubt(version, cause):
             raise CommitUnknownError(
                 f"the store does not say whether transaction {transaction} is committed as database version "

@@ -1,6 +1,7 @@
 """COMMIT: from what a transaction staged to one new entry of the timeline, or to the reason why not.
 
     collect    read each written table's staged commits, collapse them           once
+    look       are the files there that the commits add?                         once
     judge      refresh; check against every winner since the snapshot            ┐
     rebase     merge deletion vectors with the winners', renumber behind them;   │ until ratified, in conflict,
                stage what is too large to inline                                 │
@@ -46,6 +47,8 @@ from lockstep.model import (
     TableWrite,
     TransactionInfo,
 )
+from lockstep.outcomes import Committed, Contended, InDoubt, Outcome, Taken
+from lockstep.presence import Gone, added_files, check
 from lockstep.race import Race
 from lockstep.retry import RACE, Backoff
 from lockstep.rows import EVERY_ROW, NO_ROW, rows_of
@@ -59,39 +62,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """The transaction is durable and visible. `entry` is None where there was nothing to commit."""
-
-    version: int
-    entry: Entry | None
-
-
-@dataclass(frozen=True, slots=True)
-class Contended:
-    """Every attempt lost its race against transactions that did not conflict; nothing was committed."""
-
-    attempts: int
-
-
-@dataclass(frozen=True, slots=True)
-class InDoubt:
-    """The store does not say whether the transaction is committed as this database version."""
-
-    version: int
-    cause: LockstepError
-
-
-Outcome = Committed | Conflict | Contended | InDoubt
-
-
-@dataclass(frozen=True, slots=True)
 class _Draft:
-    """One table's part of the commit before it is placed: its collapsed commits, and what they touch."""
+    """One table's part of the commit before it is placed: its collapsed commits, what they touch, and add."""
 
     table: Table
     commits: list[list[Action]]
     footprint: Footprint
     counts: Counts
+    files: set[str]
 
 
 def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
@@ -120,15 +98,14 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         return _completed(tx, Committed(tx.base.version, None))
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, written=tx.vectors)
     race = Race(_changes(tx, drafts), tx.base.version, merge)
+    files = set[str]().union(*(draft.files for draft in drafts))
+    if (gone := check(lake.storage, files, f"transaction {tx.id}")) is not None:
+        return _beaten(lake, tx, gone)
     lost = 0
     for attempt in backoff.tries(lake.contention):
         head = _caught_up(lake, drafts)
-        for entry in lake.timeline.entries(race.judged, head.version):
-            if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
-                return _found(lake, tx, entry)
-            if (conflict := race.lose_to(lake.changes(entry))) is not None:
-                return _beaten(lake, tx, conflict)
-        race.judged = head.version
+        if (ended := _judge(lake, tx, race, head)) is not None:
+            return ended
         merge.new_attempt()
         writes = [_place(lake, tx, draft, head, race) for draft in drafts]
         match _append(lake, tx, _entry(tx, drafts, writes, race.precedes), race.judged):
@@ -145,7 +122,18 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     return _beaten(lake, tx, Contended(lost))
 
 
-def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended) -> Committed | Conflict | Contended:
+def _judge(lake: Lake, tx: Transaction, race: Race, head: Database) -> Outcome | None:
+    """Judge a transaction against the entries that nobody has judged it against; None if it may land behind them."""
+    for entry in lake.timeline.entries(race.judged, head.version):
+        if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
+            return _found(lake, tx, entry)
+        if (conflict := race.lose_to(lake.changes(entry))) is not None:
+            return _beaten(lake, tx, conflict)
+    race.judged = head.version
+    return None
+
+
+def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone) -> Outcome:
     """Roll back a transaction that lost, unless an earlier attempt of its COMMIT has landed: then it is committed.
 
     Raises:
@@ -254,7 +242,9 @@ def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
             assert_real(actions)
             rows = total(staged)  # a statement knows its rows, which the files of all together do not tell
             counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
-            drafts.append(_Draft(table, commits, lake.footprint(actions, table.location, before=table.version), counts))
+            touched = lake.footprint(actions, table.location, before=table.version)
+            added = added_files(commits, table.location, lake.storage.url)
+            drafts.append(_Draft(table, commits, touched, counts, added))
     return drafts
 
 
@@ -361,11 +351,6 @@ def _completed(tx: Transaction, committed: Committed) -> Committed:
 # --- one statement on its own -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The table version that Delta asked for is somebody else's; Delta checks for conflicts and asks for the next."""
-
-
 def commit_statement(
     lake: Lake,
     info: TransactionInfo,
@@ -376,7 +361,7 @@ def commit_statement(
     creation: Creation | None = None,
     scans: Sequence[Scan] = (),
     backoff: Backoff = RACE,
-) -> Committed | Conflict | Taken | Contended | InDoubt:
+) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
 
     Losing the timeline to transactions on other tables is retried here; losing the table version is Delta's to judge.
@@ -404,7 +389,7 @@ def commit_statement(
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         lake.delete([litter], [])
         raise
-    if isinstance(outcome, Conflict | Taken | Contended):
+    if isinstance(outcome, Conflict | Taken | Contended | Gone):
         lake.delete([litter], [])
     return outcome
 
@@ -419,7 +404,7 @@ def _commit_statement(
     actions: list[Action],
     creation: Creation | None,
     scans: Sequence[Scan],
-) -> Committed | Conflict | Taken | Contended | InDoubt:
+) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
     actions = real_paths(actions)
     assert_real(actions)
     read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
@@ -439,6 +424,10 @@ def _commit_statement(
         found = judge_statement(lake, head, mine, scans, read_version)
         if isinstance(found, Conflict):
             return found
+        if attempt == 1:
+            added = added_files([actions], location, lake.storage.url)
+            if (gone := check(lake.storage, added, f"the statement (transaction {info.id})")) is not None:
+                return gone
         write = TableWrite(
             id=table.id,
             name=table.name,

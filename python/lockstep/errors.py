@@ -15,6 +15,7 @@
     ├── StatementError           XX000  a statement of a script failed, with that statement's own SQLSTATE if it has one
     ├── CancelledError           57014  a user stopped a script
     ├── ForeignCommitError       40002  another Delta writer took a table version that conflicts with ours
+    ├── MissingFilesError        58P01  files that the transaction wrote are gone; run it again (retryable)
     ├── UnavailableError         58030  the store failed or refused; nothing was changed (retryable)
     └── CorruptTimelineError     XX001  a stored object is not what it must be; needs a person
 
@@ -167,6 +168,13 @@ class UnavailableError(LockstepError):
     def __init__(self, message: str, *, sqlstate: str | None = None, definite: bool = False) -> None:
         super().__init__(message, sqlstate=sqlstate)
         self.definite = definite
+
+
+class MissingFilesError(LockstepError):
+    """Files that the transaction wrote were deleted before it committed; nothing was committed."""
+
+    default_sqlstate = "58P01"
+    retryable = True
 
 
 class CorruptTimelineError(LockstepError):

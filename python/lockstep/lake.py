@@ -17,7 +17,6 @@ import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from msgspec import structs
@@ -35,6 +34,7 @@ from lockstep.retry import Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.storage import Storage
 from lockstep.timeline import Timeline
+from lockstep.workers import Workers
 
 WORKERS = 8
 """Threads that publish or probe tables of one entry at the same time."""
@@ -63,7 +63,7 @@ class Lake:
         self._aside: dict[str, tuple[int, LockstepError]] = {}
         self._cache: OrderedDict[int, Changes] = OrderedDict()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="lockstep-lake")
+        self._pool = Workers(WORKERS, "lockstep-lake")
 
     # --- the timeline's side ------------------------------------------------------------------------------------------
 

@@ -17,7 +17,14 @@ from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.delta.log import commit_path
-from lockstep.errors import ConflictError, CorruptTimelineError, InvalidError, LockstepError, UnavailableError
+from lockstep.errors import (
+    ConflictError,
+    CorruptTimelineError,
+    InvalidError,
+    LockstepError,
+    MissingFilesError,
+    UnavailableError,
+)
 from lockstep.model import Name
 from lockstep.spark.session import from_spark
 from lockstep.storage import open_storage
@@ -321,3 +328,25 @@ def test_a_table_that_is_older_than_its_timeline_is_told_or_brought_up_to_date(
     session.sql(f"DROP TABLE {T}")
     session.sql(f"CREATE TABLE {T} (id BIGINT)")
     assert ids(session) == [], "a way out"
+
+
+@pytest.mark.parametrize("statement", [f"INSERT INTO {T} VALUES (3)", f"DELETE FROM {T} WHERE id = 7"])
+def test_a_vacuum_beside_a_transaction_is_noticed_at_commit(
+    folder: Path, spark: Any, other: Any, statement: str
+) -> None:
+    """It takes new data files, and new deletion vectors, for what no version names; the table must stay readable."""
+    spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"INSERT INTO {T} SELECT /*+ COALESCE(1) */ id FROM range(6, 9)")
+    before = ids(other)
+    other.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+
+    def work(beside: str) -> None:
+        with lockstep.transaction(spark):
+            spark.sql(statement)
+            other.sql(beside).collect()
+
+    with pytest.raises(MissingFilesError, match=r"1 of the 1 files that transaction .* wrote are gone"):
+        work(f"VACUUM {T} RETAIN 0 HOURS")
+    assert ids(other) == ids(spark) == before
+    work(f"VACUUM {T} RETAIN 24 HOURS")
+    assert ids(other) != before

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from py4j.protocol import Py4JJavaError
 
 import lockstep
-from lockstep.errors import ConflictError, FailedTransactionError, InvalidError, ReadOnlyError, TransactionStateError
-from lockstep.spark.bridge import is_open
-from lockstep.spark.session import lockstep_errors
+from lockstep.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FailedTransactionError,
+    InvalidError,
+    NoTransactionError,
+    ReadOnlyError,
+    TransactionStateError,
+)
+from lockstep.model import Entry
+from lockstep.spark.bridge import _hosts, is_open
+from lockstep.spark.session import SessionTransaction, lockstep_errors
+from lockstep.timeline import FOLDER, entry_path
+from tests.support.faulty import FaultyStorage
 
 T = "lake.default.t"
 
@@ -47,9 +61,31 @@ def test_a_block_commits_at_its_end(t: str, spark: Any, other: Any) -> None:
 def test_a_comment_with_quotes_arrives_as_it_is(t: str, spark: Any) -> None:
     with lockstep.transaction(spark, comment="it's \\ 'quoted'\nin two lines"):
         spark.sql(f"UPDATE {t} SET n = 1")
-    catalog = lockstep.TransactionalCatalog.open(spark.conf.get("spark.sql.catalog.lake.root"))
-    (*_, last) = catalog.timeline.entries(0)
-    assert last.transaction.message == "it's \\ 'quoted'\nin two lines"
+    assert last_entry(spark).transaction.message == "it's \\ 'quoted'\nin two lines"
+
+
+def last_entry(session: Any) -> Entry:
+    catalog = lockstep.TransactionalCatalog.open(session.conf.get("spark.sql.catalog.lake.root"))
+    return catalog.timeline.entries(0)[-1]
+
+
+def test_a_secret_in_a_statement_is_not_kept(t: str, spark: Any, root: Path) -> None:
+    """What `spark.sql.redaction.string.regex` calls a secret stays out of the timeline, as out of Spark's plans."""
+    spark.conf.set("spark.sql.redaction.string.regex", "hunter[0-9]+")
+    spark.sql(f"CREATE TABLE {T}2 TBLPROPERTIES ('note' = 'none') AS SELECT 'hunter1' AS password")
+    assert last_entry(spark).transaction.statements == [
+        f"CREATE TABLE {T}2 TBLPROPERTIES ('note' = 'none') AS SELECT '*********(redacted)' AS password"
+    ]
+    spark.sql(f"INSERT INTO {T}2 VALUES ('hunter2')")
+    assert last_entry(spark).transaction.statements == [f"INSERT INTO {T}2 VALUES ('*********(redacted)')"]
+    with lockstep.transaction(spark):
+        spark.sql(f"INSERT INTO {T}2 VALUES ('hunter3')")
+        spark.sql(f"CREATE TABLE {T}3 AS SELECT 'hunter4' AS password")
+    assert "hunter" not in " ".join(said := last_entry(spark).transaction.statements)
+    assert len(said) == 2
+    for entry in (root / FOLDER).glob("*.json"):
+        assert "hunter" not in " ".join(msgspec.json.decode(entry.read_bytes(), type=Entry).transaction.statements)
+    assert sorted(row[0] for row in spark.sql(f"SELECT * FROM {T}2").collect()) == ["hunter1", "hunter2", "hunter3"]
 
 
 def test_an_exception_rolls_back_and_is_what_the_caller_gets(t: str, spark: Any) -> None:
@@ -79,6 +115,118 @@ def test_an_interrupt_at_commit_leaves_the_transaction_as_open_as_it_is(t: str, 
                 tx.commit()
         assert tx.status == "OPEN"
     assert (tx.status, n(spark)) == ("COMMITTED", 1)
+
+
+# --- a COMMIT without an answer ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def faults(t: str, spark: Any) -> Iterator[FaultyStorage]:
+    """The store of the test's timeline, to be made to fail."""
+    root = spark.conf.get("spark.sql.catalog.lake.root")
+    [lake] = [lake for host in _hosts.values() for (where, _), lake in host._lakes.items() if where == root]
+    timeline = lake.catalog.timeline
+    store = FaultyStorage(timeline.storage)
+    timeline.storage = store
+    yield store
+    timeline.storage = store.inner
+
+
+@pytest.fixture
+def asked(faults: FaultyStorage, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What `lockstep.transaction` asks for; when it is what stands first here, the store works again."""
+    said: list[str] = []
+    execute = SessionTransaction._execute
+
+    def executed(self: Any, statement: str) -> Any:
+        said.append(statement)
+        if said[0] == f"heal at {said.count(statement)} {statement}":
+            faults.heal()
+        return execute(self, statement)
+
+    monkeypatch.setattr(SessionTransaction, "_execute", executed)
+    return said
+
+
+def update(spark: Any, faults: FaultyStorage, tx: Any, *, landed: bool) -> None:
+    """Update t in a block at whose end the store goes down, with the entry written or not."""
+    with tx:
+        spark.sql(f"UPDATE {T} SET n = 1")
+        faults.go_down(entry_path(2), landed=landed)
+
+
+@pytest.mark.parametrize("landed", [True, False], ids=["landed", "not landed"])
+def test_a_block_whose_commit_had_no_answer_asks_once_more(
+    spark: Any, faults: FaultyStorage, asked: list[str], landed: bool
+) -> None:
+    """The store is back by then: what was committed is COMMITTED, what was not is committed now; nobody hears 40003."""
+    asked.append("heal at 2 COMMIT")
+    tx = lockstep.transaction(spark)
+    update(spark, faults, tx, landed=landed)
+    assert asked[2:] == ["COMMIT", "COMMIT"]
+    assert (tx.status, tx.version, n(spark)) == ("COMMITTED", 2, 1)
+    assert not is_open(spark)
+
+
+def test_a_block_that_landed_is_committed_though_only_its_rollback_learns_it(
+    spark: Any, faults: FaultyStorage, asked: list[str]
+) -> None:
+    asked.append("heal at 1 ROLLBACK")
+    tx = lockstep.transaction(spark)
+    update(spark, faults, tx, landed=True)
+    assert asked[2:] == ["COMMIT", "COMMIT", "ROLLBACK"]
+    assert (tx.status, tx.version, n(spark)) == ("COMMITTED", 2, 1)
+    assert not is_open(spark)
+
+
+def test_a_block_that_did_not_land_and_is_rolled_back_says_so(
+    spark: Any, faults: FaultyStorage, asked: list[str]
+) -> None:
+    asked.append("heal at 1 ROLLBACK")
+    tx = lockstep.transaction(spark)
+    with pytest.raises(CommitUnknownError) as caught:
+        update(spark, faults, tx, landed=False)
+    assert caught.value.__notes__ == ["Lockstep has rolled it back since then: nothing of it is committed."]
+    assert (tx.status, tx.version, n(spark)) == ("ROLLED BACK", None, 0)
+
+
+def test_a_block_that_nobody_can_tell_about_is_in_doubt(spark: Any, faults: FaultyStorage) -> None:
+    """It landed, and the store stays down: neither ROLLED BACK nor COMMITTED would be known."""
+    tx = lockstep.transaction(spark)
+    with pytest.raises(CommitUnknownError) as caught:
+        update(spark, faults, tx, landed=True)
+    assert "still does not say" in caught.value.__notes__[0]
+    assert (tx.status, tx.version) == ("IN DOUBT", None)
+    assert not is_open(spark)
+    faults.heal()
+    assert n(spark) == 1
+
+
+def test_a_commit_of_ones_own_without_an_answer_is_in_doubt_until_one_comes(spark: Any, faults: FaultyStorage) -> None:
+    with lockstep.transaction(spark) as tx:
+        spark.sql(f"UPDATE {T} SET n = 1")
+        faults.go_down(entry_path(2), landed=True)
+        with pytest.raises(CommitUnknownError):
+            tx.commit()
+        assert (tx.status, tx.version, is_open(spark)) == ("IN DOUBT", None, True)
+        faults.heal()
+        with pytest.raises(TransactionStateError, match="too late") as caught:
+            tx.rollback()
+        assert caught.value.sqlstate == "2D000"
+    assert (tx.status, tx.version, n(spark)) == ("COMMITTED", 2, 1)
+
+
+def test_a_block_that_sql_ended_claims_nothing(t: str, spark: Any) -> None:
+    def work() -> None:
+        with tx:
+            spark.sql(f"UPDATE {t} SET n = 1")
+            spark.sql("COMMIT")  # behind the object's back
+
+    tx = lockstep.transaction(spark)
+    with pytest.raises(NoTransactionError):
+        work()
+    assert (tx.status, tx.version) == ("IN DOUBT", None)
+    assert n(spark) == 1
 
 
 def test_an_exception_is_not_masked_when_rolling_back_fails_too(spark: Any) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.actions import render
+from lockstep.delta.actions import parse, render
 from lockstep.delta.log import staged_path
+from lockstep.errors import InvalidError
 from lockstep.spark.host import Host
+from tests.support.lakes import lay
 
 
 class Client:
@@ -21,6 +24,8 @@ class Client:
 
     def ask(self, op: str, **args: Any) -> dict[str, Any]:
         own = {"catalog": self.catalog, "options": self.options, "catalogs": {self.catalog: self.options}}
+        if op == "write":
+            self._lay(args["uri"], args["actions"])
         request = {"op": op, "session": self.session, **own, **args}
         answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
         return answer
@@ -34,6 +39,12 @@ class Client:
     def refused(self, op: str, **args: Any) -> tuple[str, str, str]:
         error = self.ask(op, **args)["error"]
         return error["sqlstate"], error["condition"], error["message"]
+
+    def _lay(self, uri: str, content: str) -> None:
+        """Write the files that a statement on its own adds, as Spark does before it commits."""
+        with suppress(InvalidError):  # what the host refuses as well
+            house = self.host.owner(uri)
+            lay(house.catalog.lake.storage, house.uris.parse(uri).location, parse(content))
 
     def begin(self, **args: Any) -> str:
         id: str = self.ok("begin", **{"current": self.catalog, **args})["transaction_id"]
@@ -49,6 +60,7 @@ class Client:
         view = house.uris.parse(uri)
         assert view.transaction is not None
         data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
+        lay(house.catalog.lake.storage, view.location, actions)
         house.catalog.lake.storage.put(staged_path(view.location, view.transaction, version), data)
         self.ok("staged", uri=uri, version=version)
 

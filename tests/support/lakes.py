@@ -138,12 +138,18 @@ def _stage(
 ) -> None:
     version = [table.version, *tx.staged.get(table.id, [])][-1] + 1
     storage = catalog.lake.storage
-    for path in (action["add"]["path"] for action in actions if "add" in action):
-        storage.put_if_absent(f"{table.location}/{path}", data)
+    lay(storage, table.location, actions, data)
     storage.put(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )
     catalog.stage(tx, table.location, version)
+
+
+def lay(storage: Storage, location: str, actions: Sequence[Action], data: bytes = b"rows") -> None:
+    """Write the data and change files that actions add to a table and that are not there."""
+    for path in (action[kind]["path"] for action in actions for kind in ("add", "cdc") if kind in action):
+        if "://" not in path and not storage.exists(f"{location}/{path}"):
+            storage.put(f"{location}/{path}", data)
 
 
 def create(catalog: TransactionalCatalog, *names: str, files: Sequence[str] = ()) -> None:

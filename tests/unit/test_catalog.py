@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog, find_table, new_id
-from lockstep.commit import Committed
 from lockstep.errors import (
     ConflictError,
     CorruptTimelineError,
@@ -19,9 +18,10 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
+from lockstep.outcomes import Committed
 from lockstep.timeline import entry_path
 from tests.support.entries import T0
-from tests.support.lakes import NEW_TABLE, add, append, create, files, named
+from tests.support.lakes import NEW_TABLE, add, append, create, files, lay, named
 
 
 @pytest.fixture
@@ -139,6 +139,7 @@ def test_ids_are_unique_and_fit_into_a_uri() -> None:
 def test_a_created_table_exists_with_its_first_version(catalog: TransactionalCatalog) -> None:
     creation = catalog.reserve(named("a"))
     assert named("a") not in catalog.database().tables
+    lay(catalog.lake.storage, creation.location, [add("x")])
     done = catalog.write(creation.location, 0, content(*NEW_TABLE, add("x")), creation=creation, text="CREATE  TABLE a")
     assert isinstance(done, Committed)
     assert done.entry is not None

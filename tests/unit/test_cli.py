@@ -57,6 +57,8 @@ def orders(root: Path) -> str:
     catalog.run(lambda tx: tx.create_namespace(("sales",), {"owner": "[bold]ada"}), "CREATE NAMESPACE sales")
     creation = catalog.reserve(ORDERS)
     content = f"{commit_info('CREATE TABLE')}\n{add('a.parquet')}\n"
+    for file in ("a.parquet", "b.parquet"):
+        catalog.lake.storage.put(f"{creation.location}/{file}", b"rows")
     catalog.write(creation.location, 0, content, creation=creation, text="CREATE TABLE orders")
     catalog.write(creation.location, 1, f"{commit_info('WRITE')}\n{add('b.parquet')}\n", text="INSERT INTO orders")
     return creation.location

@@ -18,11 +18,11 @@ import pytest
 SOURCES = Path(__file__).parents[2] / "python"
 
 LAYERS = (
-    {"_version", "clock", "ddl", "display", "errors", "model", "plan", "retry", "rows", "script", "sql"},
+    {"_version", "clock", "ddl", "display", "errors", "model", "plan", "retry", "rows", "script", "sql", "workers"},
     {"storage"},
     {"database", "timeline"},
     {"conflicts", "delta", "resolution", "serializable"},
-    {"foreign", "lake", "merge", "race", "transactions", "undo", "verify"},
+    {"foreign", "lake", "merge", "outcomes", "presence", "race", "transactions", "undo", "verify"},
     {"statement"},
     {"announce", "commit", "savepoint"},
     {"catalog"},

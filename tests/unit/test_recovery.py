@@ -20,6 +20,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import commit_path
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Names, Storage, open_storage
+from lockstep.workers import Workers
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
@@ -131,7 +132,7 @@ def recovered(root: Path, first: str, switches: tuple[int, ...]) -> tuple[list[A
     catalogs = []
     for actor in ACTORS:
         catalog = open_catalog(open_storage(str(root)))  # opened before both begin: neither knows of the other
-        catalog.lake._pool = ThreadPoolExecutor(1)  # so that a schedule says it all
+        catalog.lake._pool = Workers(1, "one")  # so that a schedule says it all
         store = Scheduled(catalog.lake.storage, actor, turns)
         catalog.lake.storage = catalog.timeline.storage = catalog.lake._foreign._storage = store
         catalogs.append(catalog)

@@ -252,11 +252,14 @@ def test_at_serializable_what_was_read_counts_too(
 
 
 def test_a_vector_that_is_gone_ends_in_an_error_and_no_commit(
-    catalog: TransactionalCatalog, other: TransactionalCatalog
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
-    descriptor, _ = stored(serialize(BitMap64([5])), 1, uuid4())
+    descriptor, content = stored(serialize(BitMap64([5])), 1, id := uuid4())
+    path = f"{location(catalog, 't')}/{file_name(id)}"
+    store.put(path, content)
     tx = begins(catalog, *takes([0]))
     other.commit(begins(other, *p_with(descriptor)))
+    store.delete(path)
     with pytest.raises(CorruptTimelineError, match=r"deletion_vector_.*\.bin is gone"):
         catalog.commit(tx)
     assert tx.is_open

@@ -19,7 +19,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
 from lockstep.spark.uris import Uris
-from tests.support.lakes import add, create, named
+from tests.support.lakes import add, create, lay, named
 
 COMMAND = (sys.executable, "-P", "-m", "lockstep.spark.spawned")
 
@@ -83,6 +83,7 @@ def stage(child: Child, root: Path) -> Path:
     view = Uris(catalog.lake.storage.url).parse(uri)
     assert view.transaction is not None
     path = staged_path(view.location, view.transaction, 1)
+    lay(catalog.lake.storage, view.location, [add("x")])
     catalog.lake.storage.put(path, render([{"commitInfo": {"operation": "WRITE"}}, add("x")]))
     assert child.ask("staged", uri=uri, version=1) == {"ok": {}}
     return root / path

@@ -16,7 +16,7 @@ from lockstep.model import Entry, Isolation
 from lockstep.rows import NO_ROW
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
-from tests.support.lakes import add, append, create, foreign, metadata, named, open_catalog, remove, stage
+from tests.support.lakes import add, append, create, foreign, lay, metadata, named, open_catalog, remove, stage
 
 
 @pytest.fixture
@@ -44,6 +44,7 @@ def write(
     table = catalog.database([named(name)]).tables[named(name)]
     info: dict[str, Any] = {"operation": "WRITE", "readVersion": table.version if read is None else read}
     content = render([{"commitInfo": info}, *actions]).decode()
+    lay(catalog.lake.storage, table.location, actions)
     done = catalog.write(table.location, table.version + 1, content, scans=scans, isolation=isolation)
     entry = getattr(done, "entry", None)
     assert isinstance(entry, Entry)

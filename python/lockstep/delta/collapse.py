@@ -274,12 +274,12 @@ def created_paths(commits: Sequence[Commit]) -> set[str]:
         removed = {body["path"] for body in bodies(commit, "remove")}
         if _info(commit).get("operation") in CREATES_FILES:
             written = {body["path"] for body in (*adds, *bodies(commit, "cdc"))}
-            created |= {path for path in written - removed - seen if _inside(path)}
+            created |= {path for path in written - removed - seen if is_inside(path)}
         seen |= removed.union(body["path"] for kind in ("add", "cdc") for body in bodies(commit, kind))
     return {unquote(path) for path in created}
 
 
-def _inside(path: str) -> bool:
+def is_inside(path: str) -> bool:
     """Return whether a log's path is a plain relative one, below the table's folder and outside its log."""
     plain = unquote(path)
     absolute = plain.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path)

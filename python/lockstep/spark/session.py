@@ -15,12 +15,13 @@ A transaction belongs to a SparkSession: every statement of the session between 
 from __future__ import annotations
 
 import inspect
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ from lockstep.errors import (
     CommitUnknownError,
     InvalidError,
     LockstepError,
+    NoTransactionError,
     TransactionStateError,
     UnavailableError,
     UnsupportedError,
@@ -145,13 +147,20 @@ class _Builder(SparkSession.Builder):
 # --- transactions -----------------------------------------------------------------------------------------------------
 
 
+Status: TypeAlias = Literal["NEW", "OPEN", "IN DOUBT", "COMMITTED", "ROLLED BACK"]
+
+_TOO_LATE = "2D000"
+_COMMITTED_AS = re.compile(r"is committed as database version (\d+)")
+
+
 class SessionTransaction:
     """A transaction of a SparkSession, for one `with` block.
 
     Attributes:
         id: the transaction's id, once begun.
         version: the database version that it made, once committed; the snapshot's if there was nothing to commit.
-        status: NEW, OPEN, COMMITTED or ROLLED BACK.
+        status: NEW, OPEN, COMMITTED, ROLLED BACK, or IN DOUBT: nobody knows here whether it is committed. While the
+            session still has it open, `commit` or `rollback` finds out; else the timeline tells, by its `id`.
         result: what COMMIT answered, as a dictionary.
         batch: the micro-batch that it carries out, if it is one.
         last_batch: the number of its application's last recorded batch, once begun; None if there is none.
@@ -168,7 +177,7 @@ class SessionTransaction:
         self.id: str | None = None
         self.snapshot: int | None = None
         self.version: int | None = None
-        self.status: Literal["NEW", "OPEN", "COMMITTED", "ROLLED BACK"] = "NEW"
+        self.status: Status = "NEW"
         self.result: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -210,18 +219,25 @@ class SessionTransaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
-        if self.status != "OPEN":
+        if self.status not in ("OPEN", "IN DOUBT"):
             return False  # the block ended it itself
         if error is not None:
             self._give_up(error)
             return False
         try:
-            self.commit()
+            self._commit_and_find_out()
         except LockstepError as refused:
-            if self.status == "OPEN":  # a refused COMMIT may leave it so, but the block has ended
+            if self.status in ("OPEN", "IN DOUBT"):  # a refused COMMIT may leave it so, but the block has ended
                 self._give_up(refused)
-            raise
+            if not self._is_committed:
+                raise
         return False
+
+    def _commit_and_find_out(self) -> None:
+        try:
+            self.commit()
+        except CommitUnknownError:
+            self.commit()  # once more: it tells what became of the first, or is the one that commits
 
     def _give_up(self, error: BaseException) -> None:
         """Roll back because of an error, and never put another in its place."""
@@ -229,30 +245,57 @@ class SessionTransaction:
             self.rollback()
         except LockstepError as failure:
             error.add_note(f"Lockstep did not roll back: {failure}")
+        else:
+            if isinstance(error, CommitUnknownError):
+                error.add_note("Lockstep has rolled it back since then: nothing of it is committed.")
 
     def commit(self) -> None:
         """Commit now instead of at the end of the block.
 
         Raises:
+            CommitUnknownError: the store did not say; `commit` again finds out, as the end of the block does once.
             LockstepError: why not, as `lockstep.errors` says; after a ConflictError it is rolled back.
         """
-        self.status = "ROLLED BACK"
         try:
             self.result = self._execute("COMMIT")
         except BaseException as refused:  # an interrupt too
-            if self._stays_open(refused):
-                self.status = "OPEN"
+            self._learn(refused)
             raise
         self.version, self.status = self.result["database_version"], "COMMITTED"
 
     def rollback(self) -> None:
-        """Roll back now instead of by an exception."""
+        """Roll back now instead of by an exception.
+
+        Raises:
+            TransactionStateError (2D000): too late, a `commit` without an answer did commit it; `status` says so.
+            CommitUnknownError: nobody knows whether one did.
+        """
+        try:
+            self._execute("ROLLBACK")
+        except BaseException as refused:
+            self._learn(refused)
+            raise
         self.status = "ROLLED BACK"
-        self._execute("ROLLBACK")
+
+    @property
+    def _is_committed(self) -> bool:
+        return self.status == "COMMITTED"
+
+    def _learn(self, refused: BaseException) -> None:
+        """Note how it stands after COMMIT or ROLLBACK was refused; never more than is known."""
+        if isinstance(refused, TransactionStateError) and refused.sqlstate == _TOO_LATE:
+            found = _COMMITTED_AS.search(refused.message)
+            self.version, self.status = int(found[1]) if found else None, "COMMITTED"
+        elif isinstance(refused, CommitUnknownError | NoTransactionError):  # or ended by SQL, behind this object's back
+            self.status = "IN DOUBT"
+        elif self._stays_open(refused):
+            self.status = "OPEN"
+        else:
+            self.status = "ROLLED BACK" if isinstance(refused, LockstepError) else "IN DOUBT"
 
     def _stays_open(self, refused: BaseException) -> bool:
-        if bridge.is_remote(self._spark):  # nobody to ask: these are the refusals that say so
-            return isinstance(refused, CommitUnknownError | UnavailableError)
+        if bridge.is_remote(self._spark):  # nobody to ask: this is the refusal that says so
+            return isinstance(refused, UnavailableError)
         return bridge.is_open(self._spark)
 
     def _execute(self, statement: str) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lockstep.commit import Taken
 from lockstep.errors import (
     ActiveTransactionError,
     InvalidError,
@@ -15,6 +14,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.model import NEW, Database, Isolation, Table
+from lockstep.outcomes import Taken
 from lockstep.spark.requests import Requests, find, is_case_sensitive, listed, namespace_of, stored
 from lockstep.spark.uris import View
 from lockstep.statement import Scan

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import lockstep.commit as committing
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies
 from lockstep.delta.log import commit_path, read_published
@@ -22,6 +21,7 @@ from lockstep.errors import (
     NoTransactionError,
 )
 from lockstep.model import INLINE_BYTES
+from lockstep.outcomes import Taken
 from lockstep.retry import RACE
 from lockstep.storage import open_storage
 from lockstep.timeline import entry_path
@@ -34,6 +34,7 @@ from tests.support.lakes import (
     files,
     foreign,
     large,
+    lay,
     location,
     metadata,
     named,
@@ -243,6 +244,7 @@ def test_of_several_processes_every_commit_lands_exactly_once(tmp_path: Path, re
 
 def autocommit(catalog: TransactionalCatalog, name: str, version: int, *actions: Any) -> object:
     content = "".join(json.dumps(action) + "\n" for action in ({"commitInfo": {"operation": "WRITE"}}, *actions))
+    lay(catalog.lake.storage, location(catalog, name), actions)
     return catalog.write(location(catalog, name), version, content)
 
 
@@ -251,9 +253,9 @@ def test_a_statement_whose_table_version_is_taken_is_told_so(
 ) -> None:
     append(other, "a", "y")
     before = tree(store)
-    assert isinstance(autocommit(catalog, "a", 1, large("x")), committing.Taken)
+    assert isinstance(autocommit(catalog, "a", 1, large("x")), Taken)
     store.interrupt("put_if_absent", lambda: append(other, "a", "z"), path=entry_path(3))
-    assert isinstance(autocommit(catalog, "a", 2, large("x")), committing.Taken)
+    assert isinstance(autocommit(catalog, "a", 2, large("x")), Taken)
     assert {path for path in tree(store) - before if "/_lockstep/" in path} == set(), (
         "a staged commit that lost is litter"
     )
@@ -266,7 +268,7 @@ def test_a_foreign_commit_takes_a_statements_version(catalog: TransactionalCatal
     autocommit(catalog, "a", 1, add("x"))  # ratified first, so it is the foreign one that comes in between
     assert files(catalog, "a") == {"p", "f", "x"}
     foreign(catalog, "a", 3, add("g"))
-    assert isinstance(autocommit(catalog, "a", 3, add("y")), committing.Taken)
+    assert isinstance(autocommit(catalog, "a", 3, add("y")), Taken)
 
 
 def test_a_refused_creation_leaves_nothing(

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
+from uuid import uuid4
 
 import pytest
+from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.log import staged_path, staging_folder
+from lockstep.delta.actions import render
+from lockstep.delta.deletion_vectors import file_name, file_path, serialize, stored
+from lockstep.delta.log import LOG, staged_path, staging_folder
 from lockstep.errors import (
     CommitUnknownError,
     ConflictError,
     FailedTransactionError,
+    MissingFilesError,
     TransactionStateError,
     UnavailableError,
 )
 from lockstep.model import Isolation
-from lockstep.storage import Theirs
+from lockstep.storage import Theirs, open_storage
 from lockstep.timeline import entry_path
 from lockstep.transactions import State, Transaction
 from lockstep.verify import verify
 from tests.support.faulty import FaultyStorage, TakenError
 from tests.support.lakes import (
+    NEW_TABLE,
     add,
     append,
     create,
@@ -314,6 +323,104 @@ def test_a_store_that_fails_while_publishing_fails_no_commit(
     assert (files(other, "a"), files(other, "b")) == ({"p", "x"}, {"y"})
 
 
+# --- files that are gone ----------------------------------------------------------------------------------------------
+
+
+def vector(store: FaultyStorage, where: str, row: int) -> tuple[str, Any]:
+    """Write a file with a deletion vector of one row; return its path and descriptor."""
+    id_ = uuid4()
+    descriptor, content = stored(serialize(BitMap64([row])), 1, id_)
+    path = f"{where}/{file_name(id_)}"
+    store.put(path, content)
+    return path, descriptor
+
+
+@pytest.mark.parametrize("kind", ["data", "partition", "change", "vector"])
+def test_a_commit_whose_files_are_gone_is_refused(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog, kind: str
+) -> None:
+    """A VACUUM beside it took them: committed, they would make the table unreadable."""
+    where = location(catalog, "a")
+    before = tree(store)
+    tx = catalog.begin()
+    path, marks = vector(store, where, 0)
+    adds: dict[str, list[Any]] = {
+        "data": [add("x")],
+        "partition": [add("day=a%2520b/x", partitionValues={"day": "a%20b"})],
+        "change": [add("x"), {"cdc": {"path": "_change_data/c", "size": 1, "partitionValues": {}}}],
+        "vector": [remove("p"), add("p", deletionVector=marks)],
+    }
+    stage(catalog, tx, "a", *adds[kind], operation="DELETE")
+    stage(catalog, tx, "b", add("y"))
+    names = {"data": "x", "partition": "day=a%20b/x", "change": "_change_data/c", "vector": path.rpartition("/")[2]}
+    name = names[kind]
+    if kind == "partition":  # Spark writes what the log's path means, decoded
+        store.put(f"{where}/{name}", b"rows")
+        store.delete(f"{where}/day=a%2520b/x")
+    store.delete(f"{where}/{name}")
+    with pytest.raises(
+        MissingFilesError, match=rf"wrote are gone: {re.escape(f'{where}/{name}')}\. To a VACUUM"
+    ) as caught:
+        catalog.commit(tx)
+    assert (caught.value.sqlstate, caught.value.retryable, tx.state) == ("58P01", True, State.ROLLED_BACK)
+    assert other.database().version == 1
+    assert tree(store) - {path} == before
+
+
+def test_a_message_about_many_files_is_short(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", *(add(f"x{n}") for n in range(50)))
+    for n in range(40):
+        store.delete(f"{location(catalog, 'a')}/x{n}")
+    with pytest.raises(MissingFilesError, match=r"40 of the 50 files .*, .*, .* and 37 more\. To a VACUUM"):
+        catalog.commit(tx)
+
+
+def test_what_the_table_had_before_and_what_is_another_tables_is_not_looked_for(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """One look for each file that is new, however many files a statement touches."""
+    tx = catalog.begin()
+    _, marks = vector(store, location(catalog, "a"), 0)
+    stage(catalog, tx, "a", remove("p"), add("p", deletionVector=marks), operation="DELETE")
+    stage(catalog, tx, "b", add("file:///elsewhere/x"), operation="CLONE")
+    looked = len(store.calls)
+    catalog.commit(tx)
+    seen = {path.rpartition("/")[2] for kind, path in store.calls[looked:] if kind == "exists" and LOG not in path}
+    assert seen == {file_path(marks, location="t", root="file:///r").rpartition("/")[2]}
+
+
+def test_a_store_that_cannot_be_asked_for_files_leaves_the_transaction_open(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.fail("exists", path="/x")
+    with pytest.raises(UnavailableError):
+        catalog.commit(tx)
+    assert tx.is_open
+    assert catalog.commit(tx).version == 2
+    assert files(other, "a") == {"p", "x"}
+
+
+def test_a_statement_on_its_own_whose_files_are_gone_is_refused(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
+) -> None:
+    before = tree(store)
+    where = location(catalog, "a")
+    content = render([{"commitInfo": {"operation": "WRITE"}}, add("x"), large("y")]).decode()
+    with pytest.raises(MissingFilesError, match="2 of the 2 files that the statement"):
+        catalog.write(where, 1, content)
+    assert tree(store) == before
+    creation = catalog.reserve(named("c"))
+    store.put(f"{creation.location}/there", b"rows")
+    content = render([*NEW_TABLE, add("there"), add("gone")]).decode()
+    with pytest.raises(MissingFilesError):
+        catalog.write(creation.location, 0, content, creation=creation)
+    assert tree(store) == before
+    assert other.database().version == 1
+
+
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 
@@ -427,6 +534,30 @@ def test_a_failed_transaction_is_rolled_back_by_its_commit(catalog: Transactiona
     assert caught.value.sqlstate == "25P02"
     assert tx.state is State.ROLLED_BACK
     assert tree(store) == before
+
+
+LEAVES_IT_OPEN = """
+import atexit, sys
+from lockstep.storage import open_storage
+from tests.support.lakes import add, append, create, open_catalog, stage
+catalog = open_catalog(open_storage(sys.argv[1], create=True))
+create(catalog, "a", "b")
+append(catalog, "a", "x")                       # its threads have done something already
+tx = catalog.begin()
+stage(catalog, tx, "a", add("y"))
+stage(catalog, tx, "b", add("z"))
+atexit.register(catalog.rollback, tx)           # as a host is closed
+"""
+
+
+def test_what_is_open_when_python_ends_is_rolled_back(tmp_path: Path, repository: Path) -> None:
+    """By then it gives nobody threads; nothing is left, and nothing is said."""
+    command = [sys.executable, "-c", LEAVES_IT_OPEN, str(tmp_path / "lake")]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert not any(
+        "/_lockstep/" in path or path.endswith(("/y", "/z")) for path in tree(open_storage(str(tmp_path / "lake")))
+    )
 
 
 def test_the_loser_of_a_drop_race_leaves_nothing_in_the_dropped_table(

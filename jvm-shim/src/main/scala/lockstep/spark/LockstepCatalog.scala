@@ -211,7 +211,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       mode: String,
       provider: Option[String],
       location: Option[String]): JsonNode = {
-    val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> Statement.latestText)
+    val text = Statement.latestText.map(Internals.redacted)
+    val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> text)
     ask("create", names(ident) ++ said: _*)
   }
 

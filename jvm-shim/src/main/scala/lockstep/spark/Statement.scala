@@ -22,6 +22,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.lockstep.Internals
 
 /** How a statement uses a table, as far as its unresolved plan tells. */
 sealed private[spark] trait Use {
@@ -72,7 +73,8 @@ final private[spark] class Statement {
     val mentioned = names.collect { case parts if parts.head == catalog => parts.tail } ++
       Set(name).filter(_ => isLookedAt)
     val unlooked = mentioned -- pin.looked
-    val answer = request(Seq("text" -> text, "pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
+    val shown = text.map(Internals.redacted)
+    val answer = request(Seq("text" -> shown, "pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
     Option(answer.get("pin")).foreach(version =>
       pins += catalog -> Pin(Some(version.asLong), pin.seen + name, pin.looked ++ unlooked))
     answer

@@ -15,8 +15,10 @@ import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
 import org.apache.spark.sql.execution.datasources.FileIndex
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.scripting.SqlScriptingExecution
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.util.Utils
 
 /**
  * Something Lockstep refused, as Spark reports errors: a condition, a message and a SQLSTATE. A
@@ -99,6 +101,9 @@ object Internals {
     plans.collect(data.cacheBuilder.cachedPlan) { case scan: FileSourceScanExec => scan.relation.location }
 
   private object plans extends AdaptiveSparkPlanHelper
+
+  /** A text without what `spark.sql.redaction.string.regex` calls a secret, as Spark's own plans show it. */
+  def redacted(text: String): String = Utils.redact(SQLConf.get.stringRedactionPattern, text)
 
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
 }
