@@ -37,10 +37,10 @@ REPOSITORY = Path(__file__).parents[2]
 class Campaign:
     """Processes, templates, and a folder for lakes."""
 
-    def __init__(self, folder: Path, processes: int, master: str, defect: str = "") -> None:
+    def __init__(self, folder: Path, processes: int, master: str) -> None:
         self._folder = folder
         masters = ["local[1]"] + [master] * (processes - 1)
-        self.processes = [Process(folder / f"process{n}", REPOSITORY, each, defect) for n, each in enumerate(masters)]
+        self.processes = [Process(folder / f"process{n}", REPOSITORY, each) for n, each in enumerate(masters)]
         self._templates: dict[int, lake.Template] = {}
         self._lakes = itertools.count()
 

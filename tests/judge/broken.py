@@ -76,11 +76,16 @@ DEFECTS: Mapping[str, Defect] = {
 }
 
 
+_whole: list[Callable[..., str]] = []
+"""`Host.call` as it is."""
+
+
 def put_in(name: str) -> None:
-    """Put a defect into the Lockstep of this process, for good."""
+    """Put a defect into the Lockstep of this process, in place of another."""
     from lockstep.spark.host import Host
 
-    defect, call = DEFECTS[name], Host.call
+    _whole.append(Host.call)
+    defect, call = DEFECTS[name], _whole[0]
 
     def broken(self: Host, request: str | bytes) -> str:
         asked = defect.request(json.loads(request))
@@ -95,16 +100,18 @@ def main(names: list[str]) -> int:
     from tests.judge.__main__ import Campaign
 
     missed = 0
-    for name in names or DEFECTS:
-        campaign = Campaign(Path(tempfile.mkdtemp(prefix="lockstep-broken-")), 1, "local[1]", name)
-        try:
+    campaign = Campaign(Path(tempfile.mkdtemp(prefix="lockstep-broken-")), 1, "local[1]")
+    try:
+        for name in names or DEFECTS:
+            campaign.template(0)
+            campaign.processes[0].break_(name)
             for program in DEFECTS[name].shows_in:
                 _, found = campaign.judged(known.program(program), {})
                 kinds = sorted({anomaly.kind for anomaly in found})
                 print(f"{name}: {program}: {', '.join(kinds) or 'NOT FOUND'}", flush=True)
                 missed += not kinds
-        finally:
-            campaign.close()
+    finally:
+        campaign.close()
     return int(bool(missed))
 
 

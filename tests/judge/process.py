@@ -1,10 +1,11 @@
 """A Spark driver that carries out steps, as a process of its own that can be killed.
 
-python -m tests.judge.process <folder> <master> <defect>    a line of JSON in, a line of JSON out
+python -m tests.judge.process <folder> <master>         a line of JSON in, a line of JSON out
 
 {"open": name, "root": …, "zone": …, "records": "true"}   {"opened": name}
 {"act": {…}, "in": name}                                  what `Actor.perform` answers
 {"arm": "after-ratify"}                                   {"armed": …}; the next COMMIT stops there: {"stopped": …}
+{"break": defect}                                         {"broken": …}; from now on one of `tests.judge.broken`
 {"close": name}                                           {"closed": name}
 """
 
@@ -27,8 +28,8 @@ from tests.support.sessions import CATALOG, INTERPRETED, SMALL, new_session
 class Process:
     """Such a process, as its coordinator sees it; started when it is first used, and again after its death."""
 
-    def __init__(self, folder: Path, repository: Path, master: str, defect: str = "") -> None:
-        self._folder, self._repository, self._arguments = folder, repository, (master, defect)
+    def __init__(self, folder: Path, repository: Path, master: str) -> None:
+        self._folder, self._repository, self._master = folder, repository, master
         self._driver: Driver | None = None
         self._names = 0
         self.deaths = 0
@@ -36,7 +37,7 @@ class Process:
     def _asked(self, **request: Any) -> Mapping[str, Any]:
         if self._driver is None:
             folder = self._folder / str(self.deaths)
-            self._driver = Driver(folder, self._repository, "tests.judge.process", *self._arguments)
+            self._driver = Driver(folder, self._repository, "tests.judge.process", self._master)
         self._driver.tell(**request)
         return self._driver.answer()
 
@@ -46,6 +47,10 @@ class Process:
         answer = self._asked(open=name, root=str(root), zone=zone, records=str(records))
         assert answer == {"opened": name}, answer
         return Remote(self, name)
+
+    def break_(self, defect: str) -> None:
+        """Put a defect in, in place of another."""
+        self._asked(**{"break": defect})
 
     def kill(self) -> None:
         if self._driver is not None:
@@ -82,14 +87,12 @@ class Remote:
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
-def main(folder: str, master: str, defect: str) -> None:
-    """Answer requests until there are no more; `defect` is one of `tests.judge.broken`, or empty."""
+def main(folder: str, master: str) -> None:
+    """Answer requests until there are no more."""
     from pyspark.sql import SparkSession
 
     import lockstep
 
-    if defect:
-        put_in(defect)
     builder = lockstep.configure(SparkSession.builder.master(master), root=f"{folder}/unused", catalog=CATALOG)
     settings = {
         **SMALL,
@@ -111,6 +114,9 @@ def main(folder: str, master: str, defect: str) -> None:
         elif "arm" in asked:
             STOPS[asked["arm"]]()
             say(armed=asked["arm"])
+        elif "break" in asked:
+            put_in(asked["break"])
+            say(broken=asked["break"])
         elif "close" in asked:
             actors.pop(asked["close"]).close()
             say(closed=asked["close"])

@@ -69,7 +69,6 @@ class _Open:
     texts: list[str] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)
     """Where in it frames were made."""
-    broken: bool = False
 
 
 class Caches:
@@ -209,8 +208,6 @@ class Units:
             self._killed(tx, version, when)
             return
         said = commits and not done.failed
-        if said and tx.broken:
-            self.anomalies.append(Anomaly("half-commit", "COMMIT succeeded though a write had failed", tx.name))
         if not commits and version is not None:
             self.anomalies.append(Anomaly("resurrected", f"rolled back, and yet database version {version}", tx.name))
         if commits and done.failed and version is not None:
@@ -287,8 +284,6 @@ class Units:
         if done.failed:
             if done.answer["sqlstate"] != "40001":
                 self._error(number, done)
-            if tx is not None:
-                tx.broken = True
             return
         if tx is not None:
             tx.operations.append(operation)

@@ -1,0 +1,81 @@
+"""What Spark reads, judged: programs of old faults, and random ones (`tests.judge`; `make soak-spark` runs more)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.judge import known, lake
+from tests.judge.actor import Actor
+from tests.judge.history import tell
+from tests.judge.judging import judge
+from tests.judge.program import Program, generate
+from tests.judge.run import Connect, run
+from tests.support.sessions import new_session
+
+# Slow: each program makes some dozen statements, and the lakes to begin with are made before.
+pytestmark = pytest.mark.slow
+
+SEEDS = (303, 304)
+"""Random programs that are run each time; `make soak-spark` runs others."""
+
+OPEN = {
+    "filtered-twice": "of two conditions on one DataFrame the second alone is recorded",
+    "frame-view-twice": "the same, by a view of the DataFrame",
+    "cached-query": "a cached query records no read",
+    "cached-insert-select": "nor does a statement that writes from it",
+    "planned-before-begin": "what was planned before BEGIN records none",
+    "frame-before-begin": "a DataFrame from before BEGIN that is first collected inside shows what came later",
+    "frame-older-than-begin": "a query from before BEGIN shows an older version inside",
+    "cache-unused": "SQL does not use what spark.catalog.cacheTable cached",
+    "cache-stale": "in a nested namespace a cache stays after COMMIT",
+}
+"""Programs that still show something wrong; strict, so that who mends one takes it out."""
+
+
+@pytest.fixture(scope="module")
+def template(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], lake.Template]:
+    """Return a function that makes the lake of a layout, once."""
+    folder = tmp_path_factory.mktemp("templates")
+
+    @cache
+    def made(layout: int) -> lake.Template:
+        root = folder / str(layout)
+        return lake.make(root, layout, new_session(spark_session, root).sql)
+
+    return made
+
+
+def wrong(program: Program, template: Callable[[int], lake.Template], root: Path, spark: Any) -> str:
+    """Run a program in this process's Spark; return what is wrong and how it came to be, nothing if all is right."""
+
+    def connect(number: int) -> Connect:
+        return lambda root, zone, records: Actor(new_session(spark, root), zone, record_reads=records)
+
+    history = run(program, template(program.layout), root, connect)
+    found = judge(history)
+    return "\n".join(map(str, found)) + f"\nseed {program.seed}\n{tell(history)}" if found else ""
+
+
+def _case(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.xfail(reason=OPEN[name], strict=True)] if name in OPEN else [])
+
+
+@pytest.mark.parametrize("name", [_case(name) for name in known.TEXTS])
+def test_what_once_was_wrong_is_right(
+    name: str, template: Callable[[int], lake.Template], root: Path, spark_session: Any
+) -> None:
+    if found := wrong(known.program(name), template, root, spark_session):
+        pytest.fail(found, pytrace=False)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_programs_read_what_their_level_promises(
+    seed: int, template: Callable[[int], lake.Template], root: Path, spark_session: Any
+) -> None:
+    if found := wrong(generate(seed, length=24), template, root, spark_session):
+        pytest.fail(found, pytrace=False)
