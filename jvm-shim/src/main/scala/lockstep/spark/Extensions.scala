@@ -32,6 +32,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPostHocResolutionRule(_ => ShownRule)
     extensions.injectPostHocResolutionRule(_ => FilePathRule)
     extensions.injectCheckRule(TransactionGuard(_))
+    extensions.injectPlanNormalizationRule(CachedTables(_))
     extensions.injectOptimizerRule(ReadRecorder(_))
   }
 }

@@ -112,8 +112,11 @@ private[spark] object Statement {
    *
    * @param isLookedAt whether it matters what plain Delta writers did to the table up to now
    */
-  def ask(catalog: String, ident: Identifier, isLookedAt: Boolean)(request: Seq[(String, Any)] => JsonNode): JsonNode =
+  def ask(catalog: String, ident: Identifier, isLookedAt: Boolean)(
+      request: Seq[(String, Any)] => JsonNode): JsonNode = {
+    SinglePass.refuse(s"$catalog.$ident cannot be read or written")
     current.getOrElse(new Statement).ask(catalog, ident, isLookedAt)(request)
+  }
 
   /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
   def latestText: Option[String] = Option(latest.get).flatMap(_.text)

@@ -61,6 +61,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   }
 
   private def begin(session: SparkSession): JsonNode = {
+    SinglePass.refuse("a transaction cannot begin")
     val settings = Extensions.settings(session)
     val catalogs = LockstepCatalog.in(session)
     val answer = Bridge.call("begin", session, (settings ++ statement.options ++ catalogs).toSeq: _*)

@@ -6,7 +6,10 @@ import org.apache.spark.sql.catalyst.analysis.Analyzer
 import org.apache.spark.sql.catalyst.plans.logical.{CompoundBody, LogicalPlan}
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
-import org.apache.spark.sql.execution.QueryExecutionException
+import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecutionException}
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
+import org.apache.spark.sql.execution.columnar.InMemoryRelation
+import org.apache.spark.sql.execution.datasources.FileIndex
 import org.apache.spark.sql.scripting.SqlScriptingExecution
 import org.apache.spark.sql.types.StructType
 
@@ -56,12 +59,29 @@ object Internals {
     val _ = SqlScriptingExecution.executeSqlScript(session.asInstanceOf[classic.SparkSession], body)
   }
 
-  /** Drops what is cached of a table, and of queries that read it. */
+  /** Drops what is cached of a table, and of queries that read it. Spark knows a namespace of a table by one text. */
   def uncache(session: SparkSession, name: Seq[String]): Unit =
     session.sharedState.cacheManager.uncacheTableOrView(
       session.asInstanceOf[classic.SparkSession],
-      name,
+      Seq(name.head, name.tail.init.mkString("."), name.last),
       cascade = true)
+
+  def cachesNothing(session: SparkSession): Boolean = session.sharedState.cacheManager.isEmpty
+
+  /** What is cached under this very plan. */
+  def cached(session: SparkSession, plan: LogicalPlan): Option[InMemoryRelation] =
+    session.sharedState.cacheManager.lookupCachedData(session.asInstanceOf[classic.SparkSession], plan).map(
+      _.cachedRepresentation)
+
+  /** Caches anew what is cached of a plan, and of queries that it is part of. */
+  def cacheAnew(session: SparkSession, plan: LogicalPlan): Unit =
+    session.sharedState.cacheManager.recacheByPlan(session.asInstanceOf[classic.SparkSession], plan)
+
+  /** Where the files are that cached data is made of. */
+  def locations(data: InMemoryRelation): Seq[FileIndex] =
+    plans.collect(data.cacheBuilder.cachedPlan) { case scan: FileSourceScanExec => scan.relation.location }
+
+  private object plans extends AdaptiveSparkPlanHelper
 
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
 }
