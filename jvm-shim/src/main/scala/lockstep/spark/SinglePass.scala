@@ -18,7 +18,7 @@ private[spark] object SinglePass {
       throw new LockstepException(
         "LOCKSTEP_UNSUPPORTED",
         s"$what while $setting is on: Spark's single-pass analyzer skips the rules by which Lockstep knows statements. " +
-          s"SET $setting = false",
+          s"Set $setting to false, by spark.conf.set(…) or where the session is configured",
         "0A000"
       )
     }
