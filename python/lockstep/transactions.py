@@ -16,7 +16,7 @@ from datetime import datetime
 
 import msgspec
 
-from lockstep.ddl import check_name, check_size, holder, net_ddl, net_views
+from lockstep.ddl import check_name, check_size, folded, holder, net_ddl, net_views
 from lockstep.errors import (
     DuplicateError,
     FailedTransactionError,
@@ -291,7 +291,7 @@ class Transaction:
         """Give a table another name, in another namespace if asked."""
         self.check_writable()
         table = self.table(name, usable=False)
-        self._check_free(new_name)
+        self._check_free(new_name, before=name)
         del self._tables[name]
         self._put(msgspec.structs.replace(table, name=new_name))
         self.state = State.INFLIGHT
@@ -321,7 +321,7 @@ class Transaction:
         """Give a view another name, in another namespace if asked: a drop and a create to all others."""
         self.check_writable()
         definition = self.view(name).definition
-        self._check_free(new_name)
+        self._check_free(new_name, before=name)
         self.drop_view(name)
         self.create_view(new_name, definition, replace=False)
 
@@ -371,8 +371,10 @@ class Transaction:
         if name not in self._namespaces:
             raise UndefinedError(f"no namespace {'.'.join(name)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
 
-    def _check_free(self, name: Name) -> None:
+    def _check_free(self, name: Name, *, before: Name | None = None) -> None:
         check_name(name.table)
+        if not self.case_sensitive and before is not None and before != name and folded(before) == folded(name):
+            return  # nothing but itself, in another case
         self.check_namespace(name.namespace)
         if kind := holder(name, self, case_sensitive=self.case_sensitive):
             raise DuplicateError(f"{kind} {name} exists")

@@ -157,9 +157,9 @@ def test_views_and_tables_are_listed_apart(one: Client) -> None:
     for inside in (False, True):
         if inside:
             one.begin()
-        assert one.ok("views", namespace=[]) == {"views": ["b2", "v"]}
-        assert one.ok("views", namespace=["s"]) == {"views": ["w"]}
-        assert one.ok("tables", namespace=[]) == {"tables": ["a", "b"]}
+        assert one.ok("views", namespace=[]) == {"names": ["b2", "v"], "namespace": ["default"]}
+        assert one.ok("views", namespace=["s"]) == {"names": ["w"], "namespace": ["s"]}
+        assert one.ok("tables", namespace=[]) == {"names": ["a", "b"], "namespace": ["default"]}
         assert one.ok("exists", namespace=[], table="v") == {"exists": False}
         assert one.resolve("v")["missing"]
         assert one.ok("drop", namespace=[], table="v") == {"dropped": False}

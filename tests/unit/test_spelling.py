@@ -9,7 +9,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.conflicts import Changes, check
 from lockstep.ddl import holder, spelled, spelled_namespace
-from lockstep.errors import ConflictError, InvalidError
+from lockstep.errors import ConflictError, DuplicateError, InvalidError
 from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl
 from tests.support.lakes import stage_new
 
@@ -88,3 +88,15 @@ def test_the_core_is_exact_unless_it_is_told_otherwise(tmp_path: Path) -> None:
     catalog.commit(other)
     with pytest.raises(ConflictError, match=r"default\.X"):
         catalog.commit(late)
+
+
+def test_a_name_may_be_given_another_case_and_no_other_tables(tmp_path: Path) -> None:
+    catalog = TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    tx = catalog.begin(case_sensitive=False)
+    stage_new(catalog, tx, "t")
+    stage_new(catalog, tx, "u")
+    tx.rename_table(name("default.t"), name("default.T"))
+    with pytest.raises(DuplicateError):
+        tx.rename_table(name("default.u"), name("default.t"))
+    catalog.commit(tx)
+    assert sorted(table.table for table in catalog.database().tables) == ["T", "u"]

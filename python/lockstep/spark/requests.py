@@ -12,7 +12,7 @@ from lockstep.model import Database, Name, Namespace, Table
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
-    from lockstep.spark.host import Host, Lakehouse, Request, Session
+    from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
 
 Change: TypeAlias = "Callable[[Transaction], None]"
 
@@ -118,8 +118,8 @@ def new_name_of(asked: Request, old: Name) -> Name:
     return Name(namespace=tuple(to[:-1]) or old.namespace, table=to[-1])
 
 
-def listed(asked: Request, seen: Transaction | Database, names: Iterable[Name]) -> list[str]:
-    """Return those of the names that are in the namespace of a request, by their last parts.
+def listed(asked: Request, seen: Transaction | Database, names: Iterable[Name]) -> Answer:
+    """Return those of the names that are in the namespace of a request, by their last parts, and how that is stored.
 
     Raises:
         UndefinedError (3F000): there is no such namespace.
@@ -127,4 +127,4 @@ def listed(asked: Request, seen: Transaction | Database, names: Iterable[Name]) 
     namespace = namespace_of(asked, seen) or ("default",)
     if namespace not in seen.namespaces:
         raise UndefinedError(f"no namespace {'.'.join(namespace)}", sqlstate=NO_NAMESPACE)
-    return sorted(name.table for name in names if name.namespace == namespace)
+    return {"names": sorted(name.table for name in names if name.namespace == namespace), "namespace": namespace}

@@ -178,7 +178,7 @@ class TableRequests(Requests):
 
     def _list_tables(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
-        return {"tables": listed(asked, seen, seen.tables)}
+        return listed(asked, seen, seen.tables)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 

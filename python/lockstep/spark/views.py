@@ -3,7 +3,7 @@
 view          {namespace, table, pin?, seen?, mentioned?, text?}
               → {"missing": true} or {"missing": false, "view": {…}}, with the fields of `ViewDefinition`; outside a
               transaction with "pin", the database version that the statement reads
-views         {namespace} → {"views": […]}
+views         {namespace} → {"names": […], "namespace": […]}
 create_view   {namespace, table, "replace": "create" | "replace" | "create_or_replace", "view": {…}} → {}
 drop_view     {namespace, table} → {"dropped": true | false}
 rename_view   {namespace, table, "to": […]} → {}
@@ -54,7 +54,7 @@ class ViewRequests(Requests):
 
     def _list_views(self, session: Session, asked: Request) -> Answer:
         seen = self._seen(session, self._house(asked))
-        return {"views": listed(asked, seen, seen.views)}
+        return listed(asked, seen, seen.views)
 
     def _create_view(self, session: Session, asked: Request) -> Answer:
         name, mode = self._name(session, self._house(asked), asked), asked["replace"]

@@ -27,8 +27,7 @@ private[spark] trait Views extends RelationCatalog {
   override def viewExists(ident: Identifier): Boolean = view(ident).isDefined
 
   override def listViews(namespace: Array[String]): Array[Identifier] = missingNamespace(namespace) {
-    val found = ask("views", "namespace" -> namespace.toSeq).get("views").elements().asScala
-    found.map(name => Identifier.of(namespace, name.asText)).toArray
+    LockstepCatalog.listed(ask("views", "namespace" -> namespace.toSeq))
   }
 
   override def createView(ident: Identifier, view: View): View = put(ident, view, "create")

@@ -171,7 +171,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   override def listTables(namespace: Array[String]): Array[Identifier] =
     missingNamespace(namespace) {
-      texts(ask("tables", "namespace" -> namespace.toSeq).get("tables")).map(Identifier.of(namespace, _)).toArray
+      LockstepCatalog.listed(ask("tables", "namespace" -> namespace.toSeq))
     }
 
   // Changes of tables: Delta writes, Python says where and notices.
@@ -342,6 +342,12 @@ private[spark] object LockstepCatalog {
   /** Whether this session has a Lockstep catalog of this name. */
   def isOne(name: String): Boolean =
     SQLConf.get.getConfString(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName
+
+  /** The names that an answer lists, in their namespace as it is stored. */
+  private[spark] def listed(answer: JsonNode): Array[Identifier] = {
+    val namespace = answer.get("namespace").elements().asScala.map(_.asText).toArray
+    answer.get("names").elements().asScala.map(name => Identifier.of(namespace, name.asText)).toArray
+  }
 
   private[spark] def textMap(node: JsonNode): util.Map[String, String] = {
     val entries = node.properties().asScala.map(entry => entry.getKey -> entry.getValue.asText)
