@@ -78,11 +78,14 @@ class Differential:
                 if behind:
                     plain = self._plain.ask("run", program=program, behind=behind, attempt=attempts)
                     attempts += 1
-                if not (found := self._unlike(plain, ours)):
-                    outcome.wrong = [*self._compare(plain, ours)]
+                # A later block may hide at the end what the order made of an earlier one: only a whole look settles it.
+                unlike = self._unlike(plain, ours)
+                found = [unlike] if unlike else [*self._compare(plain, ours)]
+                if not found:
+                    outcome.wrong = []
                     break
-                order = f", with blocks {behind} before what ran beside them" if behind else ""
-                outcome.wrong.append(f"{found}{order}")
+                order = f" (with blocks {behind} before what ran beside them)" if behind else ""
+                outcome.wrong += [f"{each}{order}" for each in found]
             outcome.wrong += self._by_itself(root)
         outcome.seconds = {"plain": ran_plainly - began, "ours": ran - ran_plainly, "looks": time.monotonic() - ran}
         self._plain.ask("drop", program=program["name"], attempts=attempts)
