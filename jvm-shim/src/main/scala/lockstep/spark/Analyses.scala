@@ -20,7 +20,7 @@ final private[spark] class Analyses {
    * same, which reads all of its tables at one database version.
    */
   def current: Option[Statement] =
-    Option(statements.get(key)).orElse(Option.unless(AnalysisContext.get.isDefault)(open()))
+    Option(statements.get(key)).orElse(Option.when(AnalysisNow.isUnderWay)(open()))
 
   def open(): Statement = {
     forgetCollected()
