@@ -35,10 +35,10 @@ def add(session: Any, table: str = T, who: int = 1) -> None:
 def is_refused(session: Any, sqlstate: str, work: Callable[[], Any]) -> bool:
     try:
         work()
-    except PySparkException as error:
-        return error.getSqlState() == sqlstate
-    except Py4JJavaError as error:  # of a job that was cancelled
-        return f"SQLSTATE: {sqlstate}" in str(error)
+    except (PySparkException, Py4JJavaError) as error:
+        # A job that was cancelled is Spark's own error, whose text says why.
+        own = isinstance(error, PySparkException) and error.getSqlState() == sqlstate
+        return own or f"SQLSTATE: {sqlstate}" in str(error)
     return False
 
 
@@ -221,6 +221,7 @@ def test_a_table_from_before_begin_is_not_read_afresh_inside(spark: Any, other: 
         planned.explain()
         begins(spark)
         add(other)
+        spark.sql("SELECT 1").collect()  # a job of an RDD is known by the last statement of its thread
         for made, frame in (("unused", unused), ("used", used), ("planned", planned)):
             if way != "localCheckpoint" or made == "unused":
                 assert is_refused(spark, "25001", partial(act, frame)), (way, made)
@@ -287,12 +288,11 @@ def test_a_cache_from_before_begin_is_read_where_it_is_the_snapshot(spark: Any, 
 
 
 @pytest.mark.parametrize("table", [T, OUT])
-@pytest.mark.parametrize("is_query", [True, False])
 def test_a_statement_that_writes_from_a_cache_has_read_what_filled_it(
-    spark: Any, root: Path, tables: None, table: str, is_query: bool
+    spark: Any, root: Path, tables: None, table: str
 ) -> None:
     """The cache is older than what another process did, which read what the statement writes."""
-    cached = (spark.sql(f"SELECT * FROM {table} WHERE who > 0") if is_query else spark.table(table)).cache()
+    cached = spark.sql(f"SELECT * FROM {table} WHERE who > 0").cache()
     assert cached.count() == 2
     another = TransactionalCatalog.open(str(root))
     tx = another.begin()

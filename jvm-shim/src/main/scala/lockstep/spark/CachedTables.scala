@@ -15,11 +15,12 @@ import org.apache.spark.sql.lockstep.Internals
  * Spark looks for cached data by comparing plans. What SQL reads of a table has its version in the plan; what
  * `spark.table`, and so `spark.catalog.cacheTable`, reads has none. This rule brings the two together where the versions are
  * the same, just before Spark looks; and what was cached without a version, and is not the newest any more, is cached anew.
+ * Inside a transaction it does neither: what its queries may read is judged by plans as they were made.
  */
 private[spark] case class CachedTables(session: SparkSession) extends Rule[LogicalPlan] {
 
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (Internals.cachesNothing(session) || CachedTables.isLooking.get) plan
+    if (Internals.cachesNothing(session) || CachedTables.isLooking.get || Transactions.isOpen(session)) plan
     else {
       CachedTables.isLooking.set(true)
       try looked(plan)
