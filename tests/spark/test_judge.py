@@ -24,15 +24,7 @@ SEEDS = (303, 304)
 """Random programs that are run each time; `make soak-spark` runs others."""
 
 OPEN = {
-    "filtered-twice": "of two conditions on one DataFrame the second alone is recorded",
-    "frame-view-twice": "the same, by a view of the DataFrame",
-    "cached-query": "a cached query records no read",
-    "cached-insert-select": "nor does a statement that writes from it",
-    "planned-before-begin": "what was planned before BEGIN records none",
-    "frame-before-begin": "a DataFrame from before BEGIN that is first collected inside shows what came later",
-    "frame-older-than-begin": "a query from before BEGIN shows an older version inside",
     "cache-unused": "SQL does not use what spark.catalog.cacheTable cached",
-    "cache-stale": "in a nested namespace a cache stays after COMMIT",
 }
 """Programs that still show something wrong; strict, so that who mends one takes it out."""
 
