@@ -193,7 +193,7 @@ def before_ratify() -> None:
 def after_ratify() -> None:
     from lockstep.lake import Lake
 
-    _replace(Lake, "publish", lambda original: lambda *args, **kwargs: stop("after-ratify"))
+    _replace(Lake, "try_publish", lambda original: lambda *args, **kwargs: stop("after-ratify"))
 
 
 def between_publishes() -> None:
@@ -204,11 +204,11 @@ def between_publishes() -> None:
     done: list[object] = []
 
     def one(original: Callable[..., Any]) -> Callable[..., Any]:
-        def publish(*args: Any) -> Any:
+        def publish(*args: Any, **kwargs: Any) -> Any:
             with turn:
                 if done:
                     stop("between-publishes")
-                done.append(original(*args))
+                done.append(original(*args, **kwargs))
                 return done[0]
 
         return publish
