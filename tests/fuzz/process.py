@@ -9,29 +9,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import lockstep
-from lockstep.spark.jars import delta_jars
+from tests.support.plain import plain_settings
 from tests.support.sessions import INTERPRETED, JAVA, SMALL
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 class PlainDelta:
-    """A Spark with Delta and without Lockstep; `lockstep.conf` says what else of its settings is the same."""
+    """A Spark with Delta and without Lockstep."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        conf = lockstep.conf(root=str(folder / "unused"), catalog="lake")
-        settings = {
-            **SMALL,
-            **INTERPRETED,
-            "spark.master": "local[2]",
-            "spark.sql.extensions": conf["spark.sql.extensions"].split(",")[0],
-            "spark.sql.catalog.spark_catalog": conf["spark.sql.catalog.spark_catalog"],
-            "spark.jars": ",".join(map(str, delta_jars())),
-            "spark.sql.catalogImplementation": "in-memory",
-            "spark.local.dir": str(folder / "local"),
-        }
+        settings = {**SMALL, **INTERPRETED, **plain_settings(folder), "spark.master": "local[2]"}
         self._errors = (folder / "errors.txt").open("w", encoding="utf-8")
         environment = {**os.environ, "JDK_JAVA_OPTIONS": JAVA}
         command = [sys.executable, "-m", "tests.fuzz.plain", json.dumps(settings), str(folder / "warehouse")]
