@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.errors import ConflictError, UnsupportedError
+from lockstep.errors import ConflictError, TransactionStateError, UnsupportedError
+from lockstep.spark.session import SessionTransaction
 from tests.support.contract import find
 from tests.support.gate import wait_until
 from tests.support.hosts import WHOLE, ConnectConnection, Server, ThriftConnection
@@ -160,6 +161,17 @@ def test_the_python_face_works_with_a_client_of_connect(remote: Any, running: Se
         overtaken(remote, other.session)
     other.close()
     assert sorted(row.id for row in remote.table("t").collect()) == [101, 102]
+    with pytest.raises(TransactionStateError, match="which then began transaction"):
+        lockstep.run(remote, begin_another)
+    remote.sql("ROLLBACK")
+    assert sorted(row.id for row in remote.table("t").collect()) == [101, 102]
+
+
+def begin_another(tx: SessionTransaction) -> None:
+    session = tx._spark
+    session.sql("COMMIT")
+    session.sql("BEGIN")
+    session.sql("DELETE FROM t")
 
 
 def failing(session: Any) -> None:

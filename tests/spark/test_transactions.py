@@ -229,6 +229,41 @@ def test_a_block_that_sql_ended_claims_nothing(t: str, spark: Any) -> None:
     assert n(spark) == 1
 
 
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_transaction_that_the_block_began_itself_is_not_ended_for_it(
+    t: str, spark: Any, other: Any, end: str
+) -> None:
+    """It is another piece of work: nobody has said that it is done."""
+
+    def work(_: SessionTransaction) -> None:
+        spark.sql(end)
+        spark.sql("BEGIN")
+        spark.sql(f"UPDATE {t} SET n = 7")
+
+    with pytest.raises(TransactionStateError, match="which then began transaction") as caught:
+        lockstep.run(spark, work)
+    assert (caught.value.sqlstate, caught.value.retryable) == ("25000", False)
+    assert n(other) == 0
+    assert is_open(spark)
+    spark.sql("ROLLBACK")
+    assert n(other) == 0
+
+
+def test_an_error_of_the_block_does_not_roll_back_a_transaction_that_it_began_itself(
+    t: str, spark: Any, other: Any
+) -> None:
+    tx = lockstep.transaction(spark)
+    with pytest.raises(ZeroDivisionError) as caught, tx:
+        spark.sql("COMMIT")
+        spark.sql("BEGIN")
+        spark.sql(f"UPDATE {t} SET n = 7")
+        raise ZeroDivisionError
+    assert any("which then began transaction" in note for note in caught.value.__notes__)
+    assert tx.status == "IN DOUBT"
+    spark.sql("COMMIT")
+    assert n(other) == 7
+
+
 def test_an_exception_is_not_masked_when_rolling_back_fails_too(spark: Any) -> None:
     def work() -> None:
         with lockstep.transaction(spark):

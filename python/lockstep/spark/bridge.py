@@ -79,7 +79,13 @@ def ask(spark: SparkSession, op: str, **arguments: Any) -> dict[str, Any]:
 
 def is_open(spark: SparkSession) -> bool:
     """Tell whether a session has a transaction open."""
-    return bool(_shim(spark).isOpen(spark._jsparkSession))
+    return current(spark) is not None
+
+
+def current(spark: SparkSession) -> str | None:
+    """Return the id of a session's open transaction; None if it has none."""
+    found: str | None = _shim(spark).current(spark._jsparkSession)
+    return found
 
 
 def _shim(spark: SparkSession) -> Any:

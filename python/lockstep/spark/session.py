@@ -150,6 +150,9 @@ class _Builder(SparkSession.Builder):
 Status: TypeAlias = Literal["NEW", "OPEN", "IN DOUBT", "COMMITTED", "ROLLED BACK"]
 
 _TOO_LATE = "2D000"
+_PROBE = "lockstep_which_transaction"
+"""A savepoint that is set to learn which transaction a session has open, and released."""
+
 _COMMITTED_AS = re.compile(r"is committed as database version (\d+)")
 
 
@@ -254,8 +257,10 @@ class SessionTransaction:
 
         Raises:
             CommitUnknownError: the store did not say; `commit` again finds out, as the end of the block does once.
+            TransactionStateError: SQL has ended this transaction, and begun another, which is left as it is.
             LockstepError: why not, as `lockstep.errors` says; after a ConflictError it is rolled back.
         """
+        self._refuse_another()
         try:
             self.result = self._execute("COMMIT")
         except BaseException as refused:  # an interrupt too
@@ -268,14 +273,39 @@ class SessionTransaction:
 
         Raises:
             TransactionStateError (2D000): too late, a `commit` without an answer did commit it; `status` says so.
+            TransactionStateError: SQL has ended this transaction, and begun another, which is left as it is.
             CommitUnknownError: nobody knows whether one did.
         """
+        self._refuse_another()
         try:
             self._execute("ROLLBACK")
         except BaseException as refused:
             self._learn(refused)
             raise
         self.status = "ROLLED BACK"
+
+    def _refuse_another(self) -> None:
+        """Refuse to end a transaction that the block began itself, in SQL, after it had ended this one there."""
+        found = self._of_session()
+        if found not in (None, self.id):
+            self.status = "IN DOUBT"
+            raise TransactionStateError(
+                f"transaction {self.id} was ended by a statement of the block that it was given to, which then began "
+                f"transaction {found}. That one is still open, and nothing of it is committed: COMMIT or ROLLBACK it in "
+                "SQL. A block of lockstep.transaction or lockstep.run leaves BEGIN and COMMIT to Lockstep",
+                sqlstate="25000",
+            )
+
+    def _of_session(self) -> str | None:
+        """Return the id of the session's open transaction, if one is known to be."""
+        if not bridge.is_remote(self._spark):
+            return bridge.current(self._spark)
+        try:
+            set_now = self._execute(f"SAVEPOINT {_PROBE}")  # what a client of Spark Connect can ask
+            self._execute(f"RELEASE SAVEPOINT {_PROBE}")
+        except LockstepError:
+            return None  # none is open, or one that cannot be committed: COMMIT says which
+        return str(set_now["transaction_id"])
 
     @property
     def _is_committed(self) -> bool:

@@ -37,7 +37,8 @@ object Bridge {
     isFirst
   }
 
-  def isOpen(session: SparkSession): Boolean = Transactions.isOpen(session)
+  /** For the driver's own Python: the id of a session's open transaction; null if it has none. */
+  def current(session: SparkSession): String = Transactions.current(session).orNull
 
   /** For the driver's own Python: a request's arguments and its answer as JSON. */
   def ask(session: SparkSession, op: String, arguments: String): String =
