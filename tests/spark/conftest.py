@@ -20,6 +20,13 @@ def spark_session(spark_session: Any) -> Any:
     return spark_session
 
 
+@pytest.fixture(autouse=True)
+def forgotten_logs(spark_session: Any) -> Iterator[None]:
+    """Have Delta forget the test's tables, which it would keep for an hour, the sessions that read them with them."""
+    yield
+    spark_session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Return where the test's own lake lies, or will lie."""
