@@ -42,6 +42,7 @@ import msgspec
 from lockstep.delta.actions import (
     ADDED_AGAIN,
     CREATES_FILES,
+    OPERATION,
     ROW_TRACKING,
     Action,
     LogicalFile,
@@ -54,9 +55,6 @@ from lockstep.delta.actions import (
 from lockstep.delta.row_tracking import copies_own_rows
 
 Commit = Sequence[Action]
-
-OPERATION = "TRANSACTION"
-"""What DESCRIBE HISTORY calls a commit made of more than one statement."""
 
 _ORDER = ("commitInfo", "protocol", "metaData", "txn", "domainMetadata", "remove", "add", "cdc")
 _ISOLATION = ("SnapshotIsolation", "WriteSerializable", "Serializable")  # weakest first; Delta's own names
