@@ -252,12 +252,17 @@ def test_a_transaction_that_the_block_began_itself_is_not_ended_for_it(
 def test_an_error_of_the_block_does_not_roll_back_a_transaction_that_it_began_itself(
     t: str, spark: Any, other: Any
 ) -> None:
+
+    def work() -> None:
+        with tx:
+            spark.sql("COMMIT")
+            spark.sql("BEGIN")
+            spark.sql(f"UPDATE {t} SET n = 7")
+            raise ZeroDivisionError
+
     tx = lockstep.transaction(spark)
-    with pytest.raises(ZeroDivisionError) as caught, tx:
-        spark.sql("COMMIT")
-        spark.sql("BEGIN")
-        spark.sql(f"UPDATE {t} SET n = 7")
-        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError) as caught:
+        work()
     assert any("which then began transaction" in note for note in caught.value.__notes__)
     assert tx.status == "IN DOUBT"
     spark.sql("COMMIT")

@@ -291,8 +291,8 @@ class SessionTransaction:
             self.status = "IN DOUBT"
             raise TransactionStateError(
                 f"transaction {self.id} was ended by a statement of the block that it was given to, which then began "
-                f"transaction {found}. That one is still open, and nothing of it is committed: COMMIT or ROLLBACK it in "
-                "SQL. A block of lockstep.transaction or lockstep.run leaves BEGIN and COMMIT to Lockstep",
+                f"transaction {found}. That one is still open, and nothing of it is committed: COMMIT or ROLLBACK it "
+                "in SQL. A block of lockstep.transaction or lockstep.run leaves BEGIN and COMMIT to Lockstep",
                 sqlstate="25000",
             )
 
