@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.steps import Block, Program, Step, failure, last_version, look_at, other_id, rows_at, run
+from tests.fuzz.steps import Block, Program, Step, effective, failure, last_version, look_at, other_id, rows_at, run
 
 
 def main(settings: str, warehouse: str) -> None:
@@ -84,23 +84,6 @@ class _Run:
     def tables(self) -> dict[str, tuple[str, int]]:
         logs = self.folder.glob("*/_delta_log")
         return {log.parent.name: (str(log.parent), last_version(str(log.parent))) for log in logs}
-
-
-def effective(block: Block) -> list[Step]:
-    """Return what of a block's statements is left at its end."""
-    if block.get("end") == "ROLLBACK":
-        return []
-    left: list[Step] = []
-    saved: dict[str, int] = {}
-    for step in block["steps"]:
-        text = step.get("sql", "")
-        if text.startswith("SAVEPOINT "):
-            saved[text.split()[-1]] = len(left)
-        elif text.startswith("ROLLBACK TO "):
-            left = left[: saved[text.split()[-1]]]
-        elif not text.startswith("RELEASE "):
-            left.append(step)
-    return left
 
 
 def run_program(session: Any, program: Program, behind: list[int], attempt: int) -> dict[str, Any]:

@@ -74,6 +74,23 @@ def _write(session: Any, frame: dict[str, Any]) -> None:
         writer.using("delta").createOrReplace()
 
 
+def effective(block: Block) -> list[Step]:
+    """Return what of a block's statements is left at its end."""
+    if block.get("end") == "ROLLBACK":
+        return []
+    left: list[Step] = []
+    saved: dict[str, int] = {}
+    for step in block["steps"]:
+        text = step.get("sql", "")
+        if text.startswith("SAVEPOINT "):
+            saved[text.split()[-1]] = len(left)
+        elif text.startswith("ROLLBACK TO "):
+            left = left[: saved[text.split()[-1]]]
+        elif not text.startswith("RELEASE "):
+            left.append(step)
+    return left
+
+
 def failure(error: Exception) -> str:
     """Return the SQLSTATE and the first line of an error."""
     state = error.getSqlState() if hasattr(error, "getSqlState") else None
