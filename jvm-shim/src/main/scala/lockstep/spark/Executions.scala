@@ -54,8 +54,9 @@ private[spark] object Executions extends Logging {
     if (job.properties.getProperty(SQLExecution.EXECUTION_ID_KEY) == null && !Transactions.isOfStream(job.properties))
       for {
         tx <- Transactions.ofJob(job.properties)
-        rdd <- Internals.computed(context, job.jobId) if Lineage.isOlder(rdd, tx)
-      } context.cancelJob(job.jobId, Lineage.refusal(tx).getMessage)
+        rdd <- Internals.computed(context, job.jobId)
+        refusal <- Lineage.refusal(rdd, tx)
+      } context.cancelJob(job.jobId, refusal.getMessage)
 
   /** An event that tells of what has happened must reach those that come after. */
   private def unlessItFails(work: => Unit): Unit =

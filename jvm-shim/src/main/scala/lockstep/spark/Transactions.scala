@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.execution.{LogicalRDD, QueryExecution}
+import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.Internals
 
 import scala.jdk.CollectionConverters._
@@ -124,8 +124,9 @@ private[spark] object Transactions {
   def checkLineage(session: SparkSession, plan: LogicalPlan): Unit =
     for {
       tx <- of(session) if !isInStream(session)
-      rdd <- plan.collectWithSubqueries { case rows: LogicalRDD => rows.rdd } if Lineage.isOlder(rdd, tx)
-    } throw Lineage.refusal(tx)
+      rdd <- Lineage.of(plan)
+      refusal <- Lineage.refusal(rdd, tx)
+    } throw refusal
 
   /** Forgets a failed write. */
   def forgive(session: SparkSession): Unit = of(session).foreach(_.failure.set(null))

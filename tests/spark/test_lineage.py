@@ -1,0 +1,89 @@
+"""Rows that come by an RDD, of which Spark no longer says from which plan, are the transaction's or are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+
+from tests.spark.test_reads import begins, commits, is_refused
+
+T, OUT = "lake.default.t", "lake.default.out"
+
+
+@pytest.fixture
+def tables(spark: Any) -> None:
+    """Make a table with the rows 1 and 2, and one that is only written."""
+    for name in (T, OUT):
+        spark.sql(f"CREATE TABLE {name} (id INT)")
+    spark.sql(f"INSERT INTO {T} VALUES (1), (2)")
+
+
+def ids(session: Any, table: str) -> list[int]:
+    return sorted(row.id for row in session.sql(f"SELECT id FROM {table}").collect())
+
+
+def of_jvm(session: Any) -> Any:
+    """Return an RDD of a table's rows as Scala code has it: of Java's objects, and not of Spark's rows."""
+    encoder = session._jvm.org.apache.spark.sql.Encoders.INT()
+    return getattr(session.table(T)._jdf, "as")(encoder).rdd()
+
+
+def from_jvm(session: Any, rdd: Any) -> DataFrame:
+    dataset = session._jsparkSession.createDataset(rdd, session._jvm.org.apache.spark.sql.Encoders.INT())
+    return DataFrame(dataset.toDF(), session)
+
+
+# --- RDDs from before BEGIN -------------------------------------------------------------------------------------------
+
+
+def test_an_rdd_of_scala_from_before_begin_is_not_written_inside(spark: Any, other: Any, tables: None) -> None:
+    before = of_jvm(spark)
+    begins(spark)
+    add(other, T)
+    assert is_refused(spark, "25001", lambda: from_jvm(spark, before).write.insertInto(OUT))
+    assert is_refused(spark, "25001", from_jvm(spark, before).collect)
+    inside = of_jvm(spark)
+    assert len(from_jvm(spark, inside).collect()) == 2
+    spark.sql("ROLLBACK")
+    assert len(from_jvm(spark, before).collect()) == 2
+
+
+@pytest.mark.parametrize("is_filled", [True, False], ids=["filled", "empty"])
+def test_a_cache_of_an_rdd_from_before_begin_is_not_read_inside(
+    spark: Any, other: Any, tables: None, is_filled: bool
+) -> None:
+    """Its rows were read before BEGIN, or shall be now, and by nothing that is judged."""
+    cached = spark.createDataFrame(spark.table(T).rdd, "id INT").cache()
+    assert not is_filled or cached.count() == 2
+    begins(spark)
+    add(other, T)
+    assert is_refused(spark, "25001", lambda: cached.write.insertInto(OUT))
+    assert is_refused(spark, "25001", cached.where("id > 1").collect)
+    spark.sql("ROLLBACK")
+    assert cached.count() == 2
+    cached.unpersist()
+
+
+def test_a_cache_of_an_rdd_that_was_made_inside_is_the_transactions(spark: Any, tables: None) -> None:
+    begins(spark)
+    cached = spark.createDataFrame(spark.table(T).rdd, "id INT").cache()
+    assert cached.count() == 2
+    cached.write.insertInto(OUT)
+    assert commits(spark)
+    assert ids(spark, OUT) == [1, 2]
+    cached.unpersist()
+
+
+def test_a_cache_of_a_checkpoint_from_before_begin_is_the_users_own(spark: Any, tables: None) -> None:
+    kept = spark.table(T).localCheckpoint().cache()
+    begins(spark)
+    kept.write.insertInto(OUT)
+    assert commits(spark)
+    assert ids(spark, OUT) == [1, 2]
+    kept.unpersist()
+
+
+def add(session: Any, table: str) -> None:
+    session.sql(f"INSERT INTO {table} VALUES (10)")
