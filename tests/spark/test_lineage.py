@@ -24,6 +24,10 @@ def ids(session: Any, table: str) -> list[int]:
     return sorted(row.id for row in session.sql(f"SELECT id FROM {table}").collect())
 
 
+def add(session: Any, table: str) -> None:
+    session.sql(f"INSERT INTO {table} VALUES (10)")
+
+
 def of_jvm(session: Any) -> Any:
     """Return an RDD of a table's rows as Scala code has it: of Java's objects, and not of Spark's rows."""
     encoder = session._jvm.org.apache.spark.sql.Encoders.INT()
@@ -85,5 +89,42 @@ def test_a_cache_of_a_checkpoint_from_before_begin_is_the_users_own(spark: Any, 
     kept.unpersist()
 
 
-def add(session: Any, table: str) -> None:
-    session.sql(f"INSERT INTO {table} VALUES (10)")
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+class Tasks:
+    """A listener of Spark's that counts the tasks which start."""
+
+    def __init__(self) -> None:
+        self.started = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("on"):
+            raise AttributeError(name)
+        return lambda _: None
+
+    def onTaskStart(self, _: Any) -> None:  # noqa: N802, Spark's name
+        self.started += 1
+
+    class Java:
+        implements = ("org.apache.spark.scheduler.SparkListenerInterface",)
+
+
+def test_of_a_job_that_is_refused_no_task_starts(spark: Any, tables: None) -> None:
+    """What a task does elsewhere cannot be taken back."""
+    context, tasks = spark._jsparkSession.sparkContext(), Tasks()
+    before = of_jvm(spark)
+    assert before.count() == 2
+    begins(spark)
+    context.addSparkListener(tasks)
+    try:
+        for _ in range(3):
+            assert is_refused(spark, "25001", before.count)
+        context.listenerBus().waitUntilEmpty()
+        assert tasks.started == 0
+        assert of_jvm(spark).count() == 2
+        context.listenerBus().waitUntilEmpty()
+        assert tasks.started > 0
+    finally:
+        context.removeSparkListener(tasks)
+    assert commits(spark)
