@@ -128,3 +128,30 @@ def test_of_a_job_that_is_refused_no_task_starts(spark: Any, tables: None) -> No
     finally:
         context.removeSparkListener(tasks)
     assert commits(spark)
+
+
+def test_an_rdd_of_a_shallow_clone_from_before_begin_is_not_computed_inside(
+    spark: Any, other: Any, tables: None
+) -> None:
+    """A clone's files are those of its source, and are named by their real paths."""
+    spark.sql(f"CREATE TABLE lake.default.clone SHALLOW CLONE {T}")
+    before = spark.table("lake.default.clone").rdd
+    begins(spark)
+    add(other, "lake.default.clone")
+    spark.sql("SELECT 1").collect()  # a job of an RDD is known by the last statement of its thread
+    assert is_refused(spark, "25001", before.count)
+    assert spark.table("lake.default.clone").rdd.count() == 2
+    spark.sql("ROLLBACK")
+    assert before.count() == 2
+
+
+def test_an_rdd_of_more_others_than_are_looked_at_is_refused_and_says_so(spark: Any, tables: None) -> None:
+    lineage = spark._jvm.lockstep.spark.Lineage
+    begins(spark)
+    tx = spark._jvm.lockstep.spark.Transactions.all().head()
+    rdd = of_jvm(spark)
+    refusal = lineage.refusal(rdd, tx, 1)
+    assert "an RDD is computed from more than 1 others" in refusal.get().getMessage()
+    assert lineage.refusal(rdd, tx).isEmpty()
+    assert lineage.refusal(rdd, tx, 1).isEmpty(), "what is known is not looked at again"
+    assert commits(spark)
