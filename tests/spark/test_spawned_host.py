@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from lockstep._version import __version__ as VERSION
+import lockstep
 
 END_SECONDS = 10
 
@@ -32,10 +32,10 @@ class Tell:
 def is_there(process: int) -> bool:
     """Whether a process goes on; one that has ended and that nobody asked about does not."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return not Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ HELLOS = {
     "no JSON": "LOCKSTEP_NO_HOST.*it said no JSON",
     '{"no": "version"}': "LOCKSTEP_NO_HOST.*it said {",
     '{"version": "0"}': "LOCKSTEP_NO_HOST.*is 0",
-    f'{{"version": "{VERSION}"}}': "what it must know cannot be told",
+    f'{{"version": "{lockstep.__version__}"}}': "what it must know cannot be told",
 }
 """What a host says, and why it is of no use."""
 

@@ -45,6 +45,7 @@ private[spark] object Executions extends Logging {
   private def ends(end: SparkListenerSQLExecutionEnd): Unit = {
     Reads.forget(end.executionId)
     val (query, name, failure) = Internals.ended(end)
+    if (query != null && failure.isEmpty) Cursors.executed(query.sparkSession, query.analyzed)
     // As for Spark's own listeners: what has no name is part of something else.
     for (cause <- failure if name.isDefined && query != null) Transactions.failed(query, cause)
   }
