@@ -51,7 +51,7 @@ from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from lockstep.timeline import Timeline
 from lockstep.transactions import Transaction
-from lockstep.undo import Creation, new_location
+from lockstep.undo import Creation, check_root, new_location
 
 
 def new_id() -> str:
@@ -115,6 +115,7 @@ class TransactionalCatalog:
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """
         storage = open_storage(root, create=create, options=options)
+        check_root(storage.url)
         timeline = Timeline.create(storage, clock=clock) if create else Timeline.open(storage, clock=clock)
         lake = Lake(storage, timeline, clock=clock, new_id=ids)
         return cls(

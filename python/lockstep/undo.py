@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lockstep.errors import InvalidError
 from lockstep.model import Name, Namespace, NamespaceDdl, Table, View
 
 
@@ -19,16 +20,30 @@ class Creation:
     case_sensitive: bool = True
 
 
+RESERVED_FOLDERS = frozenset({"_delta_log", "_lockstep", "_symlink_format_manifest"})
+"""Folders whose files are other than data, wherever they lie: what may be done to a file follows from its path."""
+
 MAX_FOLDER_CHARACTERS = 64
 MAX_FOLDERS = 8
 """What a table's folder shows of the parts of a long name, and of how many: file systems take 255 bytes a part."""
 
 
+def check_root(url: str) -> None:
+    """Raise InvalidError if a lake's root lies in one of `RESERVED_FOLDERS`."""
+    if found := sorted(RESERVED_FOLDERS.intersection(url.split("/"))):
+        raise InvalidError(f"{url} cannot be a lake's root: tables in a folder {found[0]} could not be written")
+
+
 def new_location(name: Name, id: str) -> str:
     """Return a folder for a new table: readable, and unique because the id is."""
     shown = (*name.namespace[: MAX_FOLDERS - 1], name.table)
-    parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part)[:MAX_FOLDER_CHARACTERS] or "_" for part in shown]
-    return f"{'/'.join(parts)}-{id}"
+    return f"{'/'.join(map(_folder, shown))}-{id}"
+
+
+def _folder(part: str) -> str:
+    folder = re.sub(r"[^A-Za-z0-9_-]", "_", part)[:MAX_FOLDER_CHARACTERS] or "_"
+    # Whatever the case: some file systems do not tell it apart.
+    return folder.lstrip("_") if folder.lower() in RESERVED_FOLDERS else folder
 
 
 @dataclass(frozen=True, slots=True)

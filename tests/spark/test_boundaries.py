@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 import lockstep
 from lockstep.errors import ActiveTransactionError
 from lockstep.spark.session import from_spark
+from tests.support.sparks import since
 
 
 def refused(error: PySparkException) -> type | None:
@@ -227,3 +228,39 @@ def test_a_failed_show_leaves_the_transaction_sound(spark: Any) -> None:
         with pytest.raises(PySparkException):
             spark.sql("SHOW TABLES IN lake.nowhere")
     assert tx.version == 1
+
+
+BEGIN, ROLLBACK = "BEGIN TRANSACTION; SAVEPOINT s", "ROLLBACK"
+OPEN, FETCH, INSERT = "OPEN c", "FETCH c INTO x", f"INSERT INTO {T} VALUES (x + 10)"
+
+CURSORS: dict[str, tuple[list[str], str | None]] = {
+    "opened before BEGIN": ([OPEN, BEGIN, FETCH], "25001"),
+    "fetched from before BEGIN": ([OPEN, FETCH, BEGIN, FETCH], "25001"),
+    "opened inside, after ROLLBACK": ([BEGIN, INSERT, OPEN, FETCH, ROLLBACK, FETCH], "25P01"),
+    "opened inside, after COMMIT": ([BEGIN, OPEN, FETCH, "COMMIT", FETCH], "25P01"),
+    "opened inside, after a COMMIT that is hidden": ([BEGIN, OPEN, "EXECUTE IMMEDIATE 'COMMIT'", FETCH], "25P01"),
+    "opened inside, after ROLLBACK TO": ([BEGIN, INSERT, OPEN, FETCH, "ROLLBACK TO s", FETCH], "25P01"),
+    "opened in another transaction": ([BEGIN, OPEN, "COMMIT", BEGIN, FETCH], "25P01"),
+    "inside": ([BEGIN, OPEN, FETCH, INSERT, FETCH, INSERT, "CLOSE c", "COMMIT"], None),
+    "outside": ([OPEN, FETCH, BEGIN, INSERT, "COMMIT", FETCH, BEGIN, INSERT, "COMMIT", "CLOSE c"], None),
+    "opened again inside": ([OPEN, BEGIN, "CLOSE c", OPEN, FETCH, INSERT, FETCH, INSERT, "COMMIT"], None),
+}
+"""What a script does with a cursor, and the SQLSTATE of its refusal."""
+
+
+@since("4.2", "cursors")
+@pytest.mark.parametrize("case", CURSORS)
+def test_a_cursor_is_fetched_from_where_it_was_opened(spark: Any, case: str) -> None:
+    """Its rows are computed one by one, by no query that would be looked at."""
+    statements, state = CURSORS[case]
+    spark.conf.set("spark.sql.scripting.cursorEnabled", "true")
+    spark.sql(f"CREATE TABLE {T} AS SELECT id FROM range(1, 3, 1, 1)")
+    declared = f"DECLARE x BIGINT DEFAULT 0; DECLARE c CURSOR FOR SELECT id FROM {T}"
+    found = None
+    try:
+        spark.sql(f"BEGIN {declared}; {'; '.join(statements)}; END")
+    except PySparkException as error:
+        found = error.getSqlState()
+    assert found == state
+    if state is None:
+        assert seen(spark.table(T)) == [1, 2, 11, 12]

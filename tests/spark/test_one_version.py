@@ -75,6 +75,16 @@ def test_each_kind_of_query_of_views_reads_one_version(spark: Any, both: Both, i
     assert found == dict.fromkeys(OF_VIEWS, True)
 
 
+ALONE = ["TABLE a", "(TABLE a)", "FROM a", "SELECT * FROM a", "EXECUTE IMMEDIATE 'TABLE a'"]
+"""SQL that is a table and no more."""
+
+
+def test_a_query_of_a_table_alone_keeps_its_version(spark: Any, both: Both) -> None:
+    frames = {query: spark.sql(query) for query in ALONE}
+    both.commit()
+    assert {query: frame.collect() for query, frame in frames.items()} == {query: [(0,)] for query in ALONE}
+
+
 def test_a_table_alone_is_read_afresh(spark: Any, both: Both) -> None:
     frame = spark.table("a")
     assert frame.collect() == [(0,)]

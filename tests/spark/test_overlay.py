@@ -141,6 +141,50 @@ def test_manifests_for_other_readers_name_committed_files_and_no_others(spark: A
     assert all(Path(path.removeprefix("file:")).parent == folder for path in manifest.read_text().split())
 
 
+# --- what a transaction sees of a log ---------------------------------------------------------------------------------
+
+
+def compact(log: Path, first: int, last: int) -> None:
+    """Put commits of a log together, as Delta Kernel does: the Delta protocol's "Log Compaction Files"."""
+    commits = [log / f"{version:020d}.json" for version in range(first, last + 1)]
+    actions = [line for commit in commits for line in commit.read_text().splitlines() if "commitInfo" not in line]
+    (log / f"{first:020d}.{last:020d}.compacted.json").write_text("".join(f"{each}\n" for each in actions))
+
+
+def test_a_compaction_of_later_commits_is_not_seen(spark: Any, root: Path) -> None:
+    """Its name begins with a version that the transaction sees; what is in it does not end there."""
+    spark.sql(f"CREATE TABLE {T} (id BIGINT)")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    folder = folder_of(root)
+    spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    for id in (-1, -2):  # versions 3 and 4
+        write_deltalake(folder, pa.table({"id": pa.array([id], pa.int64())}), mode="append")
+    compact(log_of(root), 2, 4)
+    for id in (10, 11):
+        spark.sql(f"INSERT INTO {T} VALUES ({id})")
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # for the log to be listed anew
+        assert ids(spark)[-1] == id
+    assert ids(spark) == [1, 2, 10, 11]
+    spark.sql("COMMIT")
+    assert ids(spark) == [-2, -1, 1, 2, 10, 11]
+
+
+@pytest.mark.parametrize("namespace", ["_delta_log", "_lockstep", "_symlink_format_manifest"])
+def test_a_namespace_may_be_called_as_a_folder_of_deltas(spark: Any, root: Path, namespace: str) -> None:
+    """Its tables lie in no such folder, whose files are other than data."""
+    table = f"{CATALOG}.{namespace}.t"
+    spark.sql(f"CREATE NAMESPACE {CATALOG}.{namespace}")
+    spark.sql(f"CREATE TABLE {table} AS SELECT 1L AS id")
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {table} VALUES (2)")
+    spark.sql(f"CREATE TABLE {CATALOG}.{namespace}.u AS SELECT 3L AS id")
+    spark.sql("COMMIT")
+    spark.sql(f"DELETE FROM {table} WHERE id = 1")
+    assert ids(spark, table) == [2]
+    assert ids(spark, f"{CATALOG}.{namespace}.u") == [3]
+
+
 # --- every way to change a file ---------------------------------------------------------------------------------------
 
 

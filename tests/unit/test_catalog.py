@@ -66,6 +66,12 @@ def test_a_root_that_cannot_be_made_is_unavailable(tmp_path: Path) -> None:
     assert caught.value.sqlstate == "58030"
 
 
+@pytest.mark.parametrize("folder", ["_delta_log", "_lockstep", "_symlink_format_manifest"])
+def test_a_root_whose_tables_could_not_be_written_is_refused(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(InvalidError, match=f"cannot be a lake's root: tables in a folder {folder}"):
+        TransactionalCatalog.open(str(tmp_path / folder / "lake"), create=True)
+
+
 def test_a_store_that_nobody_has_is_unsupported() -> None:
     with pytest.raises(UnsupportedError, match="no store for 'ftp://host/lake'"):
         TransactionalCatalog.open("ftp://host/lake")

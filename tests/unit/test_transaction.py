@@ -298,6 +298,13 @@ def test_where_a_new_table_lies() -> None:
     assert new_location(Name(namespace=("",), table=""), "id") == "_/_-id"
 
 
+def test_no_table_lies_in_a_folder_that_holds_other_than_data() -> None:
+    """Whoever looks at the path of a data file would take it for a log file, a staged one or a manifest."""
+    reserved = ("_delta_log", "_lockstep", "_symlink_format_manifest", "_Delta_Log", "_delta_log_")
+    table = Name(namespace=reserved, table="_delta_log")
+    assert new_location(table, "id") == "delta_log/lockstep/symlink_format_manifest/Delta_Log/_delta_log_/delta_log-id"
+
+
 @given(st.lists(st.text(min_size=1), max_size=400), st.text(min_size=1))
 @example(["n" * 5000] * 400, "表" * 300)
 def test_a_folder_fits_into_any_file_system(namespace: list[str], table: str) -> None:

@@ -340,7 +340,7 @@ class Host:
             case_sensitive=is_case_sensitive(asked),
         )
         session.catalog, session.goes_on = house, goes_on
-        return _named(session.transaction) | {"kept_seconds": kept}
+        return _named(session.transaction) | {"root": house.catalog.lake.storage.url, "kept_seconds": kept}
 
     def _batch(self, session: Session, asked: Request) -> Answer:
         """Remember which micro-batch the session's next BEGIN carries out; without an application, none.

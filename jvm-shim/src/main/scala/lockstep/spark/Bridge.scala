@@ -82,8 +82,9 @@ object Bridge {
 
   private def spawn(session: SparkSession): Host = synchronized {
     alive.getOrElse {
-      val started = SpawnedHost.start(session.sparkContext)
-      Transactions.all.foreach(tx => ask(started, "lost", tx.owner, Seq("transaction" -> tx.id)))
+      val started = SpawnedHost.start(
+        session.sparkContext,
+        host => Transactions.all.foreach(tx => ask(host, "lost", tx.owner, Seq("transaction" -> tx.id))))
       host = Some(started)
       started
     }

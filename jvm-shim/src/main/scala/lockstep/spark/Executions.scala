@@ -45,17 +45,19 @@ private[spark] object Executions extends Logging {
   private def ends(end: SparkListenerSQLExecutionEnd): Unit = {
     Reads.forget(end.executionId)
     val (query, name, failure) = Internals.ended(end)
+    if (query != null && failure.isEmpty) Cursors.executed(query.sparkSession, query.analyzed)
     // As for Spark's own listeners: what has no name is part of something else.
     for (cause <- failure if name.isDefined && query != null) Transactions.failed(query, cause)
   }
 
-  /** A job outside of any execution, of an RDD: cancelled before its first task if it is older than its transaction. */
+  /** A job outside of any execution, of an RDD: ended before its first task if it is older than its transaction. */
   private def computes(context: SparkContext, job: SparkListenerJobStart): Unit =
     if (job.properties.getProperty(SQLExecution.EXECUTION_ID_KEY) == null && !Transactions.isOfStream(job.properties))
       for {
         tx <- Transactions.ofJob(job.properties)
-        rdd <- Internals.computed(context, job.jobId) if Lineage.isOlder(rdd, tx)
-      } context.cancelJob(job.jobId, Lineage.refusal(tx).getMessage)
+        rdd <- Internals.computed(context, job.jobId)
+        refusal <- Lineage.refusal(rdd, tx)
+      } Internals.end(context, job.jobId, refusal.getMessage)
 
   /** An event that tells of what has happened must reach those that come after. */
   private def unlessItFails(work: => Unit): Unit =

@@ -19,8 +19,8 @@ import scala.annotation.unused
  *   - the transaction's staged files, which stand in `_delta_log/_lockstep/<transaction>/`.
  *
  * `<view>` is `head` (no overlay), `<transaction>-<pin>`, or `<transaction>-new` for a table that the transaction makes.
- * A file with a version above the pin is read and written in the staging folder, whatever kind of log file it is;
- * so are hidden (temporary) ones and `_last_checkpoint`. The URI says it all: there is no other state, so executors and
+ * A file with a version above the pin is read and written in the staging folder, whatever kind of log file it is (of
+ * commits that were put together, the last one's version counts); so are hidden (temporary) ones and `_last_checkpoint`. The URI says it all: there is no other state, so executors and
  * driver see the same, and everything a file system may offer for reading data files is the underlying one's.
  *
  * Nothing that is there can be changed through it but what [[Place]] allows. Of Hadoop's methods that change something, those

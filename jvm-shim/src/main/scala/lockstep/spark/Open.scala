@@ -1,5 +1,6 @@
 package lockstep.spark
 
+import java.net.URI
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
@@ -15,12 +16,14 @@ import org.apache.spark.sql.lockstep.Internals
  *
  * @param owner       what it is kept under: see `Transactions.owner`
  * @param session     the one that began it
+ * @param root        where the lake of its catalog lies
  * @param keptSeconds of one that sessions share: how long it waits for another client when the last one has gone
  */
 private[spark] class Open(
     val id: String,
     val owner: String,
     val session: SparkSession,
+    val root: URI,
     val keptSeconds: Option[Long]) {
 
   /** Whether it is that of a block, whose END ends it and nothing else. */
@@ -30,6 +33,9 @@ private[spark] class Open(
 
   /** What DataFrames from before BEGIN read and Python has let pass. */
   val passed: java.util.Set[Scan] = ConcurrentHashMap.newKeySet[Scan]()
+
+  /** How often it went back to a savepoint. */
+  val returns = new AtomicInteger()
 
   /** What the first write that failed while it ran said. Parse and analysis errors never get here. */
   val failure = new AtomicReference[String]()
@@ -52,6 +58,9 @@ private[spark] class Open(
   def hasJoined(session: String): Boolean = members.contains(session)
 
   def join(member: SparkSession): Unit = if (members.add(Internals.id(member))) Clients.add(this, member)
+
+  /** The RDDs among whose rows nothing was found that is older than it. */
+  val computable = new Lineage.Known
 
   /** RDDs are numbered as they are made, too. */
   val firstRdd: Int = Internals.newRddId(session.sparkContext)

@@ -15,6 +15,9 @@ private[spark] object Overlay {
   /** Separates a transaction's id, which is hexadecimal, from its epoch: all of them share the staged files. */
   private val Epoch = 'x'
   private val Versioned = "^(\\d{20})\\..*".r
+
+  /** The commits from one version to another put together, as some writers do. */
+  private val Compacted = "^\\d{20}\\.(\\d{20})\\.compacted\\.json".r
   private val Checkpoint = "\"version\"\\s*:\\s*(\\d+)".r.unanchored
 
   /** `transaction` is none at the head, with an epoch after ROLLBACK TO; `pin` is -1 for a table that does not exist yet. */
@@ -37,6 +40,7 @@ private[spark] object Overlay {
     def isStaged(path: Path): Boolean =
       path.getParent != null && isLog(path.getParent) &&
         (path.getName match {
+          case Compacted(last) => !sees(last.toLong)
           case Versioned(version) => !sees(version.toLong)
           case LastCheckpoint => true
           case name => name.startsWith(".")

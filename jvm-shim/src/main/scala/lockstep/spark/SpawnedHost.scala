@@ -5,6 +5,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.util.concurrent.{CompletableFuture, CompletionException, ConcurrentHashMap, ConcurrentLinkedDeque, TimeUnit}
 import java.util.concurrent.atomic.AtomicLong
 
+import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -67,15 +68,31 @@ private[spark] object SpawnedHost {
   private val Module = "lockstep.spark.spawned"
   private val StartSeconds = 120L
   private val KeptLines = 20
+  private val KeptCharacters = 200
   private val json = new ObjectMapper()
 
-  /** Starts a host, and waits until it said hello. */
-  def start(context: SparkContext): SpawnedHost = {
+  /** Starts a host, waits until it said hello, and has it told what it must know. If any of that fails, it is ended. */
+  def start(context: SparkContext, tell: Host => Unit): SpawnedHost = {
     val python = this.python(context)
     // -P: a module in the folder that the driver was started in must not stand in for one that the host needs.
     val process =
       try new ProcessBuilder(python, "-P", "-m", Module).start()
       catch { case e: IOException => throw notStarted(python, e.getMessage) }
+    try {
+      val host = greeted(context, python, process)
+      tell(host)
+      host
+    } catch {
+      case e: Throwable =>
+        val _ = process.destroyForcibly()
+        throw e match {
+          case ended: HostEnded => notStarted(python, ended.getMessage)
+          case other => other
+        }
+    }
+  }
+
+  private def greeted(context: SparkContext, python: String, process: Process): SpawnedHost = {
     val complaints = new ConcurrentLinkedDeque[String]()
     inBackground("lockstep-host-log")(forward(process.getErrorStream, complaints))
     val answers = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8))
@@ -85,18 +102,24 @@ private[spark] object SpawnedHost {
       try hello.get(StartSeconds, TimeUnit.SECONDS)
       catch {
         case _: java.util.concurrent.TimeoutException =>
-          val _ = process.destroyForcibly()
           throw notStarted(python, s"it did not answer within $StartSeconds seconds")
       }
     if (said == null) {
       val _ = process.waitFor(1, TimeUnit.SECONDS) // for the rest of what it has to say
       throw notStarted(python, complaints.asScala.lastOption.getOrElse("it ended without a word"))
     }
-    requireSameVersion(python, json.readTree(said).get("version").asText, process)
+    requireSameVersion(python, versionIn(python, said))
     val host = new SpawnedHost(process)
     host.send(json.writeValueAsString(java.util.Map.of("application", context.appName)))
     inBackground("lockstep-host-answers")(host.listen(answers))
     host
+  }
+
+  private def versionIn(python: String, hello: String): String = {
+    val said =
+      try Option(json.readTree(hello).get("version"))
+      catch { case _: JsonProcessingException => None }
+    said.map(_.asText).getOrElse(throw notStarted(python, s"it said ${hello.take(KeptCharacters)}"))
   }
 
   /** What runs the host: the setting, else the Python that Spark runs its users' functions with. */
@@ -117,16 +140,14 @@ private[spark] object SpawnedHost {
   )
 
   /** The two are made for each other; what one does not know of the other it would get wrong silently. */
-  private def requireSameVersion(python: String, theirs: String, process: Process): Unit =
-    if (theirs != version) {
-      val _ = process.destroyForcibly()
+  private def requireSameVersion(python: String, theirs: String): Unit =
+    if (theirs != version)
       throw new LockstepException(
         "LOCKSTEP_NO_HOST",
         s"Lockstep's jar is of version $version, and the Lockstep of $python is $theirs. `$python -m lockstep jars` prints " +
           "the jars that go with it; or name another Python by --conf spark.lockstep.python=/path/to/python.",
         "55000"
       )
-    }
 
   private def version: String = getClass.getPackage.getImplementationVersion
 

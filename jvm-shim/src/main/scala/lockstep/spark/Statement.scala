@@ -41,7 +41,7 @@ private[spark] case object Changed extends Use
 /** The statement changes the table in another way, or is a command about it: it must see the newest state of it. */
 private[spark] case object Target extends Use
 
-/** A relation alone, as in `spark.table(…)`: like Delta, it is read afresh each time it is used. */
+/** A relation alone that is no SQL, as in `spark.table(…)`: like Delta, it is read afresh each time it is used. */
 private[spark] case object Live extends Use
 
 /** One table of a query: all of a query's tables are read at one database version. */
@@ -89,7 +89,7 @@ final private[spark] class Statement {
       uses += Statement.key(Statement.qualified(session, name)) -> use
     }
     plan match {
-      case u: UnresolvedRelation if !isOpened =>
+      case u: UnresolvedRelation if !isOpened && u.origin.sqlText.isEmpty =>
         uses += Statement.key(Statement.qualified(session, u.multipartIdentifier)) -> Live
       case _ => ()
     }

@@ -68,7 +68,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       "begin",
       session,
       (settings ++ statement.options ++ catalogs + Extensions.caseSensitive(session)).toSeq: _*)
-    Transactions.opened(session, answer.get("transaction_id").asText, answer.get("kept_seconds").asLong)
+    val root = new Path(answer.get("root").asText)
+    Transactions.opened(session, answer.get("transaction_id").asText, root, answer.get("kept_seconds").asLong)
     answer
   }
 
@@ -87,7 +88,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   /** What failed since the savepoint is undone like all else; the URIs from before are not to be used again. */
   private def rollbackTo(session: SparkSession): JsonNode = {
     val answer = savepoint(session)
-    Transactions.forgive(session)
+    Transactions.returned(session)
     TransactionCommand.retire(session, answer)
     answer
   }

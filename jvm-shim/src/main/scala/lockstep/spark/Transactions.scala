@@ -6,7 +6,7 @@ import java.util.concurrent.ConcurrentHashMap
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.execution.{LogicalRDD, QueryExecution}
+import org.apache.spark.sql.execution.QueryExecution
 import org.apache.spark.sql.lockstep.Internals
 
 import scala.jdk.CollectionConverters._
@@ -60,10 +60,10 @@ private[spark] object Transactions {
   def holder(transaction: String): Option[SparkSession] =
     open.values.asScala.find(_.id == transaction).map(_.session)
 
-  def opened(session: SparkSession, id: String, keptSeconds: Long): Unit = {
+  def opened(session: SparkSession, id: String, root: Path, keptSeconds: Long): Unit = {
     val key = owner(session)
     Executions.watch(session.sparkContext)
-    open.put(key, new Open(id, key, session, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
+    open.put(key, new Open(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
     enter(session)
   }
 
@@ -124,11 +124,21 @@ private[spark] object Transactions {
   def checkLineage(session: SparkSession, plan: LogicalPlan): Unit =
     for {
       tx <- of(session) if !isInStream(session)
-      rdd <- plan.collectWithSubqueries { case rows: LogicalRDD => rows.rdd } if Lineage.isOlder(rdd, tx)
-    } throw Lineage.refusal(tx)
+      rdd <- Lineage.of(plan)
+      refusal <- Lineage.refusal(rdd, tx)
+    } throw refusal
 
-  /** Forgets a failed write. */
-  def forgive(session: SparkSession): Unit = of(session).foreach(_.failure.set(null))
+  /** Notes that a transaction went back to a savepoint: what failed since is undone, too. */
+  def returned(session: SparkSession): Unit = of(session).foreach { tx =>
+    tx.failure.set(null)
+    tx.returns.incrementAndGet()
+  }
+
+  /** What ends with a transaction, and where it goes back to a savepoint. */
+  case class Moment(transaction: String, returns: Int)
+
+  /** Where a session's transaction stands, if one is open. */
+  def moment(session: SparkSession): Option[Moment] = of(session).map(tx => Moment(tx.id, tx.returns.get))
 
   /** What the first failed write of the open transaction said. */
   def failure(session: SparkSession): Option[String] = of(session).flatMap(tx => Option(tx.failure.get))

@@ -29,6 +29,13 @@ private[spark] object Witness {
   def computed(context: SparkContext, job: Int): Option[RDD[_]] =
     context.dagScheduler.jobIdToActiveJob.get(job).map(_.finalStage.rdd)
 
+  /**
+   * Ends such a job; asked by the same thread, which submits the job's tasks next, and finds none. To cancel a job as others
+   * do is a request to that thread, which it would come to when tasks have started.
+   */
+  def end(context: SparkContext, job: Int, reason: String): Unit =
+    context.dagScheduler.handleJobCancellation(job, Some(reason))
+
   private class Synchronous(conf: SparkConf, bus: LiveListenerBus, see: SparkListenerEvent => Unit)
       extends AsyncEventQueue(Name, conf, bus.metrics, bus) {
     addListener(new SparkListener {}) // the bus drops a queue without any

@@ -43,6 +43,9 @@ object Internals {
   /** What a job that has just begun computes; asked by the thread that posts its begin. */
   def computed(context: SparkContext, job: Int): Option[RDD[_]] = Witness.computed(context, job)
 
+  /** Ends such a job before any of its tasks starts; asked by the same thread. */
+  def end(context: SparkContext, job: Int, reason: String): Unit = Witness.end(context, job, reason)
+
   /** Which query's execution ended, how that was named if it was, and how it failed if it did. */
   def ended(event: SparkListenerSQLExecutionEnd): (QueryExecution, Option[String], Option[Throwable]) =
     (event.qe, event.executionName, event.executionFailure)
