@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import (
     ActiveTransactionError,
+    CommitUnknownError,
     FailedTransactionError,
     InvalidError,
     LockstepError,
@@ -31,83 +31,34 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.model import Batch, Name
-from lockstep.resolution import Resolution
-from lockstep.retry import race_backoff
+from lockstep.spark.lakehouses import Lakehouse, Lakehouses, flag, isolation_of
 from lockstep.spark.requests import is_case_sensitive
-from lockstep.spark.tables import TableRequests, isolation_of, other_version, scans_of
-from lockstep.spark.uris import Uris
+from lockstep.spark.tables import TableRequests, other_version, scans_of
 from lockstep.spark.views import ViewRequests
 from lockstep.transactions import Transaction
-from lockstep.undo import Creation
 
 Request: TypeAlias = dict[str, Any]
 Answer: TypeAlias = dict[str, Any]
-Settings: TypeAlias = frozenset[tuple[str, str]]
 
 REMEMBERED_SESSIONS = 1000
 """Sessions without a transaction that are remembered, those that asked last: nobody says when a session ends."""
 
-PENDING_CREATIONS = 10_000
-"""New tables of one lake that were announced and not yet written."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Lakehouse:
-    """A catalog as some sessions have it: the lake behind it, how Spark names its folders, and their settings for it.
-
-    Sessions that set it up alike share one; all that have the same lake share that, its timeline and its `creations`.
-    """
-
-    name: str
-    catalog: TransactionalCatalog
-    uris: Uris
-    creations: Creations
-    allows_outside_writes: bool = False
-
-    def is_same(self, other: Lakehouse) -> bool:
-        """Whether it is the same catalog, whatever is set for it."""
-        return self.name == other.name and self.catalog.lake is other.catalog.lake
-
-
-@dataclass(frozen=True, slots=True)
-class _SharedLake:
-    """What all catalogs of one root share."""
-
-    catalog: TransactionalCatalog
-    creations: Creations
-
-
-class Creations:
-    """New tables that statements on their own are about to write, by location; a failed CREATE leaves its own behind.
-
-    A statement that takes hours writes its first version at its end, so they do not go with idle sessions.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pending: OrderedDict[str, Creation] = OrderedDict()
-
-    def add(self, creation: Creation) -> None:
-        """Remember one; the oldest of very many is forgotten, and its statement is refused when it writes."""
-        with self._lock:
-            self._pending[creation.location] = creation
-            while len(self._pending) > PENDING_CREATIONS:
-                self._pending.popitem(last=False)
-
-    def take(self, location: str) -> Creation | None:
-        """Return the one at a location, for the last time: a refused creation's files are removed."""
-        with self._lock:
-            return self._pending.pop(location, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A transaction that was rolled back without its session's doing, and what had happened."""
+    """A transaction that ended without its session's doing.
+
+    Attributes:
+        transaction: its id.
+        why: what had happened.
+        refusal: what COMMIT and ROLLBACK answer, unless it was rolled back: it is committed, or nobody knows.
+    """
 
     transaction: str
     why: str
+    refusal: LockstepError | None = None
 
 
 @dataclass
@@ -120,7 +71,7 @@ class Session:
         text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
-        lost: the transaction that was rolled back behind the session's back, until somebody ends it.
+        lost: the transaction that ended behind the session's back, until somebody ends it.
         requests: how many are under way or wait; counted under the host's lock.
     """
 
@@ -164,11 +115,9 @@ class Host:
     """Answers requests of one Spark driver; safe to call from many threads."""
 
     def __init__(self, application: str = "") -> None:
-        self._application = application
+        self.lakehouses = Lakehouses(application)
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._lakes: dict[tuple[str, Settings], _SharedLake] = {}
-        self._lakehouses: dict[tuple[str, Settings], Lakehouse] = {}
         self._operations: dict[str, Callable[[Session, Request], Answer]] = {
             "begin": self._begin,
             "commit": self._commit,
@@ -188,12 +137,14 @@ class Host:
 
     def call(self, request: str | bytes) -> str:
         """Answer one request. Whatever goes wrong is an answer too: an exception's type would be lost on the way."""
+        asked: Any = None
         try:
-            return msgspec.json.encode({"ok": self._answer(msgspec.json.decode(request))}).decode()
+            asked = msgspec.json.decode(request)
+            return msgspec.json.encode({"ok": self._answer(asked)}).decode()
         except LockstepError as error:
             return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
-            _log.exception("the request %.200r failed", request)
+            _log.exception("%s failed", _described(asked))
             return refusal(LockstepError(f"internal error: {type(error).__name__}: {error}"))
 
     def _answer(self, asked: Request) -> Answer:
@@ -203,17 +154,14 @@ class Host:
             return operation(session, asked)
 
     def close(self) -> None:
-        """Roll back whatever is open: the driver ends."""
+        """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
         with self._lock:
             sessions = list(self._sessions.values())
         for session in sessions:
             with session.lock:
-                if session.transaction is not None and session.catalog is not None:
-                    try:
-                        session.catalog.catalog.rollback(session.transaction)
-                    except LockstepError as error:  # one that cannot be must not keep the others from it
-                        _log.warning("transaction %s was not rolled back: %s", session.transaction.id, error)
-                    session.transaction = None
+                if session.transaction is not None and session.catalog is not None and session.transaction.is_open:
+                    _end(session.transaction, session.catalog)
+                session.transaction = None
 
     # --- what requests are about --------------------------------------------------------------------------------------
 
@@ -240,68 +188,8 @@ class Host:
                 del self._sessions[id]
                 return
 
-    def lakehouse(self, name: str, options: dict[str, str]) -> Lakehouse:
-        """Return the catalog of this name, with these settings, whose lake is opened when first used."""
-        root = options.get("root")
-        if not root:
-            raise InvalidError(f"catalog {name} has no root: set spark.sql.catalog.{name}.root to a path or URL")
-        setup = (name, frozenset(options.items()))
-        with self._lock:
-            if setup not in self._lakehouses:
-                self._lakehouses[setup] = self._open(name, root, options)
-            return self._lakehouses[setup]
-
-    def _open(self, name: str, root: str, options: dict[str, str]) -> Lakehouse:
-        outside = options.get("outside-writes", "refuse")
-        if outside not in ("refuse", "allow"):
-            raise InvalidError(f"spark.sql.catalog.{name}.outside-writes is {outside!r}: expected refuse or allow")
-        isolation = isolation_of(options.get("isolation")) or "SERIALIZABLE"
-        record_reads = _flag(f"spark.sql.catalog.{name}.record-reads", options.get("record-reads")) or False
-        shared = self._lake(root, options)
-        catalog = TransactionalCatalog(
-            shared.catalog.lake,
-            author=shared.catalog.author,
-            application=self._application,
-            isolation=isolation,
-            record_reads=record_reads,
-            backoff=race_backoff(options),
-            resolution=Resolution.of(options),
-        )
-        return Lakehouse(name, catalog, Uris(catalog.lake.storage.url), shared.creations, outside == "allow")
-
-    def _lake(self, root: str, options: dict[str, str]) -> _SharedLake:
-        """Return what all catalogs of one root and store have in common, opened when first used."""
-        store = {key.removeprefix("store."): value for key, value in options.items() if key.startswith("store.")}
-        key = (root, frozenset(store.items()))
-        if key not in self._lakes:
-            create = options.get("create", "false").lower() == "true"
-            opened = TransactionalCatalog.open(root, create=create, options=store, application=self._application)
-            self._lakes[key] = _SharedLake(opened, Creations())
-        return self._lakes[key]
-
-    def writer(self, uri: str, catalogs: dict[str, dict[str, str]]) -> Lakehouse:
-        """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.
-
-        Of two with the same root it is the stricter: the URI does not say which of them the statement named.
-        """
-        houses = [self.lakehouse(name, options) for name, options in catalogs.items()]
-        found = [house for house in houses if house.uris.holds(uri)]
-        if not found:
-            raise InvalidError(f"no Lockstep catalog of this session holds {uri}")
-        return max(
-            found, key=lambda h: (len(h.uris.real("")), h.catalog.isolation == "SERIALIZABLE", h.catalog.record_reads)
-        )
-
-    def owner(self, uri: str) -> Lakehouse:
-        """Return the catalog that an overlay URI lies in: the one with the longest root."""
-        with self._lock:
-            found = [house for house in self._lakehouses.values() if house.uris.holds(uri)]
-        if not found:
-            raise InvalidError(f"no Lockstep catalog of this driver holds {uri}")
-        return max(found, key=lambda house: len(house.uris.real("")))
-
-    def transaction_of(self, id: str) -> tuple[Session, Transaction]:
-        """Return an open transaction by its id; a statement may write it from a clone of its session.
+    def transaction_of(self, id: str) -> tuple[Session, Lakehouse, Transaction]:
+        """Return an open transaction by its id, and what it is in; a clone of its session may write it.
 
         Raises:
             NoTransactionError: it has ended.
@@ -309,8 +197,9 @@ class Host:
         with self._lock:
             sessions = list(self._sessions.values())
         for session in sessions:
-            if session.transaction is not None and session.transaction.id == id:
-                return session, session.transaction
+            tx, house = session.transaction, session.catalog  # read once: the session may end it at any moment
+            if tx is not None and house is not None and tx.id == id:
+                return session, house, tx
         raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
 
     # --- transactions -------------------------------------------------------------------------------------------------
@@ -328,19 +217,19 @@ class Host:
                 f"which catalog? This session has {', '.join(sorted(catalogs)) or 'no Lockstep catalog'}; "
                 "say USE <catalog> before BEGIN"
             )
-        house = self.lakehouse(name, catalogs[name])
+        house = self.lakehouses.get(name, catalogs[name])
         goes_on = _goes_on(asked.get("on_statement_error"))
         kept = _seconds("lockstep.shared_transaction_timeout", asked.get("shared_transaction_timeout"), KEPT_SECONDS)
-        session.transaction = house.catalog.begin(
+        tx = house.catalog.begin(
             isolation=isolation_of(asked.get("isolation")),
             read_only=bool(asked.get("read_only")),
-            record_reads=_flag("lockstep.record_reads", asked.get("record_reads")),
+            record_reads=flag("lockstep.record_reads", asked.get("record_reads")),
             comment=asked.get("comment", ""),
             batch=batch,
             case_sensitive=is_case_sensitive(asked),
         )
-        session.catalog, session.goes_on = house, goes_on
-        return _named(session.transaction) | {"kept_seconds": kept}
+        session.catalog, session.goes_on, session.transaction = house, goes_on, tx
+        return _named(tx) | {"kept_seconds": kept}
 
     def _batch(self, session: Session, asked: Request) -> Answer:
         """Remember which micro-batch the session's next BEGIN carries out; without an application, none.
@@ -429,23 +318,34 @@ class Host:
 
     def _lapse(self, session: Session, _: Request) -> Answer:
         """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
-        if session.transaction is not None and session.catalog is not None:
-            session.catalog.catalog.rollback(session.transaction)
+        tx, house = session.transaction, session.catalog
+        if tx is not None and house is not None:
+            refusal = _end(tx, house)
             session.lost = Lost(
-                session.transaction.id,
+                tx.id,
                 "all connections that shared it were closed, and none came within lockstep.shared_transaction_timeout",
+                refusal,
             )
-        session.transaction = None
-        return session.forget_used()
+        used = session.forget_used()
+        session.transaction = session.catalog = None
+        return used
 
     def _in_lost(self, session: Session, asked: Request) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
         assert session.lost is not None
+        lost, ends = session.lost, asked["op"] in ("commit", "rollback")
+        if lost.refusal is not None:
+            if ends:
+                raise lost.refusal.again()
+            raise FailedTransactionError(
+                f"transaction {lost.transaction} has ended: {lost.why}. A COMMIT of it had had no answer: "
+                f"{lost.refusal.message}. ROLLBACK, which says so once more, and begin again"
+            )
         if asked["op"] == "rollback":
-            return {"transaction_id": session.lost.transaction}
+            return {"transaction_id": lost.transaction}
         raise FailedTransactionError(
-            f"transaction {session.lost.transaction} was rolled back: {session.lost.why}. "
-            + ("Begin again" if asked["op"] == "commit" else "ROLLBACK, and begin again")
+            f"transaction {lost.transaction} was rolled back: {lost.why}. "
+            + ("Begin again" if ends else "ROLLBACK, and begin again")
         )
 
     def _outside(self, session: Session, asked: Request) -> Answer:
@@ -481,14 +381,34 @@ class Host:
         return {}
 
 
+def _end(tx: Transaction, house: Lakehouse) -> LockstepError | None:
+    """Roll a transaction back that nobody asks for; return what is known if that may not be so, and log it."""
+    try:
+        house.catalog.rollback(tx)
+    except LockstepError as error:
+        _log.warning("transaction %s was not rolled back: %s", tx.id, error)
+        return error
+    except Exception as error:  # noqa: BLE001 (logged; it may keep neither this session nor another from its end)
+        _log.exception("transaction %s was not rolled back in good order", tx.id)
+        if tx.in_doubt is None:
+            return None  # what it leaves is litter: without a COMMIT nothing of it is in any table
+        return CommitUnknownError(
+            f"nobody looked whether transaction {tx.id} is committed as database version {tx.in_doubt} "
+            f"({type(error).__name__}: {error}). The transaction has ended; look for its id in the timeline."
+        )
+    return None
+
+
+def _described(asked: Any) -> str:
+    """Return which request it is, for the log: the rest of one has keys of stores in it, and data."""
+    if not isinstance(asked, dict):
+        return "a request that is no JSON object"
+    op, session, catalog = (asked.get(key) for key in ("op", "session", "catalog"))
+    return f"the request {op!r:.100} of session {session!r:.100} about catalog {catalog!r:.100}"
+
+
 def _named(tx: Transaction) -> Answer:
     return {"database_version": tx.base.version, "transaction_id": tx.id}
-
-
-def _flag(setting: str, value: str | None) -> bool | None:
-    if value is not None and value.lower() not in ("true", "false"):
-        raise InvalidError(f"{setting} is {value!r}: expected true or false")
-    return None if value is None else value.lower() == "true"
 
 
 def _goes_on(value: str | None) -> bool:
