@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.spark.host import KEPT_SECONDS, Host
+from lockstep.spark.host import Host
+from lockstep.spark.transactions import KEPT_SECONDS
 from lockstep.timeline import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage

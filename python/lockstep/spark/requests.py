@@ -12,7 +12,8 @@ from lockstep.model import Database, Name, Namespace, Table
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
-    from lockstep.spark.host import Answer, Host, Request, Session
+    from lockstep.spark.host import Host
+    from lockstep.spark.host_session import Answer, Request, Session
     from lockstep.spark.lakehouses import Lakehouse
 
 Change: TypeAlias = "Callable[[Transaction], None]"

@@ -22,7 +22,8 @@ from lockstep.statement import Scan
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
-    from lockstep.spark.host import Answer, Host, Request, Session
+    from lockstep.spark.host import Host
+    from lockstep.spark.host_session import Answer, Request, Session
     from lockstep.spark.lakehouses import Lakehouse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
