@@ -452,6 +452,8 @@ X = {"namespace": [], "table": "x"}
         ("drop_namespace", {"namespace": ["default"], "cascade": False}, "2BP01", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "@99"}, "22023", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "nine"}, "22023", "LOCKSTEP_INVALID"),
+        ("resolve", A | {"use": "pinned", "version": "²"}, "22023", "LOCKSTEP_INVALID"),
+        ("resolve", A | {"use": "pinned", "version": "@" + "9" * 5000}, "22023", "LOCKSTEP_INVALID"),
         ("staged", {"uri": "lockstep://head.file/no/lake/t", "version": 1}, "22023", "LOCKSTEP_INVALID"),
         ("no such", {}, "XX000", condition_of(errors.LockstepError)),
     ],
