@@ -253,6 +253,8 @@ class Announcer:
             self._lake.storage.delete(_path(table, transaction))
         except UnavailableError as error:
             _log.info("an announcement stays until it expires: %s", error)
+        except Exception:  # noqa: BLE001 (logged; also asked for after a commit, which may not fail for it)
+            _log.exception("the announcement of transaction %s stays until it expires", transaction)
 
 
 def _path(table: str, transaction: str) -> str:

@@ -50,7 +50,7 @@ from lockstep.savepoint import rollback_to
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from lockstep.timeline import Timeline
-from lockstep.transactions import Transaction
+from lockstep.transactions import State, Transaction
 from lockstep.undo import Creation, check_root, new_location
 
 
@@ -120,7 +120,7 @@ class TransactionalCatalog:
         lake = Lake(storage, timeline, clock=clock, new_id=ids)
         return cls(
             lake,
-            author=_user() if author is None else author,
+            author=current_user() if author is None else author,
             application=application,
             isolation=isolation,
             record_reads=record_reads,
@@ -307,12 +307,17 @@ class TransactionalCatalog:
             self._withdraw(tx)
 
     def rollback(self, tx: Transaction) -> None:
-        """Undo a transaction; one that has ended stays as it is.
+        """Undo a transaction; one that was rolled back already stays as it is.
 
         Raises:
-            TransactionStateError (2D000): too late, an earlier COMMIT whose answer was lost did land.
+            TransactionStateError (2D000): too late, it is committed; an earlier COMMIT whose answer was lost did land.
             CommitUnknownError: the store still does not say whether it did. It has ended, and nothing was removed.
         """
+        if tx.state is State.COMPLETED:
+            raise TransactionStateError(
+                f"too late to roll back: transaction {tx.id} is committed as database version {tx.version}",
+                sqlstate="2D000",
+            )
         if not tx.is_open:
             return
         outcome = rollback(self.lake, tx)
@@ -446,7 +451,8 @@ def _raised(outcome: Outcome, transaction: str) -> Committed:
             )
 
 
-def _user() -> str:
+def current_user() -> str:
+    """Return who runs this process; nothing, if the operating system has no name for that."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container may run under a user id that has no name

@@ -12,10 +12,11 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import lockstep
 from lockstep.errors import ActiveTransactionError
 from lockstep.model import Entry
-from lockstep.spark.bridge import _hosts, is_open
+from lockstep.spark.bridge import is_open
 from lockstep.spark.session import from_spark
 from lockstep.timeline import entry_path
 from tests.support.faulty import FaultyStorage
+from tests.support.interposed import timeline_of
 
 SOURCE, COPY, TOTAL = (f"lake.default.{name}" for name in ("source", "copy", "total"))
 Write = Callable[[Any, int], Any]
@@ -149,9 +150,7 @@ def test_a_batch_that_lost_to_another_transaction_is_run_again(stream: Stream, s
 @pytest.mark.parametrize("landed", [True, False], ids=["landed", "not landed"])
 def test_a_commit_without_an_answer_is_found_out(stream: Stream, spark: Any, landed: bool) -> None:
     """The store goes down in the batch's COMMIT, and comes back: run again, it is done already, or is done now."""
-    root = spark.conf.get("spark.sql.catalog.lake.root")
-    [lake] = [lake for host in _hosts.values() for (where, _), lake in host._lakes.items() if where == root]
-    timeline = lake.catalog.timeline
+    timeline = timeline_of(spark)
     store = FaultyStorage(timeline.storage)
     next_entry = entry_path(timeline.head.version + 1)
 

@@ -22,10 +22,11 @@ from lockstep.errors import (
     TransactionStateError,
 )
 from lockstep.model import Entry
-from lockstep.spark.bridge import _hosts, is_open
+from lockstep.spark.bridge import is_open
 from lockstep.spark.session import SessionTransaction, lockstep_errors
 from lockstep.timeline import FOLDER, entry_path
 from tests.support.faulty import FaultyStorage
+from tests.support.interposed import timeline_of
 
 T = "lake.default.t"
 
@@ -123,9 +124,7 @@ def test_an_interrupt_at_commit_leaves_the_transaction_as_open_as_it_is(t: str, 
 @pytest.fixture
 def faults(t: str, spark: Any) -> Iterator[FaultyStorage]:
     """The store of the test's timeline, to be made to fail."""
-    root = spark.conf.get("spark.sql.catalog.lake.root")
-    [lake] = [lake for host in _hosts.values() for (where, _), lake in host._lakes.items() if where == root]
-    timeline = lake.catalog.timeline
+    timeline = timeline_of(spark)
     store = FaultyStorage(timeline.storage)
     timeline.storage = store
     yield store

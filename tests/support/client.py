@@ -43,7 +43,7 @@ class Client:
     def _lay(self, uri: str, content: str) -> None:
         """Write the files that a statement on its own adds, as Spark does before it commits."""
         with suppress(InvalidError):  # what the host refuses as well
-            house = self.host.owner(uri)
+            house = self.host.lakehouses.writer(uri, {self.catalog: self.options})
             lay(house.catalog.lake.storage, house.uris.parse(uri).location, parse(content))
 
     def begin(self, **args: Any) -> str:
@@ -56,7 +56,7 @@ class Client:
 
     def stage(self, uri: str, version: int, *actions: dict[str, Any]) -> None:
         """Do what Delta does under a transaction's URI: write the file, and tell."""
-        house = self.host.owner(uri)
+        house = self.host.lakehouses.writer(uri, {self.catalog: self.options})
         view = house.uris.parse(uri)
         assert view.transaction is not None
         data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
@@ -65,4 +65,4 @@ class Client:
         self.ok("staged", uri=uri, version=version)
 
     def lake(self) -> TransactionalCatalog:
-        return self.host.lakehouse(self.catalog, self.options).catalog
+        return self.host.lakehouses.get(self.catalog, self.options).catalog

@@ -9,11 +9,20 @@ from typing import Any
 
 from lockstep.spark import bridge
 from lockstep.spark.host import Host
+from lockstep.storage import url_of
+from lockstep.timeline import Timeline
 
 
 def host_of(spark: Any) -> Host:
     """Return the host that answers a session's Spark from this process."""
-    return bridge._hosts[id(spark.sparkContext._gateway)]
+    return bridge._hosts[id(spark.sparkContext._gateway)].host
+
+
+def timeline_of(spark: Any) -> Timeline:
+    """Return the timeline of a session's lake, as the host of this process has it in memory."""
+    root = url_of(spark.conf.get("spark.sql.catalog.lake.root"))
+    [found] = {house.catalog.timeline for house in host_of(spark).lakehouses if house.catalog.lake.storage.url == root}
+    return found
 
 
 class Interposer:

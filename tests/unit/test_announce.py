@@ -385,6 +385,26 @@ def test_a_store_that_fails_leaves_the_conflict_to_commit(store: Storage, operat
         sides[1].commit()
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_an_announcement_that_cannot_be_removed_does_not_unsay_how_it_ended(store: Storage, end: str) -> None:
+    """COMMIT is done when it is withdrawn: an error that nobody expected there would tell of it as failed."""
+
+    def broken() -> None:
+        raise RuntimeError("nobody expected this")
+
+    faulty = FaultyStorage(store)
+    catalog = open_catalog(faulty, resolution=Resolution("wait-die", 0))
+    side = Side(catalog, catalog.begin(), "x")
+    side.replace_p()
+    [name] = announced(catalog)
+    faulty.interrupt("delete", broken, path=name)
+    if end == "commit":
+        assert side.commit() == 2
+    else:
+        side.rollback()
+    assert announced(catalog) == [name], "it stays until it expires"
+
+
 def stage_only(side: Side, *actions: Action) -> None:
     stage(side.catalog, side.tx, "a", *actions, operation="DELETE")
 

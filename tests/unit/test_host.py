@@ -140,7 +140,7 @@ def test_a_new_table_is_remembered_however_many_sessions_pass(
 def test_of_very_many_tables_that_were_announced_the_oldest_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, one: Client
 ) -> None:
-    monkeypatch.setattr("lockstep.spark.host.PENDING_CREATIONS", 2)
+    monkeypatch.setattr("lockstep.spark.lakehouses.PENDING_CREATIONS", 2)
     uris = [one.ok("create", namespace=[], table=name, mode="create")["uri"] for name in "xyz"]
     assert one.refused("write", uri=uris[0], version=0, actions=content(*NEW_TABLE))[0] == "42P01"
     assert one.ok("write", uri=uris[1], version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}
@@ -153,6 +153,26 @@ def test_whatever_is_asked_has_an_answer(host: Host, request_: bytes) -> None:
     """The shim waits for one."""
     error = json.loads(host.call(request_))["error"]
     assert (error["condition"], error["sqlstate"]) == ("LOCKSTEP_INTERNAL", "XX000")
+
+
+def test_what_goes_wrong_is_logged_without_the_settings_of_the_catalog(
+    one: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Keys of a store are among them. Which request it was can be told without."""
+    one.options = {"store.secret_access_key": "wJalrXUtnFEMI", **one.options}
+    assert one.refused("drop", namespace=[])[0] == "XX000"
+    logged = caplog.text
+    assert "wJalr" not in logged
+    assert all(said in logged for said in ("'drop'", f"'{one.session}'", "'lake'", "KeyError"))
+
+
+@pytest.mark.parametrize("op", ["resolve", "version_then"])
+@pytest.mark.parametrize("micros", [2**62, -(2**62), 10**30])
+def test_a_time_that_no_calendar_has_is_refused(one: Client, op: str, micros: int) -> None:
+    asked = {"namespace": [], "table": "a", "use": "pinned", "system_time_micros": micros}
+    assert one.refused(op, **asked)[0] == "22023"
+    one.begin()
+    assert one.refused(op, **asked)[0] == "22023"
 
 
 def test_an_error_with_half_an_emoji_is_an_answer() -> None:
@@ -356,9 +376,8 @@ def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Clien
     first, _ = one.begin(), two.begin()
     for client in (one, two):
         client.stage(client.resolve("a", "append", writes=True)["uri"], 1, add("x"))
-    doubtful, _ = host.transaction_of(first)
-    assert doubtful.transaction is not None
-    doubtful.transaction.in_doubt = 2
+    _, _, doubtful = host.transaction_of(first)
+    doubtful.in_doubt = 2
     broken = FaultyStorage(one.lake().lake.storage)
     one.lake().timeline.storage = broken
     broken.fail("get", times=100)
@@ -366,6 +385,27 @@ def test_closing_rolls_back_whatever_is_open(host: Host, one: Client, two: Clien
     left = [path.parent.name for path in staged_commits(tmp_path / "lake")]
     assert left == [first], "what cannot be rolled back now keeps nobody else from it"
     assert one.refused("commit")[0] == "25P01"
+
+
+def test_closing_goes_on_whatever_goes_wrong(
+    host: Host, one: Client, two: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = one.begin()
+    two.options |= {"store.session_token": "another lake in memory"}
+    two.begin()
+    for client in (one, two):
+        client.stage(client.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+
+    def broken() -> None:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    lake = one.lake().lake
+    lake.storage = store = FaultyStorage(lake.storage)
+    store.interrupt("get", broken)
+    host.close()
+    assert [path.parent.name for path in staged_commits(tmp_path / "lake")] == [first]
+    assert "cannot schedule new futures" in caplog.text
+    assert [client.refused("commit")[0] for client in (one, two)] == ["25P01", "25P01"]
 
 
 def test_a_statement_is_told_that_a_version_is_taken_only_if_it_can_see_by_what(one: Client) -> None:
@@ -412,6 +452,8 @@ X = {"namespace": [], "table": "x"}
         ("drop_namespace", {"namespace": ["default"], "cascade": False}, "2BP01", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "@99"}, "22023", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "nine"}, "22023", "LOCKSTEP_INVALID"),
+        ("resolve", A | {"use": "pinned", "version": "²"}, "22023", "LOCKSTEP_INVALID"),
+        ("resolve", A | {"use": "pinned", "version": "@" + "9" * 5000}, "22023", "LOCKSTEP_INVALID"),
         ("staged", {"uri": "lockstep://head.file/no/lake/t", "version": 1}, "22023", "LOCKSTEP_INVALID"),
         ("no such", {}, "XX000", condition_of(errors.LockstepError)),
     ],
@@ -460,13 +502,6 @@ def test_a_transaction_is_in_one_catalog(host: Host, one: Client, tmp_path: Path
     second.stage(second.resolve("a", "append", writes=True)["uri"], 1, add("x"))
     assert one.ok("commit")["database_version"] == 2
     assert one.lake().database().version == 1
-
-
-def test_a_uri_belongs_to_the_lake_with_the_longest_root(host: Host, one: Client, tmp_path: Path) -> None:
-    inner = Client(host, tmp_path / "lake" / "inner", catalog="inner")
-    create(inner.lake(), "a")
-    assert host.owner(inner.resolve("a")["uri"]).name == "inner"
-    assert host.owner(one.resolve("a")["uri"]).name == "lake"
 
 
 # --- one statement, one database version ------------------------------------------------------------------------------

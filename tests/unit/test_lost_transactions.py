@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
-from lockstep.spark.host import KEPT_SECONDS
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.spark.host import Host
+from lockstep.spark.transactions import KEPT_SECONDS
+from lockstep.timeline import entry_path
 from tests.support.client import Client
-from tests.support.lakes import staged_commits
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, append, staged_commits
 
 
 def test_a_lost_transaction_can_only_be_ended(one: Client, two: Client) -> None:
@@ -59,3 +66,108 @@ def test_begin_says_how_long_a_shared_transaction_is_kept(one: Client) -> None:
         state, condition, _ = one.refused("begin", **begin, shared_transaction_timeout=wrong)
         assert (state, condition) == ("22023", "LOCKSTEP_INVALID")
     assert one.begin(), "a BEGIN that was refused has begun nothing"
+
+
+# --- a COMMIT without an answer, and then nobody ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(one: Client) -> FaultyStorage:
+    """The store of the timeline, to be made to fail."""
+    timeline = one.lake().timeline
+    store = FaultyStorage(timeline.storage)
+    timeline.storage = store
+    return store
+
+
+def in_doubt(one: Client, store: FaultyStorage, *, landed: bool = True) -> str:
+    """Begin, write, and send a COMMIT that has no answer; return the transaction's id."""
+    id = one.begin()
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    store.go_down(entry_path(2), landed=landed)
+    assert one.refused("commit")[:2] == ("40003", "LOCKSTEP_COMMIT_UNKNOWN")
+    return id
+
+
+@pytest.mark.parametrize("says", ["commit", "rollback"])
+def test_who_comes_back_hears_that_a_lapsed_transaction_is_committed(
+    one: Client, two: Client, store: FaultyStorage, caplog: pytest.LogCaptureFixture, says: str
+) -> None:
+    id = in_doubt(one, store)
+    store.heal()
+    with caplog.at_level(logging.WARNING, "lockstep"):
+        assert one.ok("lapse")["tables"] == [["lake", "default", "a"]], "caches of it are dropped all the same"
+    assert f"{id} is committed as database version 2" in caplog.text
+    state, _, message = one.refused("resolve", namespace=[], table="a", use="live")
+    assert (state, f"{id} is committed as database version 2" in message) == ("25P02", True)
+    assert "was rolled back" not in message
+    for _ in range(2):
+        state, _, message = one.refused(says)
+        assert (state, f"transaction {id} is committed as database version 2" in message) == ("2D000", True)
+    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
+    assert one.resolve("a")["version"] == two.resolve("a")["version"] == 1
+    assert one.begin() != id
+
+
+@pytest.mark.parametrize("says", ["commit", "rollback"])
+def test_who_comes_back_hears_that_nobody_knows(
+    one: Client, store: FaultyStorage, elsewhere: TransactionalCatalog, says: str
+) -> None:
+    id = in_doubt(one, store)
+    one.ok("lapse")
+    state, _, message = one.refused("resolve", namespace=[], table="a", use="live")
+    assert (state, "does not say whether" in message, "was rolled back" in message) == ("25P02", True, False)
+    state, condition, message = one.refused(says)
+    assert (state, condition) == ("40003", "LOCKSTEP_COMMIT_UNKNOWN")
+    assert f"transaction {id} is committed as database version 2" in message
+    assert not one.ok("ended")["open"]
+
+
+def test_a_lapsed_transaction_whose_commit_did_not_land_was_rolled_back(one: Client, store: FaultyStorage) -> None:
+    id = in_doubt(one, store, landed=False)
+    store.heal()
+    one.ok("lapse")
+    assert one.ok("rollback") == {"transaction_id": id}
+
+
+@pytest.mark.parametrize("doubt", [False, True])
+def test_whatever_goes_wrong_a_lapsed_transaction_is_over(
+    host: Host, one: Client, store: FaultyStorage, elsewhere: TransactionalCatalog, doubt: bool
+) -> None:
+    """What is left of it must not be what the next statement goes on with."""
+
+    def broken() -> None:
+        raise RuntimeError("no threads any more")
+
+    if doubt:
+        in_doubt(one, store)
+        store.heal()
+        store.interrupt("get", broken)
+    else:
+        one.begin()
+        one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+        one.lake().lake.storage = data = FaultyStorage(one.lake().lake.storage)
+        data.interrupt("get", broken)
+    one.ok("lapse")
+    assert host._sessions[one.session].transaction is None
+    assert one.refused("resolve", namespace=[], table="a", use="live")[0] == "25P02"
+    if doubt:
+        assert one.refused("rollback")[0] == "40003", "it may be committed"
+    else:
+        assert one.ok("rollback")
+    assert not one.ok("ended")["open"]
+
+
+def test_a_rollback_after_the_commit_says_that_it_is_too_late(one: Client) -> None:
+    id = one.begin()
+    one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
+    one.ok("commit")
+    state, _, message = one.refused("rollback")
+    assert (state, f"transaction {id} is committed as database version 2" in message) == ("2D000", True)
+    assert not one.ok("ended")["open"]
+
+
+def test_a_rollback_after_the_rollback_says_nothing_more(one: Client, elsewhere: TransactionalCatalog) -> None:
+    id = one.begin()
+    append(elsewhere, "b", "y")
+    assert [one.ok("rollback")["transaction_id"] for _ in range(2)] == [id, id]

@@ -22,7 +22,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError, UnsupportedError
-from lockstep.storage import Mine, Storage, Theirs, checked, open_storage
+from lockstep.storage import Mine, Storage, Theirs, checked, open_storage, url_of
 from lockstep.storage.local import LocalStorage
 from lockstep.storage.object import ObjectStorage
 from tests.support.faulty import FaultyStorage
@@ -400,7 +400,7 @@ def test_a_local_root_by_each_of_its_names(tmp_path: Path, monkeypatch: pytest.M
     for name in names:
         store = open_storage(name, create=True)
         assert isinstance(store, LocalStorage)
-        assert store.url == f"file://{root}"
+        assert store.url == url_of(name) == f"file://{root}"
         assert store.get("a") == b"x"
 
 
@@ -456,6 +456,14 @@ def test_urls_that_name_no_store_are_refused(url: str, error: type[Exception], m
         open_storage(url, create=True)
 
 
+@pytest.mark.parametrize(
+    "url", ["", "a\0b", "file:relative", "file://host/lake", "s3://", "s3:///prefix", "ftp://host/lake"]
+)
+def test_where_no_store_can_be_has_no_url(url: str) -> None:
+    with pytest.raises((InvalidError, UnsupportedError)):
+        url_of(url)
+
+
 def test_a_conflict_of_s3_is_no_object(s3: str, server: Contended) -> None:
     """409 means that nothing was written: it is tried again, and where that does not help, nobody is told that it is.
 
@@ -483,6 +491,7 @@ def test_s3_and_s3a_are_one_store(s3: str) -> None:
     one = open_storage("s3://lake/both/", options={**KEYS, "endpoint": s3})
     other = open_storage("s3a://lake/both", options={**KEYS, "aws_endpoint": s3})
     assert (one.url, other.url) == ("s3://lake/both", "s3a://lake/both")
+    assert (url_of("s3://lake/both/"), url_of("s3a://lake/both")) == (one.url, other.url)
     assert one.put_if_absent("a", b"x") == Mine()
     assert other.put_if_absent("a", b"y") == Theirs(b"x")
 

@@ -13,6 +13,7 @@ import hmac
 import logging
 import secrets
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -27,7 +28,18 @@ EXTENSION = "lockstep.spark.Extensions"
 _NOT_ALLOWED = "28000"
 """SQL's invalid authorization specification."""
 
-_hosts: dict[int, Host] = {}
+
+@dataclass
+class _Attached:
+    """A driver's host in this process. Its gateway is kept too: an object that is gone leaves its id to another."""
+
+    gateway: Any
+    context: Any
+    application: str
+    host: Host
+
+
+_hosts: dict[int, _Attached] = {}
 _attaching = threading.Lock()
 _log = logging.getLogger(__name__)
 
@@ -46,7 +58,11 @@ def attach(spark: SparkSession) -> None:
     gateway: Any = context._gateway
     _require_shim(spark)
     with _attaching:
-        if id(gateway) in _hosts:
+        if (attached := _hosts.get(id(gateway))) is not None:
+            if attached.context is not context:
+                if attached.application != context.applicationId:
+                    attached.host.close()  # what the application before left open, no session of it can end any more
+                attached.context, attached.application = context, context.applicationId
             return
         from pyspark.java_gateway import ensure_callback_server_started
 
@@ -54,7 +70,7 @@ def attach(spark: SparkSession) -> None:
         host = Host(application=context.appName)
         secret = secrets.token_hex(32)
         if _shim(spark).attach(_Callback(host, secret), secret):
-            _hosts[id(gateway)] = host
+            _hosts[id(gateway)] = _Attached(gateway, context, context.applicationId, host)
             atexit.register(host.close)
 
 

@@ -12,7 +12,9 @@ from lockstep.model import Database, Name, Namespace, Table
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
-    from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
+    from lockstep.spark.host import Host
+    from lockstep.spark.host_session import Answer, Request, Session
+    from lockstep.spark.lakehouses import Lakehouse
 
 Change: TypeAlias = "Callable[[Transaction], None]"
 
@@ -24,7 +26,7 @@ class Requests:
         self._host = host
 
     def _house(self, asked: Request) -> Lakehouse:
-        return self._host.lakehouse(asked["catalog"], asked["options"])
+        return self._host.lakehouses.get(asked["catalog"], asked["options"])
 
     def _seen(self, session: Session, house: Lakehouse) -> Transaction | Database:
         """Return what a session sees now: its transaction's view, or the newest database version."""

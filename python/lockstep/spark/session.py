@@ -202,6 +202,13 @@ class SessionTransaction:
         attach(self._spark)
         row = self._execute(self._begin) if self.batch is None else self._begin_batch(self.batch)
         self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
+        if self.batch is not None:
+            try:
+                begun = bridge.ask(self._spark, "begun")
+            except BaseException as error:  # an interrupt too: Python calls no `__exit__` now
+                self._give_up(error)
+                raise
+            self.last_batch, self.is_replay = begun["last_batch"], begun["is_replay"]
         return self
 
     def _begin_batch(self, batch: Batch) -> dict[str, Any]:
@@ -212,12 +219,13 @@ class SessionTransaction:
             )
         bridge.ask(self._spark, "batch", application=batch.application, number=batch.number)
         try:
-            row = self._execute(self._begin)
-        finally:
-            bridge.ask(self._spark, "batch")
-        begun = bridge.ask(self._spark, "begun")
-        self.last_batch, self.is_replay = begun["last_batch"], begun["is_replay"]
-        return row
+            return self._execute(self._begin)
+        except BaseException as refused:  # one that it does not get to must not be that of the next BEGIN
+            try:
+                bridge.ask(self._spark, "batch")
+            except Exception as failure:  # noqa: BLE001 (why there was no BEGIN is raised, with a note of this)
+                refused.add_note(f"Lockstep did not take batch {batch.number} back: {failure}")
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -246,7 +254,7 @@ class SessionTransaction:
         """Roll back because of an error, and never put another in its place."""
         try:
             self.rollback()
-        except LockstepError as failure:
+        except Exception as failure:  # noqa: BLE001 (what the block raised is raised, with a note of this)
             error.add_note(f"Lockstep did not roll back: {failure}")
         else:
             if isinstance(error, CommitUnknownError):
@@ -313,6 +321,7 @@ class SessionTransaction:
 
     def _learn(self, refused: BaseException) -> None:
         """Note how it stands after COMMIT or ROLLBACK was refused; never more than is known."""
+        self.status = "IN DOUBT"  # and it stays so if nobody can be asked
         if isinstance(refused, TransactionStateError) and refused.sqlstate == _TOO_LATE:
             found = _COMMITTED_AS.search(refused.message)
             self.version, self.status = int(found[1]) if found else None, "COMMITTED"

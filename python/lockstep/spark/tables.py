@@ -13,17 +13,22 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.model import NEW, Database, Isolation, Table
+from lockstep.model import NEW, Database, Table
 from lockstep.outcomes import Taken
+from lockstep.spark.lakehouses import isolation_of
 from lockstep.spark.requests import Requests, find, is_case_sensitive, listed, namespace_of, stored
-from lockstep.spark.uris import View
+from lockstep.spark.uris import View, transaction_in
 from lockstep.statement import Scan
 from lockstep.transactions import NO_NAMESPACE, Transaction
 
 if TYPE_CHECKING:
-    from lockstep.spark.host import Answer, Host, Lakehouse, Request, Session
+    from lockstep.spark.host import Host
+    from lockstep.spark.host_session import Answer, Request, Session
+    from lockstep.spark.lakehouses import Lakehouse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS = 18
+"""What a version has at most: all of them are numbers of 64 bits."""
 
 
 class TableRequests(Requests):
@@ -142,7 +147,7 @@ class TableRequests(Requests):
         if (table := seen.tables.get(name)) is None:
             return {"version": None}
         micros = asked.get("system_time_micros")
-        then = asked["version"] if micros is None else _EPOCH + timedelta(microseconds=micros)
+        then = asked["version"] if micros is None else _time(micros)
         database = house.catalog.as_of(then, at_most=None if tx is None else tx.base.version)
         if (was := database.table_by_id(table.id)) is None:
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
@@ -205,12 +210,12 @@ class TableRequests(Requests):
             session.used.add((uri, name))
             return {"uri": uri}
         creation = house.catalog.reserve(name, case_sensitive=is_case_sensitive(asked))
-        house.creations.add(creation)
+        self._host.lakehouses.creations.add(house, creation)
         return {"uri": house.uris.head(creation.location)}
 
     def _write(self, session: Session, asked: Request) -> Answer:
         """Commit one version of one table: an autocommitted statement, which must not run inside a transaction."""
-        house = self._host.writer(asked["uri"], asked["catalogs"])
+        house = self._host.lakehouses.writer(asked["uri"], asked["catalogs"])
         location = house.uris.parse(asked["uri"]).location
         if session.transaction is not None:
             raise ActiveTransactionError(
@@ -218,7 +223,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        creation = house.creations.take(location) if asked["version"] == 0 else None
+        creation = self._host.lakehouses.creations.take(house, location) if asked["version"] == 0 else None
         outcome = house.catalog.write(
             location,
             asked["version"],
@@ -249,17 +254,16 @@ class TableRequests(Requests):
         """Note that Delta staged a commit of a transaction."""
         house, view, owner, tx = self._staged_by(asked)
         with owner.lock:
-            # The catalog of its BEGIN: another of the same root may resolve conflicts in another way.
-            (owner.catalog or house).catalog.stage(tx, view.location, asked["version"])
+            house.catalog.stage(tx, view.location, asked["version"])
         return {}
 
     def _staged_by(self, asked: Request) -> tuple[Lakehouse, View, Session, Transaction]:
-        house = self._host.owner(asked["uri"])
-        view = house.uris.parse(asked["uri"])
-        if view.transaction is None:
-            raise InvalidError(f"{asked['uri']} is not a transaction's")
-        owner, tx = self._host.transaction_of(view.transaction)
-        return house, view, owner, tx
+        """Return the catalog of BEGIN: another of the same root may have other keys, or another `resolution`."""
+        uri = asked["uri"]
+        if (id := transaction_in(uri)) is None:
+            raise InvalidError(f"{uri} is not a transaction's")
+        owner, house, tx = self._host.transaction_of(id)
+        return house, house.uris.parse(uri), owner, tx
 
     def _drop(self, session: Session, asked: Request) -> Answer:
         house = self._house(asked)
@@ -341,28 +345,14 @@ def other_version(tx: Transaction, scan: Scan) -> str | None:
     )
 
 
-def isolation_of(level: str | None) -> Isolation | None:
-    """Return the isolation level that a setting names.
-
-    Raises:
-        InvalidError: there is none of that name.
-    """
-    match level and level.upper():
-        case None | "":
-            return None
-        case "SNAPSHOT":
-            return "SNAPSHOT"
-        case "SERIALIZABLE":
-            return "SERIALIZABLE"
-        case _:
-            raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
-
-
 def _time(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise InvalidError("no database version is of that time: give one of the years 1 to 9999") from error
 
 
 def _number(text: str) -> int:
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
         raise InvalidError(f"{text!r} is not a version: give a number")
     return int(text)

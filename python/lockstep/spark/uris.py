@@ -70,12 +70,26 @@ class Uris:
         if not self.holds(uri):
             raise InvalidError(f"{uri} is not in this lake ({self.real('')})")
         authority, path = _split(uri)
-        view = authority.partition(".")[0]
-        location = path.removeprefix(f"{self._path}/")
-        if view == HEAD:
-            return View(None, location)
-        transaction, _, epoch = view.rpartition("-")[0].partition(EPOCH)
-        return View(transaction, location, int(epoch or 0))
+        transaction, epoch = _viewer(authority)
+        return View(transaction, path.removeprefix(f"{self._path}/"), epoch)
+
+
+def transaction_in(uri: str) -> str | None:
+    """Return the id of the transaction as which a URI of any lake shows a folder, None at the head.
+
+    Raises:
+        InvalidError: it is no overlay URI.
+    """
+    return _viewer(_split(uri)[0])[0]
+
+
+def _viewer(authority: str) -> tuple[str | None, int]:
+    """Return the transaction, and its epoch, that the authority of a URI names."""
+    view = authority.partition(".")[0]
+    if view == HEAD:
+        return None, 0
+    transaction, _, epoch = view.rpartition("-")[0].partition(EPOCH)
+    return transaction, int(epoch or 0)
 
 
 def _split(uri: str) -> tuple[str, str]:

@@ -22,7 +22,8 @@ from lockstep.spark.requests import Requests, listed, stored
 from lockstep.transactions import Transaction
 
 if TYPE_CHECKING:
-    from lockstep.spark.host import Answer, Host, Request, Session
+    from lockstep.spark.host import Host
+    from lockstep.spark.host_session import Answer, Request, Session
 
 _VERBS = {"create": "CREATE VIEW", "replace": "ALTER VIEW", "create_or_replace": "CREATE OR REPLACE VIEW"}
 

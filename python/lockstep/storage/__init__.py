@@ -154,16 +154,40 @@ def open_storage(url: str, *, create: bool = False, options: Mapping[str, str] |
         UnsupportedError: a scheme that Lockstep has no store for.
         UnavailableError: the root cannot be made or read.
     """
-    scheme = url.partition("://")[0] if "://" in url else url.partition(":")[0] if url.startswith("file:") else ""
-    if scheme in {"s3", "s3a"}:
-        from lockstep.storage.object import open_s3
-
-        return open_s3(url, options or {})
-    if scheme in {"", "file"}:
+    if _is_local(url):
         from lockstep.storage.local import open_local
 
         return open_local(url, create=create)
-    raise UnsupportedError(f"no store for {url!r}: use a local path, file://, s3:// or s3a://")
+    from lockstep.storage.object import open_s3
+
+    return open_s3(url, options or {})
+
+
+def url_of(url: str) -> str:
+    """Return what the `url` of the store is that a URL or a path names, without a look at the store.
+
+    Raises:
+        InvalidError, UnsupportedError: no store can be opened there.
+    """
+    if not _is_local(url):
+        if not url.partition("://")[2].partition("/")[0]:
+            raise InvalidError(f"{url!r} names no bucket: write s3://bucket/prefix")
+        return url.rstrip("/")
+    from lockstep.storage.local import root_of
+
+    return f"file://{root_of(url)}"
+
+
+def _is_local(url: str) -> bool:
+    """Tell whether a URL or a path names a local folder, and not an object store.
+
+    Raises:
+        UnsupportedError: it has a scheme that Lockstep has no store for.
+    """
+    scheme = url.partition("://")[0] if "://" in url else url.partition(":")[0] if url.startswith("file:") else ""
+    if scheme not in {"", "file", "s3", "s3a"}:
+        raise UnsupportedError(f"no store for {url!r}: use a local path, file://, s3:// or s3a://")
+    return scheme in {"", "file"}
 
 
 def checked(path: str) -> str:

@@ -140,7 +140,7 @@ def open_local(url: str, *, create: bool) -> LocalStorage:
         InvalidError: there is no such folder, or a file in its place, or the URL names another host.
         UnavailableError: it cannot be made, or not be read. One that can only be read opens, for readers.
     """
-    root = Path(_path(url)).absolute()
+    root = root_of(url)
     try:
         if create and not root.exists():
             root.mkdir(parents=True, exist_ok=True)
@@ -155,6 +155,15 @@ def open_local(url: str, *, create: bool) -> LocalStorage:
     except OSError as error:
         raise UnavailableError(f"cannot open the lake's root {root}: {error.strerror or error}") from error
     return LocalStorage(root)
+
+
+def root_of(url: str) -> Path:
+    """Return the folder that a URL or a path names, whether it is there or not.
+
+    Raises:
+        InvalidError: it can name none.
+    """
+    return Path(_path(url)).absolute()
 
 
 def _path(url: str) -> str:

@@ -1,0 +1,107 @@
+"""`lockstep.transaction` when its way to Spark breaks: what the user is told, and what is left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lockstep.errors import InvalidError
+from lockstep.model import Batch
+from lockstep.spark import bridge, session
+from lockstep.spark.session import SessionTransaction
+
+BATCH = Batch(application="orders", number=7)
+
+
+class Driver:
+    """A driver without Spark: what it is asked is noted, and fails as the test wants.
+
+    Attributes:
+        said: each statement and each request, in order.
+        fails: what an asked one raises.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.said: list[str] = []
+        self.fails: dict[str, BaseException] = {}
+        self.open: str | None = None
+        monkeypatch.setattr(session, "attach", lambda spark: None)
+        monkeypatch.setattr(bridge, "is_remote", lambda spark: False)
+        monkeypatch.setattr(bridge, "is_open", lambda spark: self._is_open())
+        monkeypatch.setattr(bridge, "current", lambda spark: self.open, raising=False)
+        monkeypatch.setattr(bridge, "ask", lambda spark, op, **asked: self._asked(op, asked))
+        monkeypatch.setattr(SessionTransaction, "_execute", lambda tx, statement: self._executed(statement))
+
+    def _meet(self, what: str) -> None:
+        self.said.append(what)
+        if what in self.fails:
+            raise self.fails[what]
+
+    def _is_open(self) -> bool:
+        self._meet("is open?")
+        return self.open is not None
+
+    def _asked(self, op: str, asked: dict[str, Any]) -> dict[str, Any]:
+        self._meet(op if asked or op != "batch" else "no batch")
+        return {"last_batch": None, "is_replay": False} if op == "begun" else {}
+
+    def _executed(self, statement: str) -> dict[str, Any]:
+        self._meet(statement)
+        self.open = "t1" if statement.startswith("BEGIN") else None
+        return {"transaction_id": "t1", "database_version": 1}
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    return Driver(monkeypatch)
+
+
+def begun(batch: Batch | None = None) -> SessionTransaction:
+    spark: Any = None  # the driver stands for it
+    return SessionTransaction(spark, "BEGIN TRANSACTION", batch)
+
+
+@pytest.mark.parametrize("lost", [ConnectionError, RuntimeError, OSError])
+def test_the_error_of_a_block_is_what_its_user_sees(driver: Driver, lost: Callable[[str], Exception]) -> None:
+    """The JVM is gone: whatever ROLLBACK says then, it is not why the block ended."""
+    driver.fails = {"ROLLBACK": lost("the JVM is gone"), "is open?": lost("the JVM is gone")}
+    tx = begun()
+    with pytest.raises(ZeroDivisionError) as caught, tx:
+        raise ZeroDivisionError
+    assert any("did not roll back: " in note and "the JVM is gone" in note for note in caught.value.__notes__)
+    assert tx.status == "IN DOUBT", "nobody can tell here"
+
+
+def test_an_interrupt_of_the_rollback_is_not_held_back(driver: Driver) -> None:
+    driver.fails = {"ROLLBACK": KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt), begun():
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("lost", [InvalidError("refused"), ConnectionError("the JVM is gone"), KeyboardInterrupt()])
+def test_a_batch_that_cannot_learn_how_it_stands_leaves_nothing_open(driver: Driver, lost: BaseException) -> None:
+    """Python runs no `__exit__` after an `__enter__` that raised."""
+    driver.fails = {"begun": lost}
+    tx = begun(BATCH)
+    with pytest.raises(type(lost)), tx:
+        raise AssertionError("the block must not run")
+    assert driver.said[-1] == "ROLLBACK"
+    assert driver.open is None
+    assert tx.status == "ROLLED BACK"
+
+
+def test_a_begin_that_took_the_batch_has_nothing_to_take_back(driver: Driver) -> None:
+    """The host forgets it at BEGIN. A question more is one more that can fail, with a transaction open."""
+    with begun(BATCH):
+        pass
+    assert driver.said == ["batch", "BEGIN TRANSACTION", "begun", "COMMIT"]
+
+
+def test_a_batch_that_did_not_begin_is_taken_back(driver: Driver) -> None:
+    driver.fails = {"BEGIN TRANSACTION": InvalidError("which catalog?"), "no batch": ConnectionError("gone")}
+    with pytest.raises(InvalidError, match="which catalog") as caught, begun(BATCH):
+        raise AssertionError("the block must not run")
+    assert driver.said == ["batch", "BEGIN TRANSACTION", "no batch"]
+    assert any("gone" in note for note in caught.value.__notes__)
