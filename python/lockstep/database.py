@@ -9,6 +9,8 @@ it writes it, only a damaged or foreign file can do that.
 **Amendments.** A commit is ratified under one table version and may be pushed to a later one, before it is published,
 by a plain Delta writer. A later `external` entry says so in `moved`. From then on every older database version sees
 the table where the commit really is: `amendments` collects what a timeline says, and `apply` and `fold` take it.
+Where an entry has several commits of a table, the first may be in the table's log when a plain Delta writer takes the
+version of the next: `placements` tells the version of each.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ from lockstep.model import (
 
 Moves: TypeAlias = Mapping[tuple[str, int], int]
 """(table id, version of the entry that wrote it) → the table version where that entry's last commit is now."""
+
+Placements: TypeAlias = Mapping[tuple[str, int], tuple[int, ...]]
+"""(table id, version of the entry that wrote it) → the table version of each of that entry's commits, in order."""
 
 NOT_MOVED: Moves = MappingProxyType({})
 DEFAULT_NAMESPACE: Namespace = ("default",)
@@ -77,34 +82,58 @@ def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED) -> Database:
 
 
 def amendments(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
-    """Collect from a whole timeline the commits that were moved; the last word on a commit wins.
+    """Collect from a whole timeline where the commits that were moved end; the last word on a commit wins.
+
+    Raises:
+        CorruptTimelineError: see `placements`.
+    """
+    return {key: versions[-1] for key, versions in placements(entries).items()}
+
+
+def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Collect from a whole timeline the versions of the commits that were moved; the last word on a commit wins.
 
     Raises:
         CorruptTimelineError: an entry moves a commit that no earlier entry made, or moves it back, or leaves two
             commits of a table at one version.
     """
-    ends: dict[str, dict[int, int]] = {}
-    found: dict[tuple[str, int], int] = {}
+    written: dict[str, dict[int, tuple[int, ...]]] = {}
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
     for entry in entries:
         for move in entry.moved:
-            was = ends.get(move.id, {}).get(move.entry)
-            if was is None:
+            was = written.get(move.id, {}).get(move.entry)
+            if not was:
                 raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
-            if move.to_version <= was:
-                raise _corrupt(
-                    entry, f"moves table {move.id} in entry {move.entry} to {move.to_version}, not past {was}"
-                )
-            ends[move.id][move.entry] = found[move.id, move.entry] = move.to_version
+            written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
         for id_ in {move.id for move in entry.moved}:
-            for (one, low), (other, high) in pairwise(ends[id_].items()):
-                if low >= high:
+            for (one, low), (other, high) in pairwise(written[id_].items()):
+                if low[-1] >= high[-1]:
                     raise _corrupt(
-                        entry, f"puts table {id_} of entry {other} at {high}: entry {one} is at {low} already"
+                        entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
                     )
         # What an external entry writes was published before it was found, so it stays where it is.
         for write in entry.writes if entry.kind == "transaction" else ():
-            ends.setdefault(write.id, {})[entry.version] = write.to_version
+            written.setdefault(write.id, {})[entry.version] = as_ratified(write)
     return found
+
+
+def as_ratified(write: TableWrite) -> tuple[int, ...]:
+    """Return the table version that each of a write's commits was ratified for."""
+    return tuple(range(write.to_version - len(write.commits) + 1, write.to_version + 1))
+
+
+def _placed(entry: Entry, move: Moved, was: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the versions of a write's commits after a move: the first ones stay, the others end at its version."""
+    if move.to_version <= was[-1]:
+        raise _corrupt(entry, f"moves table {move.id} in entry {move.entry} to {move.to_version}, not past {was[-1]}")
+    if not 0 <= move.kept < len(was):
+        raise _corrupt(
+            entry,
+            f"moves table {move.id} in entry {move.entry} and keeps {move.kept} of its {len(was)} commits: expected to "
+            "keep less than all",
+        )
+    behind = len(was) - move.kept
+    return was[: move.kept] + tuple(range(move.to_version - behind + 1, move.to_version + 1))
 
 
 class _State:

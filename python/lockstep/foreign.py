@@ -110,12 +110,11 @@ class Foreign:
             if ":" not in path and not self._storage.exists(file := f"{table.location}/{unquote(path)}"):
                 raise outdated(table, file)
 
-    def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, range] | None:
+    def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
         """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
         for entry in reversed(self._timeline.entries(-1)):
             for write in entry.writes:
-                last = self._timeline.moved.get((write.id, entry.version), write.to_version)
-                versions = range(last - len(write.commits) + 1, last + 1)
+                versions = self._timeline.versions(write, entry.version)
                 if write.id == table.id and version in versions:
                     return entry, write, versions
         return None

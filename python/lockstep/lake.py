@@ -141,7 +141,7 @@ class Lake:
 
     def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
         try:
-            last = self._published(entry, write, fresh=fresh)
+            versions = self._published(entry, write, fresh=fresh)
         except LockstepError as error:
             return self._set_aside(entry, write, error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever uses the table; no other is concerned)
@@ -150,27 +150,27 @@ class Lake:
             return self._set_aside(entry, write, LockstepError(what))
         if self._aside.get(write.id, (entry.version,))[0] == entry.version:
             self._aside.pop(write.id, None)
-        if checksums and last is not None:
-            self._write_checksums(write, last)
+        if checksums and versions is not None:
+            self._write_checksums(write, versions)
         return None
 
-    def _published(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> int | None:
-        """Publish a write, behind foreign commits if need be, and return the version of its last commit.
+    def _published(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
+        """Publish a write, behind foreign commits if need be, and return the version of each of its commits.
 
         None for a dropped table whose folder somebody removed: nobody brings it back.
         """
         if not fresh and self._is_dropped(write) and log_files(self.storage, write.location).is_empty:
             return None
         for _ in range(BEHIND):
-            moved = self.timeline.moved.get((write.id, entry.version))
-            outcome = publish(self.storage, write, moved, fresh=fresh)
+            versions = self.timeline.versions(write, entry.version)
+            outcome = publish(self.storage, write, versions, fresh=fresh)
             if not isinstance(outcome, Displaced):
-                return outcome.version
+                return versions
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
             # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
             # any file that was seen before.
             self.timeline.refresh()
-            if self.timeline.moved.get((write.id, entry.version)) == moved:
+            if self.timeline.versions(write, entry.version) == versions:
                 self._move_behind(entry, write, outcome)
         raise UnavailableError(
             f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
@@ -190,13 +190,13 @@ class Lake:
         self._aside[write.id] = entry.version, error
         return error
 
-    def _write_checksums(self, write: TableWrite, last: int) -> None:
+    def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> None:
         try:
-            write_checksums(self.storage, write, last)
+            write_checksums(self.storage, write, versions)
         except LockstepError as error:
-            _log.info("table %s goes without a checksum of version %d: %s", write.name, last, error)
+            _log.info("table %s goes without a checksum of version %d: %s", write.name, versions[-1], error)
         except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
-            _log.exception("table %s goes without a checksum of version %d", write.name, last)
+            _log.exception("table %s goes without a checksum of version %d", write.name, versions[-1])
 
     def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
@@ -215,7 +215,9 @@ class Lake:
                 f"commit is {commit_path(write.location, displaced.first)}, ours is in timeline entry {entry.version}. "
                 "The table cannot be used until a person decides."
             )
-        moved = Moved(id=write.id, entry=entry.version, to_version=displaced.last + len(write.commits))
+        kept = displaced.kept  # these are in the log, and have been read there
+        to_version = displaced.last + len(write.commits) - kept
+        moved = Moved(id=write.id, entry=entry.version, to_version=to_version, kept=kept)
         self._foreign.append(lambda _: None if self._moved_already(moved) else ([], [moved]))
 
     def _moved_already(self, wanted: Moved) -> bool:
@@ -350,13 +352,13 @@ class Lake:
         if not write.commits:  # external: published, and nowhere else
             versions = range(write.from_version + 1, write.to_version + 1)
             return foreign_footprint(self.storage, write.location, versions)
-        last = self.timeline.moved.get((write.id, entry.version), write.to_version)
+        places = self.timeline.versions(write, entry.version)
         actions: list[Action] = []
-        for version, commit in enumerate(write.commits, last - len(write.commits) + 1):
+        for version, commit in zip(places, write.commits, strict=True):
             data = content(self.storage, write.location, commit)
             # A staged file is cleaned up once its commit is published.
             actions += read_published(self.storage, write.location, version) if data is None else parse(data)
-        return self.footprint(actions, write.location, before=last - len(write.commits))
+        return self.footprint(actions, write.location, before=places[0] - 1)
 
     def footprint(self, actions: list[Action], location: str, *, before: int) -> Footprint:
         """Return what a table's commits touch that come after its version `before`, or began from it."""
@@ -367,10 +369,12 @@ class Lake:
         """Return what the foreign commits that overtook a ratified one touched."""
         [moved_entry] = self.timeline.entries(move.entry - 1, move.entry)
         write = next(write for write in moved_entry.writes if write.id == move.id)
-        to_version = move.to_version - len(write.commits)
+        versions = self.timeline.versions(write, move.entry)
+        from_version = versions[move.kept - 1] if move.kept else write.from_version
+        to_version = move.to_version - (len(write.commits) - move.kept)
         return self._footprint_if_known(
             moved_entry,
-            structs.replace(write, commits=[], to_version=to_version),  # as an external one
+            structs.replace(write, commits=[], from_version=from_version, to_version=to_version),  # as an external one
         )
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:

@@ -165,12 +165,15 @@ class TransactionInfo(Value, frozen=True):
 class Moved(Value, frozen=True):
     """A ratified commit that a foreign commit pushed to a later table version before it was published.
 
-    Entry `entry` said that table `id` ends at some version; it ends at `to_version`.
+    Entry `entry` said that table `id` ends at some version; it ends at `to_version`. The first `kept` of its commits
+    were in the table's log by then: they stay where they are, and the others follow the foreign commit, up to
+    `to_version`.
     """
 
     id: str
     entry: int
     to_version: int
+    kept: int = 0
 
 
 class Batch(Value, frozen=True):

@@ -28,9 +28,9 @@ from typing import TypeAlias
 import msgspec
 
 from lockstep.clock import Clock, far_ahead, to_millisecond, utc_now
-from lockstep.database import DEFAULT_NAMESPACE, Moves, amendments, apply, fold
+from lockstep.database import DEFAULT_NAMESPACE, Moves, Placements, amendments, apply, as_ratified, fold, placements
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
-from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TransactionInfo
+from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TableWrite, TransactionInfo
 from lockstep.storage import Mine, Storage, Theirs
 
 Draft: TypeAlias = Callable[[int, datetime], Entry]
@@ -118,6 +118,7 @@ class Timeline:
         self._lock = threading.Lock()
         self._entries = list(entries)
         self._head = fold(self._entries)
+        self._placements: Placements = placements(self._entries)
         self._moved: Moves = amendments(self._entries)
         self._cache: OrderedDict[int, Database] = OrderedDict()
         self._published_through = published_through
@@ -212,6 +213,13 @@ class Timeline:
     def moved(self) -> Moves:
         """The amendments of all entries known, see `lockstep.database.amendments`."""
         return self._moved
+
+    def versions(self, write: TableWrite, entry: int) -> tuple[int, ...]:
+        """Return the table version of each commit of an entry's write, as it is now known: see `Moved`.
+
+        They follow one another, but where a plain Delta writer's commits came in between.
+        """
+        return self._placements.get((write.id, entry)) or as_ratified(write)
 
     def refresh(self) -> list[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
@@ -365,6 +373,7 @@ class Timeline:
             self._head = head
             self._warn_of_clocks(entry.version - 1)
             if entry.moved:  # last: who reads without the lock may see the new head first, and never the old one after
+                self._placements = placements(self._entries)
                 self._moved = amendments(self._entries)
                 self._cache.clear()
 

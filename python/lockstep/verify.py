@@ -20,10 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.delta.actions import parse, render
 from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, read_checksum, read_published
-from lockstep.delta.publish import content, foreign_footprint
-from lockstep.delta.rebase import rebase
+from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
 from lockstep.model import Name, Table, TableWrite
 from lockstep.storage import Storage
@@ -68,7 +66,7 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
             if write.id not in tables:
                 continue
             log, name = logs[write.id], tables[write.id].name
-            for version, wanted in _ratified(storage, write, timeline.moved.get((write.id, entry.version))):
+            for version, wanted in _ratified(storage, write, timeline.versions(write, entry.version)):
                 versions += 1
                 if _has_expired(log, version):
                     expired += 1
@@ -105,36 +103,24 @@ def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Ti
 def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
     """Return the database version that a table version came with."""
     writes = (
-        (entry.version, write) for entry in timeline.entries(-1) for write in entry.writes if write.id == table.id
+        (entry.version, max((write.to_version, *timeline.versions(write, entry.version))))
+        for entry in timeline.entries(-1)
+        for write in entry.writes
+        if write.id == table.id
     )
-    return next((number for number, write in writes if write.to_version >= version), timeline.head.version)
+    return next((number for number, last in writes if last >= version), timeline.head.version)
 
 
-def _ratified(storage: Storage, write: TableWrite, moved_to: int | None) -> Iterator[tuple[int, bytes | None]]:
+def _ratified(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
     """Yield each table version of a write with its file; None where only its presence can be checked.
 
-    That is so for foreign commits, which the timeline notes and does not hold, and for large ones whose staged file
-    was cleaned up after publishing.
+    That is so for foreign commits, which the timeline notes and does not hold, and for what `contents` cannot tell.
     """
     if not write.commits:
         for version in range(write.from_version + 1, write.to_version + 1):
             yield version, None
         return
-    files = [content(storage, write.location, commit) for commit in write.commits]
-    last = write.to_version if moved_to is None else moved_to
-    first = last - len(files) + 1
-    yield from enumerate(_moved(storage, write, files, first) if moved_to is not None else files, first)
-
-
-def _moved(storage: Storage, write: TableWrite, files: Sequence[bytes | None], first: int) -> list[bytes | None]:
-    """Return the files as they are behind the foreign commits that took their versions."""
-    commits = [parse(data) for data in files if data is not None]
-    ahead = range(write.from_version + 1, first)
-    if len(commits) < len(files) or not all(storage.exists(commit_path(write.location, v)) for v in ahead):
-        return [None] * len(files)
-    foreign = foreign_footprint(storage, write.location, ahead)
-    rebased = rebase(commits, pin=write.from_version, first_version=first, winners=[foreign])
-    return [render(commit) for commit in rebased]
+    yield from zip(versions, contents(storage, write, versions), strict=True)
 
 
 def _problem(

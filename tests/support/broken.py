@@ -12,6 +12,7 @@ from types import ModuleType
 import lockstep.commit as committing
 from lockstep import race
 from lockstep.catalog import TransactionalCatalog
+from lockstep.database import as_ratified
 from lockstep.delta.publish import publish
 from lockstep.lake import Lake
 from lockstep.model import Entry, Name, Table
@@ -56,7 +57,7 @@ def early_publish(catalog: TransactionalCatalog) -> None:
 
     def append(lake: Lake, tx: Transaction, draft: Callable[..., Entry], judged: int) -> Ratified | Lost | Unknown:
         for write in draft(judged + 1, lake.clock()).writes[:1]:
-            publish(lake.storage, write)
+            publish(lake.storage, write, as_ratified(write))
         time.sleep(0.01)
         return original(lake, tx, draft, judged)
 

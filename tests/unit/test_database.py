@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.database import amendments, apply, fold
+from lockstep.database import amendments, apply, fold, placements
 from lockstep.errors import CorruptTimelineError
 from lockstep.model import (
     Commit,
@@ -275,6 +275,18 @@ def test_a_commit_can_be_moved_again(recorded: list[TableWrite]) -> None:
     assert fold(history) == fold(history, moved)
 
 
+def test_of_an_entrys_commits_those_that_are_kept_stay_where_they_are() -> None:
+    """Each move keeps the first commits at the versions that the moves before it gave them."""
+    history = [E0, E1, entry(2, writes=[write(0, 3)])]
+    assert placements(history) == {}
+    history.append(entry(3, kind="external", moved=[Moved(id="id-t", entry=2, to_version=4, kept=1)]))
+    assert placements(history) == {("id-t", 2): (1, 3, 4)}
+    history.append(entry(4, kind="external", moved=[Moved(id="id-t", entry=2, to_version=6, kept=2)]))
+    assert placements(history) == {("id-t", 2): (1, 3, 6)}
+    assert amendments(history) == {("id-t", 2): 6}
+    assert versions(fold(history)) == {"default.t": 6}
+
+
 def test_a_commit_of_a_table_dropped_since_can_be_moved() -> None:
     """The versions before the drop see the commit where it is; the head has no such table."""
     history = [*WRITES[:3], entry(3, tables=[drop()]), entry(4, kind="external", moved=[MOVES[0]])]
@@ -299,6 +311,8 @@ BAD_MOVES: dict[str, tuple[list[Moved], str]] = {
         [Moved(id="id-t", entry=2, to_version=5), Moved(id="id-t", entry=3, to_version=4)],
         "entry 2 is at 5 already",
     ),
+    "keeps all": ([Moved(id="id-t", entry=3, to_version=3, kept=1)], "keeps 1 of its 1 commits"),
+    "keeps less than none": ([Moved(id="id-t", entry=3, to_version=3, kept=-1)], "keeps -1 of its 1 commits"),
 }
 
 

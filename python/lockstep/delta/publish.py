@@ -26,7 +26,7 @@ from lockstep.delta.log import (
 )
 from lockstep.delta.rebase import rebase
 from lockstep.errors import CorruptTimelineError
-from lockstep.model import Commit, TableWrite
+from lockstep.model import NEW, Commit, TableWrite
 from lockstep.storage import Mine, Storage, Theirs
 
 _log = logging.getLogger(__name__)
@@ -44,37 +44,41 @@ class Displaced:
     """A foreign writer took table versions that were ratified for us.
 
     Attributes:
-        first, last: the foreign versions; ours can only come after the last.
+        first, last: the foreign versions; what is left of ours can only come after the last.
+        kept: how many of the write's commits are in the log before them, where they stay.
         foreign: what they touched.
     """
 
     first: int
     last: int
+    kept: int
     foreign: Footprint
 
 
 def publish(
-    storage: Storage, write: TableWrite, moved_to: int | None = None, *, fresh: bool = False
+    storage: Storage, write: TableWrite, versions: Sequence[int], *, fresh: bool = False
 ) -> Published | Displaced:
     """Publish a write's commits in order, and never again what Delta's clean-up removed.
 
     Args:
         write: as the timeline's entry has it.
-        moved_to: the version of its last commit where a later entry moved it, None where it is as ratified.
+        versions: the table version of each of its commits, see `Timeline.versions`.
         fresh: whether it was ratified a moment ago, so that nothing can have been cleaned up yet.
 
     Raises:
         UnavailableError: the store failed; publishing again is safe.
         CorruptTimelineError: a staged file of the write is gone, and its commit is not published.
     """
-    last = write.to_version if moved_to is None else moved_to
-    first = last - len(write.commits) + 1
-    for version, data in enumerate(_contents(storage, write, first), first):
+    found = contents(storage, write, versions)
+    for commit, version, data in zip(write.commits, versions, found, strict=True):
+        if data is None:
+            _check_published(storage, write, commit, version)
+    for kept, (version, data) in enumerate(zip(versions, found, strict=True)):
         if data is None or _put(storage, write, version, data, fresh=fresh):
             continue
         taken = last_published(storage, write.location, version - 1)
-        return Displaced(version, taken, foreign_footprint(storage, write.location, range(version, taken + 1)))
-    return Published(last)
+        return Displaced(version, taken, kept, foreign_footprint(storage, write.location, range(version, taken + 1)))
+    return Published(versions[-1])
 
 
 def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool) -> bool:
@@ -96,21 +100,22 @@ def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fres
     return isinstance(storage.put_if_absent(path, data), Mine)
 
 
-def write_checksums(storage: Storage, write: TableWrite, last: int) -> None:
+def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]) -> None:
     """Write the checksums of a write's published versions, as far as they can be told; readers do without.
 
     Args:
-        last: the version of the write's last commit, as `publish` answered.
+        versions: the table version of each of its commits, as they were published.
 
     Raises:
         UnavailableError: the store failed; nothing depends on it.
     """
-    first = last - len(write.commits) + 1
-    if not storage.exists(commit_path(write.location, first)):
+    if not storage.exists(commit_path(write.location, versions[0])):
         return  # cleaned up
-    known = read_checksum(storage, write.location, first - 1) if first > 0 else None
-    for version, data in enumerate(_contents(storage, write, first), first):
-        known = None if data is None else advance(known, parse(data), version=version)
+    known, before = None, NEW
+    for version, data in zip(versions, contents(storage, write, versions), strict=True):
+        if version > before + 1:
+            known = read_checksum(storage, write.location, version - 1)
+        known, before = None if data is None else advance(known, parse(data), version=version), version
         if known is None or known["numFiles"] < 0 or known["tableSizeBytes"] < 0:
             return
         path = checksum_path(write.location, version)
@@ -124,30 +129,51 @@ def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) 
     return footprint(actions, lambda: state_at(storage, location, versions[0] - 1))
 
 
-def _contents(storage: Storage, write: TableWrite, first: int) -> list[bytes | None]:
-    """Return each commit's file; None for one that was published, and cannot be told any more.
+def contents(storage: Storage, write: TableWrite, versions: Sequence[int]) -> list[bytes | None]:
+    """Return the file of each of a write's commits, as it is at its version; None for one that cannot be told any more.
 
-    That is so where its staged file was cleaned up, which is done after publishing only, and where Delta's clean-up
-    took the foreign commits that it was moved behind.
+    That is so where a staged file was cleaned up, which is done after publishing only, and where Delta's clean-up took
+    the foreign commits that it was moved behind.
+
+    Commits are as they were ratified up to the first that was moved. To the others those before are what a snapshot is
+    to a transaction: what they say was read by others by then, so it stays, and the others are numbered behind it.
+
+    Args:
+        versions: the table version of each commit, in order; between them may be foreign ones.
     """
-    contents = [content(storage, write.location, commit) for commit in write.commits]
-    versions = range(first, first + len(contents))
-    ahead = range(write.from_version + 1, first)
-    if ahead and (None in contents or not all(storage.exists(commit_path(write.location, v)) for v in ahead)):
-        contents = [None] * len(contents)
-    for version, commit, data in zip(versions, write.commits, contents, strict=True):
-        if data is None and not was_published(storage, write.location, version):
-            what = f"its staged file ({commit.staged})" if commit.staged else "what it was moved behind"
-            raise CorruptTimelineError(
-                f"version {version} of table {write.name} was ratified, but neither {what} nor its published one is "
-                "there"
-            )
-    if not ahead or None in contents:
-        return contents
-    foreign = foreign_footprint(storage, write.location, ahead)
-    commits = [parse(data) for data in contents if data is not None]
-    rebased = rebase(commits, pin=write.from_version, first_version=first, winners=[foreign])
+    found = [content(storage, write.location, commit) for commit in write.commits]
+    before = write.from_version
+    for place, version in enumerate(versions):
+        if version > before + 1:
+            behind = _behind(storage, write.location, found[place:], range(before + 1, version))
+            found[place:] = behind if behind is not None else [None] * (len(found) - place)
+        before = version
+    return found
+
+
+def _behind(
+    storage: Storage, location: str, commits: Sequence[bytes | None], foreign: range
+) -> list[bytes | None] | None:
+    """Return commits as they are behind foreign ones that took their versions; None if that cannot be told any more."""
+    known = [parse(data) for data in commits if data is not None]
+    if len(known) < len(commits) or not all(storage.exists(commit_path(location, version)) for version in foreign):
+        return None
+    winners = [foreign_footprint(storage, location, foreign)]
+    rebased = rebase(known, pin=foreign.start - 1, first_version=foreign.stop, winners=winners)
     return [render(commit) for commit in rebased]
+
+
+def _check_published(storage: Storage, write: TableWrite, commit: Commit, version: int) -> None:
+    """See that a commit is in the log, or was, of which nobody can tell any more what it said.
+
+    Raises:
+        CorruptTimelineError: it is not.
+    """
+    if not was_published(storage, write.location, version):
+        what = f"its staged file ({commit.staged})" if commit.staged else "what it was moved behind"
+        raise CorruptTimelineError(
+            f"version {version} of table {write.name} was ratified, but neither {what} nor its published one is there"
+        )
 
 
 def content(storage: Storage, location: str, commit: Commit) -> bytes | None:
