@@ -93,7 +93,8 @@ def begin(store: Storage) -> Iterator[Begin]:
 
     yield begun
     for side in made:
-        side.rollback()
+        if side.tx.is_open:
+            side.rollback()
         side.thread.shutdown()
 
 

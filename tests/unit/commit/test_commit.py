@@ -19,6 +19,7 @@ from lockstep.errors import (
     CommitUnknownError,
     ConflictError,
     NoTransactionError,
+    TransactionStateError,
 )
 from lockstep.model import INLINE_BYTES
 from lockstep.outcomes import Taken
@@ -128,7 +129,9 @@ def test_an_ended_transaction_cannot_be_committed_again(catalog: TransactionalCa
     catalog.commit(tx)
     with pytest.raises(NoTransactionError, match="has ended"):
         catalog.commit(tx)
-    catalog.rollback(tx)  # fine, and without effect
+    with pytest.raises(TransactionStateError, match="is committed as database version 2") as caught:
+        catalog.rollback(tx)
+    assert caught.value.sqlstate == "2D000"
     assert files(catalog, "a") == {"p", "x"}
 
 

@@ -188,7 +188,8 @@ def test_an_interrupted_commit_is_in_doubt(
     store.interrupt("put", interrupt, path="_latest")  # the hint, right after ratifying and publishing
     with pytest.raises(KeyboardInterrupt):
         catalog.commit(tx)
-    catalog.rollback(tx)
+    with pytest.raises(TransactionStateError, match="too late"):
+        catalog.rollback(tx)
     assert store.exists(f"{location(other, 'a')}/x")
 
     tx = catalog.begin()
