@@ -113,6 +113,38 @@ def test_a_table_that_one_statement_uses_in_whole_is_not_narrowed_by_another(
     assert is_judged(spark, other, read)
 
 
+def test_a_condition_is_about_the_column_that_it_names_whatever_the_columns_were_called(spark: Any, other: Any) -> None:
+    """A column is stored under the name that it had first: here that is how the other one may be written."""
+    spark.sql("CREATE TABLE renamed (A INT, b INT) USING delta")
+    spark.sql("INSERT INTO renamed VALUES (5, 5)")
+    spark.sql("ALTER TABLE renamed SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql("ALTER TABLE renamed RENAME COLUMN A TO c")
+    spark.sql("ALTER TABLE renamed RENAME COLUMN b TO a")
+    spark.sql("CREATE TABLE seen (n BIGINT) USING delta")
+    begins(spark)
+    begins(other)
+    spark.sql("INSERT INTO seen SELECT count(*) FROM renamed WHERE A = 1")
+    other.sql("SELECT * FROM seen").collect()
+    other.sql("INSERT INTO renamed (c, a) VALUES (99, 1)")
+    other.sql("COMMIT")
+    assert not commits(spark)
+
+
+def test_a_condition_is_judged_however_its_columns_are_spelled(spark: Any, other: Any, tables: None) -> None:
+    spark.sql("CREATE TABLE nested (At STRUCT<place INT>) USING delta")
+    spark.sql("INSERT INTO nested SELECT struct(1)")
+    assert not is_judged(spark, other, lambda: spark.sql(f"SELECT * FROM {T} WHERE WHO = 2").collect())
+    assert is_judged(spark, other, lambda: spark.sql(f"SELECT * FROM {T} WHERE WHO = 1").collect())
+    begins(spark)
+    begins(other)
+    spark.sql("SELECT * FROM nested WHERE AT.PLACE = 2").collect()
+    other.sql(f"SELECT * FROM {OUT}").collect()
+    add(spark, OUT)
+    other.sql("INSERT INTO nested SELECT struct(7)")
+    other.sql("COMMIT")
+    assert commits(spark)
+
+
 # --- each way to execute ----------------------------------------------------------------------------------------------
 
 

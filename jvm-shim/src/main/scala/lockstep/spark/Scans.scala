@@ -3,6 +3,7 @@ package lockstep.spark
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute,
   AttributeReference,
+  ExprId,
   Expression,
   GetStructField,
   PredicateHelper,
@@ -162,21 +163,34 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
     here ++ node.subqueries.flatMap(files)
   }
 
-  /** The filters on the relation's own columns, as SQL on their physical names; dropping one only widens the rest. */
+  /**
+   * The filters on the relation's own columns, as SQL on their physical names; dropping one only widens the rest. A filter
+   * calls a column as who wrote it did, in upper case perhaps: which column it is, its id says.
+   */
   private def rendered(
       filters: Seq[Expression],
       relation: LogicalRelation,
       index: TahoeFileIndex): Option[String] = {
     val isMapped = index.metadata.columnMappingMode != NoMapping
-    val names = index.metadata.schema.map(f => f.name -> DeltaColumnMapping.getPhysicalName(f)).toMap
+    val columns = stored(relation, index)
     val texts = filters.flatMap(splitConjunctivePredicates).filter { filter =>
-      filter.deterministic && filter.references.subsetOf(relation.outputSet) &&
-      filter.references.forall(isPlain) && !filter.exists(_.isInstanceOf[SubqueryExpression]) &&
-      !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
+      filter.deterministic && filter.references.forall(column => columns.get(column.exprId).exists(isPlain)) &&
+      !filter.exists(_.isInstanceOf[SubqueryExpression]) && !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
     }.map { filter =>
-      filter.transform { case a: AttributeReference => a.withQualifier(Nil).withName(names.getOrElse(a.name, a.name)) }
+      filter.transform {
+        case column: AttributeReference => columns(column.exprId)
+        case field: GetStructField => field.copy(name = None) // its own name, not as the filter spells it
+      }
     }
     Option.when(texts.nonEmpty)(SQLConf.withExistingConf(utc)(texts.map(t => s"(${t.sql})").mkString(" AND ")))
+  }
+
+  /** The columns that a relation has from its table, under the names that its files and their statistics have. */
+  private def stored(relation: LogicalRelation, index: TahoeFileIndex): Map[ExprId, Attribute] = {
+    val names = index.metadata.schema.map(field => field.name -> DeltaColumnMapping.getPhysicalName(field)).toMap
+    relation.output.flatMap { column =>
+      names.get(column.name).map(name => column.exprId -> column.withQualifier(Nil).withName(name))
+    }.toMap
   }
 
   /** Not one whose name reads as a literal, nor a CHAR, whose values are padded as they are read. */
