@@ -287,6 +287,68 @@ def test_an_rdd_from_before_begin_is_not_computed_inside(spark: Any, other: Any,
     assert rdd.count() == 2
 
 
+@pytest.fixture
+def feed(spark: Any, tables: None) -> None:
+    """Have the table tell its changes, from version 2 on."""
+    spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+
+
+def test_changes_from_before_begin_are_not_read_afresh_inside(spark: Any, other: Any, feed: None) -> None:
+    changes = spark.sql(f"SELECT who, n FROM table_changes('{T}', 2)")
+    cached = spark.read.option("readChangeFeed", "true").option("startingVersion", 2).table(T).select("n")
+    ended = spark.sql(f"SELECT who, n FROM table_changes('{T}', 2, 2)")
+    cached.cache().collect()
+    begins(spark)
+    add(other)
+    for frame in (changes, cached):
+        assert is_refused(spark, "25001", frame.collect)
+        assert is_refused(spark, "25001", partial(frame.where, "n > 0"))
+    assert is_refused(spark, "25001", lambda: changes.write.insertInto(OUT))
+    assert ended.collect() == [], "what it reads cannot become another"
+    assert spark.sql(f"SELECT * FROM table_changes('{T}', 2)").collect() == []
+    spark.sql("ROLLBACK")
+    cached.unpersist()
+
+
+def test_changes_that_a_transaction_saw_are_not_returned_after_it(spark: Any, feed: None) -> None:
+    begins(spark)
+    add(spark)
+    changes = spark.sql(f"SELECT who, n FROM table_changes('{T}', 2)").cache()
+    assert changes.collect() == [(1, 10)]
+    spark.sql("ROLLBACK")
+    begins(spark)
+    assert is_refused(spark, "25P01", changes.collect)
+    spark.sql("ROLLBACK")
+    changes.unpersist()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT who, n FROM {T} VERSION AS OF 1",
+        f"SELECT who, n FROM {T} FOR SYSTEM_VERSION AS OF 4",
+        f"SELECT who, n FROM table_changes('{T}', 2)",
+        "SELECT who, n FROM cloned",
+    ],
+)
+def test_an_rdd_that_is_made_inside_is_computed_inside(spark: Any, feed: None, query: str) -> None:
+    add(spark)
+    spark.sql(f"CREATE TABLE cloned SHALLOW CLONE {T}")
+    begins(spark)
+    rdd = spark.sql(query).rdd
+    assert rdd.collect()
+    assert spark.createDataFrame(rdd, "who INT, n INT").collect()
+    spark.sql("ROLLBACK")
+
+
+def test_an_rdd_of_a_clone_that_is_made_inside_is_computed_inside(spark: Any, feed: None) -> None:
+    begins(spark)
+    spark.sql(f"CREATE TABLE cloned SHALLOW CLONE {T}")
+    assert spark.table("cloned").rdd.count() == 2
+    assert spark.sql("SELECT * FROM cloned").rdd.count() == 2
+    spark.sql("ROLLBACK")
+
+
 def test_a_checkpoint_from_before_begin_is_the_users_own(spark: Any, tables: None) -> None:
     kept = spark.table(T).localCheckpoint()
     begins(spark)

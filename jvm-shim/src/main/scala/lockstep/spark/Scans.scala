@@ -13,13 +13,14 @@ import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
+import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
 import org.apache.spark.sql.delta.commands.{DeleteCommand, MergeIntoCommand, UpdateCommand}
 import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableScanExec}
 import org.apache.spark.sql.execution.command.CreateViewCommand
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.internal.SQLConf
 
 /**
@@ -50,20 +51,20 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** And under this one, which loading of the table it comes from: see `Transaction.touch`. */
   val Touch = "lockstep.touch"
 
-  /** The relations of a plan that are tables of a Lockstep catalog, with the files that they read. */
-  def relations(plan: LogicalPlan): Seq[(LogicalRelation, TahoeLogFileIndex)] = all(plan).flatMap { relation =>
-    relation.relation match {
-      case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _)
-          if index.path.toUri.getScheme == Overlay.Scheme => Some(relation -> index)
-      case _ => None
-    }
-  }
+  /** The relations of a plan that are tables of a Lockstep catalog, or their changes. */
+  def relations(plan: LogicalPlan): Seq[Overlaid] =
+    all(plan).flatMap(Overlaid.of).filter(found => found.log.nonEmpty || found.changes.nonEmpty)
 
   /** What a plan reads that is not seen through a transaction; `version` is said where it cannot become another. */
-  def ofHead(plan: LogicalPlan): Seq[Scan] = relations(plan).flatMap { case (relation, index) =>
-    val version = Option.when(index.isTimeTravelQuery)(index.version)
-    tableOf(relation).filter(_ => isHead(index)).map(Scan(_, version, None, isHead = true))
-  }
+  def ofHead(plan: LogicalPlan): Seq[Scan] =
+    for {
+      found <- relations(plan) if found.isHead && !found.changes.exists(haveEnded)
+      table <- tableOf(found.relation)
+    } yield Scan(table, found.log.filter(_.isTimeTravelQuery).map(_.version), None, isHead = true)
+
+  /** Whether changes are read up to a version that was there when the plan was made: no later one can be among them. */
+  private def haveEnded(changes: DeltaCDFRelation): Boolean =
+    changes.endingVersion.exists(_ <= changes.snapshotWithSchemaMode.snapshot.version)
 
   /** What a plan reads, if it is executed as it stands: filters that are not at a relation yet are not seen. */
   def of(plan: LogicalPlan): Seq[Scan] = narrowed(plan) ++ plan.collect { case node =>
@@ -79,15 +80,11 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
     fields(plan).flatMap(all).flatMap(_.catalogTable).flatMap(_.ignoredProperties.get(Touch)).map(_.toLong)
 
   /** The folders of the tables that a plan reads. */
-  def folders(plan: LogicalPlan): Seq[String] = all(plan).map(_.relation).collect {
-    case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) => index.path.toUri.getPath
-  }
+  def folders(plan: LogicalPlan): Seq[String] =
+    fields(plan).flatMap(all).flatMap(Overlaid.of).map(_.folder.toUri.getPath)
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))
-
-  private def isHead(index: TahoeFileIndex): Boolean =
-    index.path.toUri.getScheme != Overlay.Scheme || Overlay.parse(index.path.toUri.getAuthority).transaction.isEmpty
 
   private def withSubqueries(plan: LogicalPlan): Seq[LogicalRelation] =
     plan.collectWithSubqueries { case relation: LogicalRelation => relation }
@@ -124,12 +121,13 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   private def scan(relation: LogicalRelation, filters: Seq[Expression]): Option[Scan] =
     tableOf(relation).flatMap { table =>
-      relation.relation match {
-        case HadoopFsRelation(_: TahoeBatchFileIndex, _, _, _, _, _) => None // a command's own, see `changed`
-        case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) =>
-          val ofHead = isHead(index)
+      val found = Overlaid.of(relation)
+      found.flatMap(_.index) match {
+        case Some(_: TahoeBatchFileIndex) => None // a command's own, see `changed`
+        case Some(index) =>
+          val ofHead = found.exists(_.isHead)
           Some(Scan(table, Option.when(ofHead)(index.version), rendered(filters, relation, index), ofHead))
-        case _ => Some(Scan(table, None, None, isHead = false))
+        case None => Some(Scan(table, None, None, isHead = false))
       }
     }
 
@@ -141,11 +139,11 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   private def filled(relations: Seq[LogicalRelation], executed: SparkPlan): Seq[Scan] = {
     lazy val found = files(executed)
     relations.flatMap { relation =>
-      relation.relation match {
-        case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _) if !index.isTimeTravelQuery && isHead(index) =>
+      Overlaid.of(relation).filter(_.isHead).flatMap(_.log).filterNot(_.isTimeTravelQuery) match {
+        case Some(index) =>
           val versions = found.filter(_.path == index.path).map(_.version)
           tableOf(relation).map(Scan(_, versions.minOption, None, isHead = true))
-        case _ => scan(relation, Nil)
+        case None => scan(relation, Nil)
       }
     }
   }
