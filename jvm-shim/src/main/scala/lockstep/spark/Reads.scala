@@ -110,7 +110,7 @@ private[spark] object Reads {
       val found = Scans.of(plan).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = found
-      if (found.nonEmpty) {
+      if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
         Transactions.checkSnapshot(session, plan)
         log(session).foreach(_.add(run, plan))
       }
@@ -128,7 +128,7 @@ private[spark] object Reads {
       unseen.scans = Scans.whole(plan, query.executedPlan).toSet
       unseen
     }
-    if (run.scans.nonEmpty || Scans.touches(plan).nonEmpty) log(session).foreach(_.add(run, plan))
+    if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) log(session).foreach(_.add(run, plan))
   }
 }
 
