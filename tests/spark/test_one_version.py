@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.support.both import Both
 from tests.support.interposed import Interposer, host_of
@@ -105,6 +107,44 @@ def test_a_host_that_starts_again_in_the_middle_goes_on_with_the_statement(
     interposer.once(restart)
     assert spark.sql("SELECT a.id, b.id FROM a, b").collect() == [(0, 0)]
     assert spark.sql("SELECT a.id, b.id FROM a, b").collect() == [(1, 1)]
+
+
+# --- what a statement that writes has read ---------------------------------------------------------------------------
+
+
+def lost_by(spark: Any, interposer: Interposer, statement: str, between: Callable[[], object]) -> str | None:
+    """Return how a statement is refused while something else happens after it has read its first table."""
+    interposer.once(between)
+    try:
+        spark.sql(statement)
+    except PySparkException as error:
+        return error.getSqlState()
+    finally:
+        assert interposer.has_happened
+    return None
+
+
+def test_a_clone_has_read_its_source(spark: Any, other: Any, both: Both, interposer: Interposer) -> None:
+    spark.sql("DELETE FROM b")
+
+    def skew() -> None:
+        other.sql("INSERT INTO a SELECT count(*) + 5 FROM b")
+
+    lost = lost_by(spark, interposer, "CREATE OR REPLACE TABLE b SHALLOW CLONE a", skew)
+    assert lost == "40001"
+    assert lost_by(spark, interposer, "CREATE OR REPLACE TABLE b SHALLOW CLONE a", lambda: None) is None
+
+
+def test_a_clone_of_a_version_that_it_asks_for_has_not_read_a_newer_one(
+    spark: Any, other: Any, both: Both, interposer: Interposer
+) -> None:
+    spark.sql("DELETE FROM b")
+
+    def skew() -> None:
+        other.sql("INSERT INTO a SELECT count(*) + 5 FROM b")
+
+    asked = "CREATE OR REPLACE TABLE b SHALLOW CLONE a VERSION AS OF 0"
+    assert lost_by(spark, interposer, asked, skew) is None
 
 
 # --- beside plain Delta writers ---------------------------------------------------------------------------------------

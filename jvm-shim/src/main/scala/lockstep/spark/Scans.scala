@@ -14,7 +14,14 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
-import org.apache.spark.sql.delta.commands.{DeleteCommand, MergeIntoCommand, UpdateCommand}
+import org.apache.spark.sql.delta.commands.{
+  CloneSource,
+  CloneTableCommand,
+  CreateDeltaTableCommand,
+  DeleteCommand,
+  MergeIntoCommand,
+  UpdateCommand
+}
 import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
@@ -79,9 +86,11 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   def touches(plan: LogicalPlan): Seq[Long] =
     fields(plan).flatMap(all).flatMap(_.catalogTable).flatMap(_.ignoredProperties.get(Touch)).map(_.toLong)
 
-  /** The folders of the tables that a plan reads. */
-  def folders(plan: LogicalPlan): Seq[String] =
-    fields(plan).flatMap(all).flatMap(Overlaid.of).map(_.folder.toUri.getPath)
+  /** The folders of the tables that a plan reads; a clone's files lie in that of its source. */
+  def folders(plan: LogicalPlan): Seq[String] = {
+    val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
+    (fields(plan).flatMap(all).flatMap(Overlaid.of).map(_.folder) ++ sources).map(_.toUri.getPath)
+  }
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))
@@ -112,8 +121,27 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       changed(merge.target, Some(merge.condition).filter(_ => merge.notMatchedBySourceClauses.isEmpty))
     case PhysicalOperation(_, filters, relation: LogicalRelation) => scan(relation, filters).toSeq
     case cache: InMemoryRelation => ofCache(cache)
-    case other => other.children.flatMap(narrowed)
+    case other => cloned(other).flatMap(copied).toSeq ++ other.children.flatMap(narrowed)
   }
+
+  /** What a command makes a clone of: it has that in a field of a field. */
+  private def cloned(plan: LogicalPlan): Option[CloneSource] = plan match {
+    case command: CreateDeltaTableCommand => command.query.collect { case clone: CloneTableCommand =>
+        clone.sourceTable
+      }
+    case _ => None
+  }
+
+  /** A clone has all rows of its source as the statement found that. One of a version that is asked for has read none. */
+  private def copied(source: CloneSource): Option[Scan] =
+    for {
+      described <- source.catalogTable
+      table <- described.ignoredProperties.get(Key)
+      if source.timeTravelOpt.forall(_.creationSource == described.identifier.catalog)
+    } yield {
+      val isHead = !Overlay.isOfTransaction(source.dataPath)
+      Scan(table, source.snapshot.map(_.version).filter(_ => isHead), None, isHead)
+    }
 
   /** The rows that a command looks for; that it reads and copies the rest of their files changes nothing. */
   private def changed(target: LogicalPlan, condition: Option[Expression]): Seq[Scan] =
