@@ -232,3 +232,21 @@ def test_a_streams_batches_are_no_part_of_a_transaction_that_their_session_share
     finally:
         query.stop()
     assert loaded(other)[0] == [1, 2]
+
+
+def test_each_statement_of_a_batch_on_its_own_is_judged_by_what_it_reads(
+    tables: None, spark: Any, tmp_path: Path
+) -> None:
+    """As it is outside of a stream: the batch is an execution around them, not a statement that they are parts of."""
+
+    def write(frame: Any, number: int) -> None:
+        session = frame.sparkSession
+        session.sql(f"INSERT INTO {COPY} SELECT id FROM {SOURCE}")
+        session.sql(f"INSERT INTO {SOURCE} VALUES (2)")
+        session.sql(f"INSERT INTO {COPY} VALUES (3)")
+        session.sql(f"DELETE FROM {COPY} WHERE id = 3")
+
+    stream = spark.readStream.table(SOURCE).writeStream.foreachBatch(write)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(once=True).start()
+    query.awaitTermination()
+    assert loaded(spark)[0] == [1]
