@@ -147,6 +147,21 @@ def test_a_clone_of_a_version_that_it_asks_for_has_not_read_a_newer_one(
     assert lost_by(spark, interposer, asked, skew) is None
 
 
+def test_a_time_that_a_statement_asks_a_table_for_is_read(
+    spark: Any, other: Any, both: Both, interposer: Interposer
+) -> None:
+    spark.sql("CREATE TABLE times AS SELECT current_timestamp() AS at")
+    spark.sql("CREATE TABLE copied (id BIGINT)")
+    both.commit()
+
+    def skew() -> None:
+        other.sql("INSERT INTO times SELECT TIMESTAMP '2001-01-01' FROM copied HAVING count(*) = 0")
+
+    # Spark asks for the table that is written, then for that of times. Once it is told of both, the other commits.
+    asked = "INSERT INTO copied SELECT id FROM a TIMESTAMP AS OF (SELECT max(at) FROM times)"
+    assert lost_by(spark, interposer, asked, lambda: interposer.once(skew)) == "40001"
+
+
 # --- beside plain Delta writers ---------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import lockstep
+from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ActiveTransactionError
 from lockstep.model import Entry
 from lockstep.spark.bridge import _hosts, is_open
@@ -250,3 +251,14 @@ def test_each_statement_of_a_batch_on_its_own_is_judged_by_what_it_reads(
     query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(once=True).start()
     query.awaitTermination()
     assert loaded(spark)[0] == [1]
+
+
+def test_a_batch_that_a_sink_writes_has_read_what_its_query_reads(
+    tables: None, spark: Any, root: Path, tmp_path: Path
+) -> None:
+    joined = spark.readStream.table(SOURCE).crossJoin(spark.table(TOTAL)).select("id")
+    writer = joined.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    writer.toTable(COPY).awaitTermination()
+    timeline = TransactionalCatalog.open(str(root)).timeline
+    [entry] = timeline.entries(timeline.head.version - 1, timeline.head.version)
+    assert "default.total" in [str(read.name) for read in entry.reads]

@@ -148,13 +148,31 @@ private[spark] object Reads {
   def optimizing(session: SparkSession, plan: LogicalPlan): Unit = plan match {
     case _: Subquery => ()
     case _ =>
-      val found = Scans.of(plan).toSet
+      val found = (Scans.of(plan) ++ asked(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = found
       if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
         Transactions.checkSnapshot(session, plan)
-        logs(session).foreach(_.add(run, plan))
+        val told = logs(session)
+        told.foreach(_.add(run, plan))
+        if (told.isEmpty) Statement.current.foreach(note(_, found))
       }
+  }
+
+  /** A transaction has read it when the statement was analyzed. */
+  private def asked(session: SparkSession, plan: LogicalPlan): Seq[Scan] =
+    if (Transactions.isOpen(session)) Nil else Scans.askedFor(plan)
+
+  /** What statements on their own have read while they are analyzed. */
+  private val analyses = new WeakHashMap[Statement, Set[Scan]]
+
+  private def note(statement: Statement, found: Set[Scan]): Unit = analyses.synchronized {
+    val _ = analyses.merge(statement, found, _ ++ _)
+  }
+
+  /** What the statement under analysis has read by now, for a table that it loads to tell. */
+  def whileAnalyzing: Option[(String, String)] = analyses.synchronized {
+    Statement.current.flatMap(statement => Option(analyses.get(statement))).flatMap(Scans.asking)
   }
 
   private def runOf(tracker: Option[QueryPlanningTracker]): Run = runs.synchronized {
@@ -167,7 +185,7 @@ private[spark] object Reads {
     val known = runs.synchronized(Option(runs.get(query.tracker)))
     val run = known.getOrElse {
       val unseen = new Run(query.tracker)
-      unseen.scans = Scans.whole(plan, query.executedPlan).toSet
+      unseen.scans = (Scans.whole(plan, query.executedPlan) ++ asked(session, plan)).toSet
       unseen
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))

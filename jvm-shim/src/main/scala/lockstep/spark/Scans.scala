@@ -58,6 +58,26 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** And under this one, which loading of the table it comes from: see `Transaction.touch`. */
   val Touch = "lockstep.touch"
 
+  /** And under this one what was read to find out which version of the table is meant: see `askedFor`. */
+  val Asked = "lockstep.asked"
+
+  /**
+   * What was read while a statement was analyzed, for a relation that was loaded after that to tell: Spark runs the query
+   * in `TIMESTAMP AS OF (SELECT …)` by then, and leaves a literal in its place.
+   */
+  def asking(scans: Set[Scan]): Option[(String, String)] = {
+    val read = scans.flatMap(scan => scan.version.filter(_ => scan.isHead).map(version => s"${scan.table}@$version"))
+    Option.when(read.nonEmpty)(Asked -> read.toSeq.sorted.mkString(","))
+  }
+
+  /** What was read to find out which versions a plan reads: tables in whole. */
+  def askedFor(plan: LogicalPlan): Seq[Scan] =
+    fields(plan).flatMap(all).flatMap(_.catalogTable).flatMap(_.ignoredProperties.get(Asked)).distinct
+      .flatMap(_.split(',')).map { read =>
+        val (table, version) = read.splitAt(read.lastIndexOf('@'))
+        Scan(table, Some(version.drop(1).toLong), None, isHead = true)
+      }
+
   /** The relations of a plan that are tables of a Lockstep catalog, or their changes. */
   def relations(plan: LogicalPlan): Seq[Overlaid] =
     all(plan).flatMap(Overlaid.of).filter(found => found.log.nonEmpty || found.changes.nonEmpty)
