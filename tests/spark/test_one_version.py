@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from tests.support.both import Both
 from tests.support.interposed import Interposer, host_of
@@ -115,6 +117,59 @@ def test_a_host_that_starts_again_in_the_middle_goes_on_with_the_statement(
     interposer.once(restart)
     assert spark.sql("SELECT a.id, b.id FROM a, b").collect() == [(0, 0)]
     assert spark.sql("SELECT a.id, b.id FROM a, b").collect() == [(1, 1)]
+
+
+# --- what a statement that writes has read ---------------------------------------------------------------------------
+
+
+def lost_by(spark: Any, interposer: Interposer, statement: str, between: Callable[[], object]) -> str | None:
+    """Return how a statement is refused while something else happens after it has read its first table."""
+    interposer.once(between)
+    try:
+        spark.sql(statement)
+    except PySparkException as error:
+        return error.getSqlState()
+    finally:
+        assert interposer.has_happened
+    return None
+
+
+def test_a_clone_has_read_its_source(spark: Any, other: Any, both: Both, interposer: Interposer) -> None:
+    spark.sql("DELETE FROM b")
+
+    def skew() -> None:
+        other.sql("INSERT INTO a SELECT count(*) + 5 FROM b")
+
+    lost = lost_by(spark, interposer, "CREATE OR REPLACE TABLE b SHALLOW CLONE a", skew)
+    assert lost == "40001"
+    assert lost_by(spark, interposer, "CREATE OR REPLACE TABLE b SHALLOW CLONE a", lambda: None) is None
+
+
+def test_a_clone_of_a_version_that_it_asks_for_has_not_read_a_newer_one(
+    spark: Any, other: Any, both: Both, interposer: Interposer
+) -> None:
+    spark.sql("DELETE FROM b")
+
+    def skew() -> None:
+        other.sql("INSERT INTO a SELECT count(*) + 5 FROM b")
+
+    asked = "CREATE OR REPLACE TABLE b SHALLOW CLONE a VERSION AS OF 0"
+    assert lost_by(spark, interposer, asked, skew) is None
+
+
+def test_a_time_that_a_statement_asks_a_table_for_is_read(
+    spark: Any, other: Any, both: Both, interposer: Interposer
+) -> None:
+    spark.sql("CREATE TABLE times AS SELECT current_timestamp() AS at")
+    spark.sql("CREATE TABLE copied (id BIGINT)")
+    both.commit()
+
+    def skew() -> None:
+        other.sql("INSERT INTO times SELECT TIMESTAMP '2001-01-01' FROM copied HAVING count(*) = 0")
+
+    # Spark asks for the table that is written, then for that of times. Once it is told of both, the other commits.
+    asked = "INSERT INTO copied SELECT id FROM a TIMESTAMP AS OF (SELECT max(at) FROM times)"
+    assert lost_by(spark, interposer, asked, lambda: interposer.once(skew)) == "40001"
 
 
 # --- beside plain Delta writers ---------------------------------------------------------------------------------------

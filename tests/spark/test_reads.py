@@ -134,6 +134,38 @@ def test_a_table_that_one_statement_uses_in_whole_is_not_narrowed_by_another(
     assert is_judged(spark, other, read)
 
 
+def test_a_condition_is_about_the_column_that_it_names_whatever_the_columns_were_called(spark: Any, other: Any) -> None:
+    """A column is stored under the name that it had first: here that is how the other one may be written."""
+    spark.sql("CREATE TABLE renamed (A INT, b INT) USING delta")
+    spark.sql("INSERT INTO renamed VALUES (5, 5)")
+    spark.sql("ALTER TABLE renamed SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql("ALTER TABLE renamed RENAME COLUMN A TO c")
+    spark.sql("ALTER TABLE renamed RENAME COLUMN b TO a")
+    spark.sql("CREATE TABLE seen (n BIGINT) USING delta")
+    begins(spark)
+    begins(other)
+    spark.sql("INSERT INTO seen SELECT count(*) FROM renamed WHERE A = 1")
+    other.sql("SELECT * FROM seen").collect()
+    other.sql("INSERT INTO renamed (c, a) VALUES (99, 1)")
+    other.sql("COMMIT")
+    assert not commits(spark)
+
+
+def test_a_condition_is_judged_however_its_columns_are_spelled(spark: Any, other: Any, tables: None) -> None:
+    spark.sql("CREATE TABLE nested (At STRUCT<place INT>) USING delta")
+    spark.sql("INSERT INTO nested SELECT struct(1)")
+    assert not is_judged(spark, other, lambda: spark.sql(f"SELECT * FROM {T} WHERE WHO = 2").collect())
+    assert is_judged(spark, other, lambda: spark.sql(f"SELECT * FROM {T} WHERE WHO = 1").collect())
+    begins(spark)
+    begins(other)
+    spark.sql("SELECT * FROM nested WHERE AT.PLACE = 2").collect()
+    other.sql(f"SELECT * FROM {OUT}").collect()
+    add(spark, OUT)
+    other.sql("INSERT INTO nested SELECT struct(7)")
+    other.sql("COMMIT")
+    assert commits(spark)
+
+
 # --- each way to execute ----------------------------------------------------------------------------------------------
 
 
@@ -274,6 +306,68 @@ def test_an_rdd_from_before_begin_is_not_computed_inside(spark: Any, other: Any,
     assert spark.table(T).rdd.count() == 2
     spark.sql("ROLLBACK")
     assert rdd.count() == 2
+
+
+@pytest.fixture
+def feed(spark: Any, tables: None) -> None:
+    """Have the table tell its changes, from version 2 on."""
+    spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+
+
+def test_changes_from_before_begin_are_not_read_afresh_inside(spark: Any, other: Any, feed: None) -> None:
+    changes = spark.sql(f"SELECT who, n FROM table_changes('{T}', 2)")
+    cached = spark.read.option("readChangeFeed", "true").option("startingVersion", 2).table(T).select("n")
+    ended = spark.sql(f"SELECT who, n FROM table_changes('{T}', 2, 2)")
+    cached.cache().collect()
+    begins(spark)
+    add(other)
+    for frame in (changes, cached):
+        assert is_refused(spark, "25001", frame.collect)
+        assert is_refused(spark, "25001", partial(frame.where, "n > 0"))
+    assert is_refused(spark, "25001", lambda: changes.write.insertInto(OUT))
+    assert ended.collect() == [], "what it reads cannot become another"
+    assert spark.sql(f"SELECT * FROM table_changes('{T}', 2)").collect() == []
+    spark.sql("ROLLBACK")
+    cached.unpersist()
+
+
+def test_changes_that_a_transaction_saw_are_not_returned_after_it(spark: Any, feed: None) -> None:
+    begins(spark)
+    add(spark)
+    changes = spark.sql(f"SELECT who, n FROM table_changes('{T}', 2)").cache()
+    assert changes.collect() == [(1, 10)]
+    spark.sql("ROLLBACK")
+    begins(spark)
+    assert is_refused(spark, "25P01", changes.collect)
+    spark.sql("ROLLBACK")
+    changes.unpersist()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT who, n FROM {T} VERSION AS OF 1",
+        f"SELECT who, n FROM {T} FOR SYSTEM_VERSION AS OF 4",
+        f"SELECT who, n FROM table_changes('{T}', 2)",
+        "SELECT who, n FROM cloned",
+    ],
+)
+def test_an_rdd_that_is_made_inside_is_computed_inside(spark: Any, feed: None, query: str) -> None:
+    add(spark)
+    spark.sql(f"CREATE TABLE cloned SHALLOW CLONE {T}")
+    begins(spark)
+    rdd = spark.sql(query).rdd
+    assert rdd.collect()
+    assert spark.createDataFrame(rdd, "who INT, n INT").collect()
+    spark.sql("ROLLBACK")
+
+
+def test_an_rdd_of_a_clone_that_is_made_inside_is_computed_inside(spark: Any, feed: None) -> None:
+    begins(spark)
+    spark.sql(f"CREATE TABLE cloned SHALLOW CLONE {T}")
+    assert spark.table("cloned").rdd.count() == 2
+    assert spark.sql("SELECT * FROM cloned").rdd.count() == 2
+    spark.sql("ROLLBACK")
 
 
 def test_a_checkpoint_from_before_begin_is_the_users_own(spark: Any, tables: None) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import lockstep
+from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ActiveTransactionError
 from lockstep.model import Entry
 from lockstep.spark.bridge import is_open
@@ -231,3 +232,32 @@ def test_a_streams_batches_are_no_part_of_a_transaction_that_their_session_share
     finally:
         query.stop()
     assert loaded(other)[0] == [1, 2]
+
+
+def test_each_statement_of_a_batch_on_its_own_is_judged_by_what_it_reads(
+    tables: None, spark: Any, tmp_path: Path
+) -> None:
+    """As it is outside of a stream: the batch is an execution around them, not a statement that they are parts of."""
+
+    def write(frame: Any, number: int) -> None:
+        session = frame.sparkSession
+        session.sql(f"INSERT INTO {COPY} SELECT id FROM {SOURCE}")
+        session.sql(f"INSERT INTO {SOURCE} VALUES (2)")
+        session.sql(f"INSERT INTO {COPY} VALUES (3)")
+        session.sql(f"DELETE FROM {COPY} WHERE id = 3")
+
+    stream = spark.readStream.table(SOURCE).writeStream.foreachBatch(write)
+    query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(once=True).start()
+    query.awaitTermination()
+    assert loaded(spark)[0] == [1]
+
+
+def test_a_batch_that_a_sink_writes_has_read_what_its_query_reads(
+    tables: None, spark: Any, root: Path, tmp_path: Path
+) -> None:
+    joined = spark.readStream.table(SOURCE).crossJoin(spark.table(TOTAL)).select("id")
+    writer = joined.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    writer.toTable(COPY).awaitTermination()
+    timeline = TransactionalCatalog.open(str(root)).timeline
+    [entry] = timeline.entries(timeline.head.version - 1, timeline.head.version)
+    assert "default.total" in [str(read.name) for read in entry.reads]

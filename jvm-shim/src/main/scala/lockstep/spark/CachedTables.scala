@@ -84,21 +84,14 @@ private object CachedTables {
 
   object OfHead {
     def unapply(plan: LogicalPlan): Option[OfHead] = plan match {
-      case relation: LogicalRelation =>
-        relation.relation match {
-          case files: HadoopFsRelation =>
-            files.location match {
-              case index: TahoeLogFileIndex if isHead(index) => Some(new OfHead(relation, files, index))
-              case _ => None
-            }
-          case _ => None
-        }
+      case relation: LogicalRelation => Overlaid.of(relation).filter(_.isHead).flatMap(found => of(relation, found.log))
       case _ => None
     }
 
-    private def isHead(index: TahoeLogFileIndex) = {
-      val uri = index.path.toUri
-      uri.getScheme == Overlay.Scheme && Overlay.parse(uri.getAuthority).transaction.isEmpty
-    }
+    private def of(relation: LogicalRelation, index: Option[TahoeLogFileIndex]): Option[OfHead] =
+      (relation.relation, index) match {
+        case (files: HadoopFsRelation, Some(index)) => Some(new OfHead(relation, files, index))
+        case _ => None
+      }
   }
 }

@@ -25,8 +25,8 @@ private[spark] object Ended {
   /** Refuses a plan that reads what an ended transaction saw: a cache would answer it without a look at any file. */
   def check(plan: LogicalPlan): Unit =
     if (!ids.isEmpty)
-      Scans.relations(plan).flatMap { case (_, index) => reason(Overlay.parse(index.path.toUri.getAuthority)) }
-        .headOption.foreach(message => throw new LockstepException("LOCKSTEP_NO_TRANSACTION", message, "25P01"))
+      Scans.relations(plan).flatMap(found => reason(found.view)).headOption.foreach(message =>
+        throw new LockstepException("LOCKSTEP_NO_TRANSACTION", message, "25P01"))
 
   private def reason(view: Overlay.View): Option[String] =
     view.transaction.filter(ids.containsKey).map(id =>

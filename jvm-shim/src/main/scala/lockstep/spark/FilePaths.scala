@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.delta.files.TahoeBatchFileIndex
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.LogicalRelation
 
 /**
  * `_metadata.file_path` and `input_file_name()` of a query give paths without the overlay, as plain Delta gives them.
@@ -24,11 +24,11 @@ private[spark] object FilePathRule extends Rule[LogicalPlan] {
     if (read(plan).isEmpty) plan
     else
       plan.resolveOperatorsUp { case node =>
-        lazy val files = read(node).flatMap(_.output).filter(_.name == "_metadata").map(_.exprId).toSet
-        lazy val isUsers = Scans.relations(node).nonEmpty && !readsBatch(node)
+        lazy val columns = read(node).flatMap(_.output).filter(_.name == "_metadata").map(_.exprId).toSet
+        lazy val isUsers = files(Scans.relations(node)).nonEmpty && !readsBatch(node)
         node.transformExpressionsUp {
           case path @ GetStructField(AttributeReference("_metadata", _, _, _), _, Some("file_path"))
-              if path.child.references.forall(each => files.contains(each.exprId)) =>
+              if path.child.references.forall(each => columns.contains(each.exprId)) =>
             real(path)
           case path: InputFileName if isUsers => real(path)
         }
@@ -36,16 +36,19 @@ private[spark] object FilePathRule extends Rule[LogicalPlan] {
 
   /** The tables of Lockstep catalogs that are read below, or changed: Delta's commands hide theirs in a field. */
   private def read(plan: LogicalPlan): Seq[LogicalRelation] =
-    (plan +: plan.productIterator.collect { case field: LogicalPlan => field }.toSeq).flatMap(Scans.relations).map(_._1)
+    files((plan +: plan.productIterator.collect { case field: LogicalPlan => field }.toSeq).flatMap(Scans.relations))
+
+  /** Those that are read as they are, and not for their changes. */
+  private def files(tables: Seq[Overlaid]): Seq[LogicalRelation] = tables.filter(_.log.nonEmpty).map(_.relation)
 
   private def readsBatch(plan: LogicalPlan): Boolean = plan.exists {
-    case LogicalRelation(HadoopFsRelation(_: TahoeBatchFileIndex, _, _, _, _, _), _, _, _, _) => true
+    case relation: LogicalRelation => Overlaid.of(relation).flatMap(_.index).exists(_.isInstanceOf[TahoeBatchFileIndex])
     case _ => false
   }
 
   private def real(path: Expression): Expression =
-    RegExpReplace(path, Literal(Overlaid), Literal("$1://$2/"))
+    RegExpReplace(path, Literal(Prefix), Literal("$1://$2/"))
 
   /** `lockstep://<view>.<scheme>[.<authority>]/`: see `Overlay.parse`. */
-  private val Overlaid = s"^${Overlay.Scheme}://[^./]+\\.([^./]+)\\.?([^/]*)/"
+  private val Prefix = s"^${Overlay.Scheme}://[^./]+\\.([^./]+)\\.?([^/]*)/"
 }

@@ -161,7 +161,9 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       provider = Some("delta"),
       partitionColumnNames = snapshot.metadata.partitionColumns,
       properties = snapshot.metadata.configuration,
-      ignoredProperties = Option(answer.get("table")).map(Scans.Key -> _.asText).toMap + (Scans.Touch -> touch.toString)
+      ignoredProperties =
+        Option(answer.get("table")).map(Scans.Key -> _.asText).toMap + (Scans.Touch -> touch.toString) ++
+          Reads.whileAnalyzing
     )
     // Without a `tableIdentifier`, of which Delta's Scala and Python API takes no more than two parts.
     bare.copy(catalogTable = Some(described))

@@ -7,6 +7,7 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
 
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Subquery}
@@ -83,37 +84,95 @@ private[spark] object Reads {
   private val MaxScans = 10000
   private val MaxTouches = 100000
 
-  /** By the id of the outermost execution, as long as that runs: what a statement on its own has read when it commits. */
-  private val executions = new ConcurrentHashMap[String, Log]()
-
-  def ofExecution(session: SparkSession): Seq[Map[String, Any]] =
-    rootExecution(session).flatMap(id => Option(executions.get(id))).fold(Seq.empty[Map[String, Any]])(_.scans)
-
-  /** Forgets an execution that has ended, if it is an outermost one. */
-  def forget(execution: Long): Unit = {
-    val _ = executions.remove(execution.toString)
+  /**
+   * A statement on its own, or a batch of a stream, while it is executed.
+   *
+   * @param id    that of its outermost execution
+   * @param batch the batch that it is a statement of, if it is executed by a function that is called for each batch
+   */
+  final private class Executed(
+      val id: String,
+      val context: SparkContext,
+      val batch: Option[Executed],
+      val isBatch: Boolean) {
+    val log = new Log
   }
 
-  private def rootExecution(session: SparkSession): Option[String] =
-    Option(session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY))
+  /** By their ids, as long as they run: what a statement on its own has read is judged when it commits. */
+  private val executions = new ConcurrentHashMap[String, Executed]()
 
-  private def log(session: SparkSession): Option[Log] =
-    Transactions.reads(session).orElse(rootExecution(session).map(executions.computeIfAbsent(_, _ => new Log)))
+  /**
+   * The local property of a thread that says which of these its executions are part of. Threads made meanwhile have it too,
+   * and may live longer; then it says nothing any more, while Spark's own id of a root would go on to.
+   */
+  private val Current = "lockstep.statement"
+
+  private def current(session: SparkSession): Option[Executed] =
+    Option(session.sparkContext.getLocalProperty(Current)).flatMap(id => Option(executions.get(id)))
+
+  def ofExecution(session: SparkSession): Seq[Map[String, Any]] =
+    current(session).fold(Seq.empty[Map[String, Any]])(_.log.scans)
+
+  /**
+   * An execution begins in this thread. Unless it is part of another it is a statement. In a batch of a stream each is one,
+   * for a function that is called for each batch may execute many; what a sink executes is read by the batch as well, which
+   * commits it.
+   */
+  private def begin(session: SparkSession): Unit = {
+    val (context, outer) = (session.sparkContext, current(session))
+    if (outer.forall(_.isBatch)) {
+      val id = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
+      val isBatch = outer.isEmpty && Transactions.isInStream(session)
+      executions.put(id, new Executed(id, context, outer, isBatch))
+      context.setLocalProperty(Current, id)
+    }
+  }
+
+  /** Forgets an execution that has ended in this thread, if it is an outermost one. */
+  def forget(execution: Long): Unit =
+    Option(executions.remove(execution.toString)).foreach { ended =>
+      if (ended.context.getLocalProperty(Current) == ended.id)
+        ended.context.setLocalProperty(Current, ended.batch.map(_.id).orNull)
+    }
+
+  /** Who is told of what is read: the transaction, or the statement and the batch that it is part of. */
+  private def logs(session: SparkSession): Seq[Log] =
+    Transactions.reads(session).map(Seq(_)).getOrElse {
+      current(session).toSeq.flatMap(executed => executed +: executed.batch.toSeq).map(_.log)
+    }
 
   /**
    * The optimizer has come this far with a plan. Its subqueries are optimized by runs inside its own, before it; what they
-   * read is in the plan, too.
+   * read is in the plan, too. Where its execution has not begun yet, `executing` tells of it.
    */
   def optimizing(session: SparkSession, plan: LogicalPlan): Unit = plan match {
     case _: Subquery => ()
     case _ =>
-      val found = Scans.of(plan).toSet
+      val found = (Scans.of(plan) ++ asked(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = found
-      if (found.nonEmpty) {
+      if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
         Transactions.checkSnapshot(session, plan)
-        log(session).foreach(_.add(run, plan))
+        val told = logs(session)
+        told.foreach(_.add(run, plan))
+        if (told.isEmpty) Statement.current.foreach(note(_, found))
       }
+  }
+
+  /** A transaction has read it when the statement was analyzed. */
+  private def asked(session: SparkSession, plan: LogicalPlan): Seq[Scan] =
+    if (Transactions.isOpen(session)) Nil else Scans.askedFor(plan)
+
+  /** What statements on their own have read while they are analyzed. */
+  private val analyses = new WeakHashMap[Statement, Set[Scan]]
+
+  private def note(statement: Statement, found: Set[Scan]): Unit = analyses.synchronized {
+    val _ = analyses.merge(statement, found, _ ++ _)
+  }
+
+  /** What the statement under analysis has read by now, for a table that it loads to tell. */
+  def whileAnalyzing: Option[(String, String)] = analyses.synchronized {
+    Statement.current.flatMap(statement => Option(analyses.get(statement))).flatMap(Scans.asking)
   }
 
   private def runOf(tracker: Option[QueryPlanningTracker]): Run = runs.synchronized {
@@ -122,13 +181,14 @@ private[spark] object Reads {
 
   /** A query, whose plan before it was optimized this is, is about to be executed, perhaps not for the first time. */
   def executing(session: SparkSession, query: QueryExecution, plan: LogicalPlan): Unit = {
+    begin(session)
     val known = runs.synchronized(Option(runs.get(query.tracker)))
     val run = known.getOrElse {
       val unseen = new Run(query.tracker)
-      unseen.scans = Scans.whole(plan, query.executedPlan).toSet
+      unseen.scans = (Scans.whole(plan, query.executedPlan) ++ asked(session, plan)).toSet
       unseen
     }
-    if (run.scans.nonEmpty || Scans.touches(plan).nonEmpty) log(session).foreach(_.add(run, plan))
+    if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
   }
 }
 

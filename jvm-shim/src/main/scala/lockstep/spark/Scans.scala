@@ -3,6 +3,7 @@ package lockstep.spark
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute,
   AttributeReference,
+  ExprId,
   Expression,
   GetStructField,
   PredicateHelper,
@@ -12,13 +13,21 @@ import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
-import org.apache.spark.sql.delta.commands.{DeleteCommand, MergeIntoCommand, UpdateCommand}
+import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
+import org.apache.spark.sql.delta.commands.{
+  CloneSource,
+  CloneTableCommand,
+  CreateDeltaTableCommand,
+  DeleteCommand,
+  MergeIntoCommand,
+  UpdateCommand
+}
 import org.apache.spark.sql.delta.files.{TahoeBatchFileIndex, TahoeFileIndex, TahoeLogFileIndex}
 import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableScanExec}
 import org.apache.spark.sql.execution.command.CreateViewCommand
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.internal.SQLConf
 
 /**
@@ -49,20 +58,40 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** And under this one, which loading of the table it comes from: see `Transaction.touch`. */
   val Touch = "lockstep.touch"
 
-  /** The relations of a plan that are tables of a Lockstep catalog, with the files that they read. */
-  def relations(plan: LogicalPlan): Seq[(LogicalRelation, TahoeLogFileIndex)] = all(plan).flatMap { relation =>
-    relation.relation match {
-      case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _)
-          if index.path.toUri.getScheme == Overlay.Scheme => Some(relation -> index)
-      case _ => None
-    }
+  /** And under this one what was read to find out which version of the table is meant: see `askedFor`. */
+  val Asked = "lockstep.asked"
+
+  /**
+   * What was read while a statement was analyzed, for a relation that was loaded after that to tell: Spark runs the query
+   * in `TIMESTAMP AS OF (SELECT …)` by then, and leaves a literal in its place.
+   */
+  def asking(scans: Set[Scan]): Option[(String, String)] = {
+    val read = scans.flatMap(scan => scan.version.filter(_ => scan.isHead).map(version => s"${scan.table}@$version"))
+    Option.when(read.nonEmpty)(Asked -> read.toSeq.sorted.mkString(","))
   }
 
+  /** What was read to find out which versions a plan reads: tables in whole. */
+  def askedFor(plan: LogicalPlan): Seq[Scan] =
+    fields(plan).flatMap(all).flatMap(_.catalogTable).flatMap(_.ignoredProperties.get(Asked)).distinct
+      .flatMap(_.split(',')).map { read =>
+        val (table, version) = read.splitAt(read.lastIndexOf('@'))
+        Scan(table, Some(version.drop(1).toLong), None, isHead = true)
+      }
+
+  /** The relations of a plan that are tables of a Lockstep catalog, or their changes. */
+  def relations(plan: LogicalPlan): Seq[Overlaid] =
+    all(plan).flatMap(Overlaid.of).filter(found => found.log.nonEmpty || found.changes.nonEmpty)
+
   /** What a plan reads that is not seen through a transaction; `version` is said where it cannot become another. */
-  def ofHead(plan: LogicalPlan): Seq[Scan] = relations(plan).flatMap { case (relation, index) =>
-    val version = Option.when(index.isTimeTravelQuery)(index.version)
-    tableOf(relation).filter(_ => isHead(index)).map(Scan(_, version, None, isHead = true))
-  }
+  def ofHead(plan: LogicalPlan): Seq[Scan] =
+    for {
+      found <- relations(plan) if found.isHead && !found.changes.exists(haveEnded)
+      table <- tableOf(found.relation)
+    } yield Scan(table, found.log.filter(_.isTimeTravelQuery).map(_.version), None, isHead = true)
+
+  /** Whether changes are read up to a version that was there when the plan was made: no later one can be among them. */
+  private def haveEnded(changes: DeltaCDFRelation): Boolean =
+    changes.endingVersion.exists(_ <= changes.snapshotWithSchemaMode.snapshot.version)
 
   /** What a plan reads, if it is executed as it stands: filters that are not at a relation yet are not seen. */
   def of(plan: LogicalPlan): Seq[Scan] = narrowed(plan) ++ plan.collect { case node =>
@@ -77,16 +106,14 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   def touches(plan: LogicalPlan): Seq[Long] =
     fields(plan).flatMap(all).flatMap(_.catalogTable).flatMap(_.ignoredProperties.get(Touch)).map(_.toLong)
 
-  /** The folders of the tables that a plan reads. */
-  def folders(plan: LogicalPlan): Seq[String] = all(plan).map(_.relation).collect {
-    case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) => index.path.toUri.getPath
+  /** The folders of the tables that a plan reads; a clone's files lie in that of its source. */
+  def folders(plan: LogicalPlan): Seq[String] = {
+    val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
+    (fields(plan).flatMap(all).flatMap(Overlaid.of).map(_.folder) ++ sources).map(_.toUri.getPath)
   }
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))
-
-  private def isHead(index: TahoeFileIndex): Boolean =
-    index.path.toUri.getScheme != Overlay.Scheme || Overlay.parse(index.path.toUri.getAuthority).transaction.isEmpty
 
   private def withSubqueries(plan: LogicalPlan): Seq[LogicalRelation] =
     plan.collectWithSubqueries { case relation: LogicalRelation => relation }
@@ -114,8 +141,27 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       changed(merge.target, Some(merge.condition).filter(_ => merge.notMatchedBySourceClauses.isEmpty))
     case PhysicalOperation(_, filters, relation: LogicalRelation) => scan(relation, filters).toSeq
     case cache: InMemoryRelation => ofCache(cache)
-    case other => other.children.flatMap(narrowed)
+    case other => cloned(other).flatMap(copied).toSeq ++ other.children.flatMap(narrowed)
   }
+
+  /** What a command makes a clone of: it has that in a field of a field. */
+  private def cloned(plan: LogicalPlan): Option[CloneSource] = plan match {
+    case command: CreateDeltaTableCommand => command.query.collect { case clone: CloneTableCommand =>
+        clone.sourceTable
+      }
+    case _ => None
+  }
+
+  /** A clone has all rows of its source as the statement found that. One of a version that is asked for has read none. */
+  private def copied(source: CloneSource): Option[Scan] =
+    for {
+      described <- source.catalogTable
+      table <- described.ignoredProperties.get(Key)
+      if source.timeTravelOpt.forall(_.creationSource == described.identifier.catalog)
+    } yield {
+      val isHead = !Overlay.isOfTransaction(source.dataPath)
+      Scan(table, source.snapshot.map(_.version).filter(_ => isHead), None, isHead)
+    }
 
   /** The rows that a command looks for; that it reads and copies the rest of their files changes nothing. */
   private def changed(target: LogicalPlan, condition: Option[Expression]): Seq[Scan] =
@@ -123,12 +169,13 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   private def scan(relation: LogicalRelation, filters: Seq[Expression]): Option[Scan] =
     tableOf(relation).flatMap { table =>
-      relation.relation match {
-        case HadoopFsRelation(_: TahoeBatchFileIndex, _, _, _, _, _) => None // a command's own, see `changed`
-        case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) =>
-          val ofHead = isHead(index)
+      val found = Overlaid.of(relation)
+      found.flatMap(_.index) match {
+        case Some(_: TahoeBatchFileIndex) => None // a command's own, see `changed`
+        case Some(index) =>
+          val ofHead = found.exists(_.isHead)
           Some(Scan(table, Option.when(ofHead)(index.version), rendered(filters, relation, index), ofHead))
-        case _ => Some(Scan(table, None, None, isHead = false))
+        case None => Some(Scan(table, None, None, isHead = false))
       }
     }
 
@@ -140,11 +187,11 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   private def filled(relations: Seq[LogicalRelation], executed: SparkPlan): Seq[Scan] = {
     lazy val found = files(executed)
     relations.flatMap { relation =>
-      relation.relation match {
-        case HadoopFsRelation(index: TahoeLogFileIndex, _, _, _, _, _) if !index.isTimeTravelQuery && isHead(index) =>
+      Overlaid.of(relation).filter(_.isHead).flatMap(_.log).filterNot(_.isTimeTravelQuery) match {
+        case Some(index) =>
           val versions = found.filter(_.path == index.path).map(_.version)
           tableOf(relation).map(Scan(_, versions.minOption, None, isHead = true))
-        case _ => scan(relation, Nil)
+        case None => scan(relation, Nil)
       }
     }
   }
@@ -162,21 +209,34 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
     here ++ node.subqueries.flatMap(files)
   }
 
-  /** The filters on the relation's own columns, as SQL on their physical names; dropping one only widens the rest. */
+  /**
+   * The filters on the relation's own columns, as SQL on their physical names; dropping one only widens the rest. A filter
+   * calls a column as who wrote it did, in upper case perhaps: which column it is, its id says.
+   */
   private def rendered(
       filters: Seq[Expression],
       relation: LogicalRelation,
       index: TahoeFileIndex): Option[String] = {
     val isMapped = index.metadata.columnMappingMode != NoMapping
-    val names = index.metadata.schema.map(f => f.name -> DeltaColumnMapping.getPhysicalName(f)).toMap
+    val columns = stored(relation, index)
     val texts = filters.flatMap(splitConjunctivePredicates).filter { filter =>
-      filter.deterministic && filter.references.subsetOf(relation.outputSet) &&
-      filter.references.forall(isPlain) && !filter.exists(_.isInstanceOf[SubqueryExpression]) &&
-      !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
+      filter.deterministic && filter.references.forall(column => columns.get(column.exprId).exists(isPlain)) &&
+      !filter.exists(_.isInstanceOf[SubqueryExpression]) && !(isMapped && filter.exists(_.isInstanceOf[GetStructField]))
     }.map { filter =>
-      filter.transform { case a: AttributeReference => a.withQualifier(Nil).withName(names.getOrElse(a.name, a.name)) }
+      filter.transform {
+        case column: AttributeReference => columns(column.exprId)
+        case field: GetStructField => field.copy(name = None) // its own name, not as the filter spells it
+      }
     }
     Option.when(texts.nonEmpty)(SQLConf.withExistingConf(utc)(texts.map(t => s"(${t.sql})").mkString(" AND ")))
+  }
+
+  /** The columns that a relation has from its table, under the names that its files and their statistics have. */
+  private def stored(relation: LogicalRelation, index: TahoeFileIndex): Map[ExprId, Attribute] = {
+    val names = index.metadata.schema.map(field => field.name -> DeltaColumnMapping.getPhysicalName(field)).toMap
+    relation.output.flatMap { column =>
+      names.get(column.name).map(name => column.exprId -> column.withQualifier(Nil).withName(name))
+    }.toMap
   }
 
   /** Not one whose name reads as a literal, nor a CHAR, whose values are padded as they are read. */

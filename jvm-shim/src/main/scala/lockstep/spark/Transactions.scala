@@ -118,7 +118,7 @@ private[spark] object Transactions {
   /** Whether a stream's thread runs the job: what its batches read is not the transaction's doing. */
   def isOfStream(properties: Properties): Boolean = properties.getProperty(QueryOfStream) != null
 
-  private def isInStream(session: SparkSession) = session.sparkContext.getLocalProperty(QueryOfStream) != null
+  def isInStream(session: SparkSession) = session.sparkContext.getLocalProperty(QueryOfStream) != null
 
   /** Refuses a plan with rows that Spark began to compute before BEGIN, outside of any plan. */
   def checkLineage(session: SparkSession, plan: LogicalPlan): Unit =
