@@ -284,7 +284,7 @@ def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
 def _caught_up(lake: Lake, drafts: list[_Draft]) -> Database:
     """Return the newest database version, with what plain Delta writers did to the tables that are to be written."""
     ids = [draft.table.id for draft in drafts]
-    return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None])
+    return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None], for_write=True)
 
 
 def _place(lake: Lake, tx: Transaction, draft: _Draft, head: Database, race: Race) -> TableWrite:
@@ -421,7 +421,9 @@ def _commit_statement(
     read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
     lost = 0
     for attempt in backoff.tries(lake.contention):
-        head = lake.caught_up(lambda database: [t for t in (database.table_at(location),) if t is not None])
+        head = lake.caught_up(
+            lambda database: [t for t in (database.table_at(location),) if t is not None], for_write=True
+        )
         table = new_table(head, creation) if creation is not None else head.table_at(location)
         if table is None:
             raise UndefinedError(f"the table at {location} was dropped while the statement ran; nothing was written")

@@ -11,18 +11,18 @@ needed: those after the newest checkpoint. They are published again. What a chec
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeAlias
 from urllib.parse import unquote
 
 from lockstep import __version__
 from lockstep.clock import Clock
-from lockstep.delta.actions import parse
-from lockstep.delta.log import LogFiles, commit_path, last_published, log_files
+from lockstep.delta.actions import Action, bodies, parse
+from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.model import FORMAT, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.model import FORMAT, Commit, Database, Entry, Moved, Table, TableWrite, TransactionInfo
 from lockstep.storage import Storage
 from lockstep.timeline import Draft, Lost, Ratified, Timeline, Unknown
 
@@ -50,16 +50,26 @@ class Foreign:
         self._new_id = new_id
         self._looked: dict[str, datetime] = {}
 
-    def look(self, table: Table, restore: Callable[[Entry, TableWrite], object], *, closely: bool) -> bool:
+    def look(
+        self,
+        table: Table,
+        restore: Callable[[Entry, TableWrite], object],
+        *,
+        closely: bool,
+        for_write: bool = False,
+    ) -> bool:
         """Tell whether a table's log goes on after what the timeline knows; publish again what it has lost.
 
         Args:
             restore: publishes a write again whose commit is gone.
             closely: whether to be certain that no clean-up since the last look makes the next commit seem absent. It
                 takes the oldest first, so it has not if the commit that the timeline knows last is there.
+            for_write: whether a commit is to follow, which needs a log to follow on; look closely then. Delta itself
+                tells whoever reads a table without a log.
 
         Raises:
-            CorruptTimelineError: a commit is gone that readers need, and nothing has it any more.
+            CorruptTimelineError: a commit is gone that readers need, and nothing has it any more; or, for who writes,
+                the whole log is.
             UnavailableError: the store failed.
         """
         is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
@@ -71,8 +81,10 @@ class Foreign:
         files = log_files(self._storage, table.location, after)
         if not files.checkpoints and after >= 0:
             files = log_files(self._storage, table.location)
-        if not files.is_empty:  # else the folder is gone, with all data: half a log would only hide it
+        if not files.is_empty:
             self._heal(table, files, restore)
+        elif for_write:  # the folder is gone, with all data: half a log would only hide it
+            raise outdated(table, commit_path(table.location, table.version))
         self._looked[table.id] = now
         return is_ahead or files.newest_after(table.version) is not None
 
@@ -80,35 +92,44 @@ class Foreign:
         """Publish again what is gone from a log though readers of the table's version need it."""
         gone = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
         lost: list[tuple[Entry, TableWrite]] = []
+        commits: dict[int, Commit] = {}
         while gone:
             version = max(gone)
             if (found := self._written(table, version)) is None:
                 raise outdated(table, commit_path(table.location, version), "which a plain Delta writer wrote")
             entry, write, versions = found
             lost.append((entry, write))
+            commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in gone}
             gone -= set(versions)
-        self._check_data(table, [write for _, write in reversed(lost)])
+        if commits:
+            self._check_data(table, files, commits)
         for entry, write in lost:
             _log.warning("table %s: version %d is gone from its log and published again", table.name, write.to_version)
             restore(entry, write)
 
-    def _check_data(self, table: Table, writes: list[TableWrite]) -> None:
+    def _check_data(self, table: Table, files: LogFiles, lost: Mapping[int, Commit]) -> None:
         """See that the files that lost commits added are there: a log that names lost files would only hide the loss.
+
+        What a later commit removed may be gone, VACUUM takes it; the log is read on for that only if something is.
 
         Raises:
             CorruptTimelineError: one is gone; the whole folder is older than the timeline.
         """
-        added: dict[str, None] = {}
-        for commit in (commit for write in writes for commit in write.commits):
-            for action in parse(content(self._storage, table.location, commit) or b""):
-                for kind, body in action.items():
-                    if kind == "add":
-                        added[body["path"]] = None
-                    elif kind == "remove":
-                        added.pop(body["path"], None)
-        for path in [*added][-CHECKED_FILES:]:
-            if ":" not in path and not self._storage.exists(file := f"{table.location}/{unquote(path)}"):
-                raise outdated(table, file)
+        commits = {
+            version: parse(content(self._storage, table.location, commit) or b"") for version, commit in lost.items()
+        }
+        added = added_files([commits[version] for version in sorted(commits)])
+        probed = [path for path in [*added][-CHECKED_FILES:] if ":" not in path]
+        gone = [path for path in probed if not self._storage.exists(_file(table, path))]
+        if not gone:
+            return
+        for version in range(min(lost) + 1, table.version + 1):
+            if version in files.commits - commits.keys():
+                commits[version] = read_published(self._storage, table.location, version)
+        needed = added_files([commits[version] for version in sorted(commits)])
+        for path in gone:
+            if path in needed:
+                raise outdated(table, _file(table, path))
 
     def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
         """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
@@ -189,6 +210,23 @@ class Foreign:
             )
 
         return draft
+
+
+def added_files(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
+    """Return the paths that consecutive commits add and leave, in the order in which they were first added.
+
+    A commit that removes a file and adds it, under another deletion vector, leaves it.
+    """
+    left: dict[str, None] = {}
+    for commit in commits:
+        for body in bodies(commit, "remove"):
+            left.pop(body["path"], None)
+        left |= {body["path"]: None for body in bodies(commit, "add")}
+    return left
+
+
+def _file(table: Table, path: str) -> str:
+    return f"{table.location}/{unquote(path)}"
 
 
 def outdated(table: Table, gone: str, what: str = "which is committed") -> CorruptTimelineError:

@@ -225,16 +225,17 @@ class Lake:
 
     # --- the logs' side -----------------------------------------------------------------------------------------------
 
-    def caught_up(self, select: Callable[[Database], Iterable[Table]]) -> Database:
+    def caught_up(self, select: Callable[[Database], Iterable[Table]], *, for_write: bool = False) -> Database:
         """Return the newest database version, in which some tables' foreign commits up to now are taken in.
 
         Args:
             select: which tables to look at, given the newest version before that.
+            for_write: whether a commit is to follow; a table whose log is gone is refused then.
 
         Raises:
             ForeignCommitError, UnavailableError, CorruptTimelineError: one of them is set aside, see `check`.
         """
-        database = self._caught_up(select, closely=True)
+        database = self._caught_up(select, closely=True, for_write=for_write)
         for table in select(database):
             database.check(table)
         return database
@@ -265,10 +266,12 @@ class Lake:
             closely=False,
         )
 
-    def _caught_up(self, select: Callable[[Database], Iterable[Table]], *, closely: bool) -> Database:
+    def _caught_up(
+        self, select: Callable[[Database], Iterable[Table]], *, closely: bool, for_write: bool = False
+    ) -> Database:
         database = self.refresh()
         tables = [table for table in select(database) if table.id not in database.set_aside]
-        looks = list(self._pool.map(lambda table: self._look(table, closely), tables))
+        looks = list(self._pool.map(lambda table: self._look(table, closely, for_write), tables))
         found = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
         failed = {table.id: look for table, look in found if isinstance(look, LockstepError)}
         for table, look in found:
@@ -278,10 +281,10 @@ class Lake:
             database = self.refresh()
         return structs.replace(database, set_aside=failed | database.set_aside) if failed else database
 
-    def _look(self, table: Table, closely: bool) -> bool | LockstepError:
+    def _look(self, table: Table, closely: bool, for_write: bool) -> bool | LockstepError:
         """Tell whether a table's log goes on after what the timeline knows, or why nobody can tell."""
         try:
-            return self._foreign.look(table, self._published, closely=closely)
+            return self._foreign.look(table, self._published, closely=closely, for_write=for_write)
         except LockstepError as error:
             _log.warning("table %s: %s", table.name, error)
             return error

@@ -9,9 +9,10 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.clock import utc_now
+from lockstep.delta.actions import render
 from lockstep.delta.log import checksum_path, commit_path, log_files
 from lockstep.errors import ConflictError, CorruptTimelineError
-from lockstep.foreign import LISTED_VERSIONS, LOOK_EVERY
+from lockstep.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
 from lockstep.timeline import HINT
 from lockstep.verify import verify
 from tests.support.faulty import FaultyStorage
@@ -160,6 +161,65 @@ def test_a_large_commit_that_is_gone_is_named(catalog: TransactionalCatalog, sto
     store.delete(log_file(catalog, 1))
     with pytest.raises(CorruptTimelineError, match="neither its staged file"):
         open_catalog(store.inner).database([named("a")])
+
+
+def test_nothing_is_committed_into_a_table_whose_folder_is_gone(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Delta makes the folder anew for what it writes; the commit would be alone in a log that nobody can read."""
+    tx, dropping, elsewhere = (catalog.begin() for _ in range(3))
+    where = location(catalog, "a")
+    store.delete_folder(where)
+    stage(catalog, tx, "a", add("x"))
+    with pytest.raises(CorruptTimelineError, match=r"0000\.json is gone, which is committed.*DROP TABLE"):
+        catalog.commit(tx)
+    store.put(f"{where}/y", b"rows")
+    with pytest.raises(CorruptTimelineError, match=r"0000\.json is gone, which is committed"):
+        catalog.write(where, 1, render([{"commitInfo": {"operation": "WRITE"}}, add("y")]).decode())
+    assert log_files(store, where).is_empty
+    assert catalog.timeline.refresh() == []
+    assert catalog.timeline.head.version == 1
+    catalog.rollback(tx)
+    stage(catalog, elsewhere, "b", add("z"))
+    catalog.commit(elsewhere)
+    dropping.drop_table(named("a"))
+    catalog.commit(dropping)
+    assert named("a") not in catalog.database().tables
+
+
+def test_what_later_commits_removed_need_not_be_there_for_a_commit_to_be_published_again(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """VACUUM takes such files: all that is live is there, and so is the commit, in the timeline."""
+    append(catalog, "a", "x")
+    for version, (old, new) in enumerate([("x", "y"), ("y", "z")], 2):
+        tx = catalog.begin()
+        stage(catalog, tx, "a", remove(old), add(new))
+        catalog.commit(tx)
+        store.delete(f"{location(catalog, 'a')}/{old}")
+        assert catalog.database([named("a")]).tables[named("a")].version == version
+    for gone in ({1}, {2}, {1, 2}):
+        for version in gone:
+            store.delete(log_file(catalog, version))
+        assert files(open_catalog(store.inner), "a") == {"p", "z"}
+
+
+def test_a_file_that_a_later_commit_needs_must_be_there(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """Another deletion vector takes the place of a file's action, and a file that was removed may be added again."""
+    append(catalog, "a", "x")
+    for actions in ([remove("x"), add("x", tags={"vector": "1"})], [remove("x")], [add("x")]):
+        tx = catalog.begin()
+        stage(catalog, tx, "a", *actions)
+        catalog.commit(tx)
+    where = location(catalog, "a")
+    for last in (2, 4):
+        store.delete(log_file(catalog, 1))
+        store.delete(f"{where}/x")
+        database = catalog.timeline.at(last + 1)
+        with pytest.raises(CorruptTimelineError, match="/x is gone"):
+            Foreign(store, catalog.timeline, clock=utc_now, new_id=str).look(
+                database.tables[named("a")], lambda *_: None, closely=True
+            )
 
 
 # --- what Delta's clean-up took ---------------------------------------------------------------------------------------
