@@ -48,6 +48,20 @@ def test_a_cached_table_is_what_sql_and_frames_read(spark: Any, both: Both, how:
 
 
 @pytest.mark.parametrize("how", ["cacheTable", "CACHE TABLE", "cache"])
+def test_a_cached_table_with_char_columns_is_what_sql_and_frames_read(spark: Any, both: Both, how: str) -> None:
+    """Spark reads such a table through a projection, which is what it caches."""
+    spark.sql("CREATE TABLE c (id INT, code CHAR(3)) USING delta")
+    spark.sql("INSERT INTO c VALUES (1, 'x')")
+    cache(spark, how, "c")
+    assert read(spark.table("c")) == ([1], True)
+    assert read(spark.sql("SELECT id FROM c s WHERE s.code = 'x'")) == ([1], True)
+    spark.sql("INSERT INTO c VALUES (2, 'x')")
+    assert read(spark.sql("SELECT id FROM c s WHERE s.code = 'x'"))[0] == [1, 2]
+    spark.catalog.uncacheTable("c")
+    assert read(spark.sql("SELECT * FROM c")) == ([1, 2], False)
+
+
+@pytest.mark.parametrize("how", ["cacheTable", "CACHE TABLE", "cache"])
 def test_nobody_reads_what_is_cached_when_the_table_has_moved_on(spark: Any, both: Both, how: str) -> None:
     cache(spark, how)
     assert read(spark.table("a")) == ([0], True)
