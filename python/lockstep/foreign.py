@@ -88,6 +88,14 @@ class Foreign:
         self._looked[table.id] = now
         return is_ahead or files.newest_after(table.version) is not None
 
+    def forget_dropped(self, database: Database) -> None:
+        """Forget when tables were looked at that are in the catalog no more."""
+        if len(self._looked) > len(database.tables):
+            ids = {table.id for table in database.tables.values()}
+            for id_ in [*self._looked]:
+                if id_ not in ids:
+                    self._looked.pop(id_, None)
+
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""
         gone = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
