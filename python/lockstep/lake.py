@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -32,7 +32,7 @@ from lockstep.delta.row_tracking import by_commit, copies_own_rows
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.foreign import LOOK_EVERY, Foreign, outdated
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
-from lockstep.retry import Contention
+from lockstep.retry import RACE, Backoff, Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.storage import Storage
 from lockstep.timeline import Timeline
@@ -79,13 +79,22 @@ class Progress:
 class Lake:
     """One lake; safe to share between threads."""
 
-    def __init__(self, storage: Storage, timeline: Timeline, *, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        backoff: Backoff = RACE,
+    ) -> None:
+        """Meet a timeline and its tables' logs; `backoff` says how often an `external` entry is tried."""
         self.storage = storage
         self.timeline = timeline
         self.clock = clock
         self.new_id = new_id
         self.contention = Contention()
-        self._foreign = Foreign(storage, timeline, clock=clock, new_id=new_id)
+        self._foreign = Foreign(storage, timeline, clock=clock, new_id=new_id, backoff=backoff)
         self._progress = Progress()
         self._aside: dict[str, tuple[int, LockstepError]] = {}
         self._cache: OrderedDict[int, Changes] = OrderedDict()
@@ -335,7 +344,7 @@ class Lake:
     ) -> Database:
         database = self.refresh()
         tables = [table for table in select(database) if table.id not in database.set_aside]
-        looks = list(self._pool.map(lambda table: self._look(table, closely, for_write), tables))
+        looks = self._pool.map(lambda table: self._look(table, closely, for_write), tables)
         found = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
         failed = {table.id: look for table, look in found if isinstance(look, LockstepError)}
         for table, look in found:
@@ -450,7 +459,7 @@ class Lake:
             *((self.storage.delete_folder, path) for path in folders),
             *((self.storage.delete, path) for path in files),
         ]
-        deque(self._pool.map(lambda removal: _at_best_effort(*removal), removals), maxlen=0)
+        self._pool.map(lambda removal: _at_best_effort(*removal), removals)
 
 
 def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:

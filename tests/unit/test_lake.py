@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
 
-from lockstep.catalog import TransactionalCatalog
+from lockstep.catalog import TransactionalCatalog, new_id
+from lockstep.clock import utc_now
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
-from lockstep.lake import Progress
+from lockstep.lake import Lake, Progress
 from lockstep.model import INLINE_BYTES
+from lockstep.retry import RACE
 from lockstep.timeline import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -132,6 +136,26 @@ def test_a_thread_that_is_overtaken_while_it_looks_absorbs_nothing(
     store.interrupt("exists", lambda: catalog.database([named("a")]), path=log_file(catalog, "a", 1))
     assert catalog.database([named("a")]).tables[named("a")].version == 1
     assert kinds(catalog) == ["external"]
+
+
+def test_an_absorb_that_loses_the_timeline_again_and_again_gives_up(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """With pauses, as COMMIT has them, and no oftener; the next statement looks again."""
+    rival = open_catalog(store.inner, isolation="SNAPSHOT")
+    rivals = [rival.begin() for _ in range(5)]
+    foreign(catalog, "a", 1, add("f"))
+    for version, tx in enumerate(rivals, 2):
+        stage(rival, tx, "b", add(tx.id))
+        store.interrupt("put_if_absent", partial(rival.commit, tx), path=entry_path(version))
+    pauses: list[float] = []
+    backoff = replace(RACE, attempts=5, sleep=pauses.append)
+    lake = Lake(store, catalog.timeline, clock=utc_now, new_id=new_id, backoff=backoff)
+    with pytest.raises(UnavailableError, match="lost the timeline to other transactions 5 times"):
+        lake.caught_up(lambda database: [database.tables[named("a")]])
+    assert len(pauses) == 4
+    assert kinds(catalog) == ["transaction"] * 5
+    assert catalog.database([named("a")]).tables[named("a")].version == 1
 
 
 def test_a_commit_of_ours_is_never_taken_for_a_foreign_one(
