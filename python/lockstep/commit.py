@@ -121,7 +121,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             case Ratified(entry):
                 _completed(tx, Committed(entry.version, entry))  # first of all: from here on nothing may undo it
                 lake.delete([], merge.written - merge.landing)
-                if lake.try_publish(entry):
+                if lake.try_publish(entry, fresh=True):
                     lake.delete(_leftovers(tx), [])
                 return Committed(entry.version, entry)
             case Unknown(entry, cause):
@@ -179,7 +179,7 @@ def _landed(lake: Lake, tx: Transaction) -> Committed | None:
 def _found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
     """Complete a transaction whose entry is in the timeline."""
     committed = _completed(tx, Committed(entry.version, entry))
-    if lake.try_publish(entry):
+    if lake.try_publish(entry, fresh=False):
         lake.delete(_leftovers(tx), [])
     return committed
 
@@ -453,7 +453,9 @@ def _commit_statement(
         draft = _statement_entry(info, creation, write, table_reads(scans, head), found)
         match lake.timeline.append(draft, after=head.version):
             case Ratified(entry):
-                if lake.try_publish(entry, checksums=False) and any(commit.staged for commit in write.commits):
+                if lake.try_publish(entry, fresh=True, checksums=False) and any(
+                    commit.staged for commit in write.commits
+                ):
                     lake.delete([staging_folder(location, info.id)], [])
                 return Committed(entry.version, entry)
             case Unknown(entry, cause):

@@ -23,6 +23,7 @@ from lockstep.delta.log import LogFiles, commit_path, last_published, log_files,
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, UnavailableError
 from lockstep.model import FORMAT, Commit, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.retry import RACE, Backoff
 from lockstep.storage import Storage
 from lockstep.timeline import Draft, Lost, Ratified, Timeline, Unknown
 
@@ -43,11 +44,21 @@ _log = logging.getLogger(__name__)
 class Foreign:
     """Finds what plain Delta writers did, and tells the timeline; safe to share between threads."""
 
-    def __init__(self, storage: Storage, timeline: Timeline, *, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        backoff: Backoff = RACE,
+    ) -> None:
+        """Look at the tables of one timeline; `backoff` says how often an entry of ours is tried."""
         self._storage = storage
         self._timeline = timeline
         self._clock = clock
         self._new_id = new_id
+        self._backoff = backoff
         self._looked: dict[str, datetime] = {}
 
     def look(
@@ -87,6 +98,14 @@ class Foreign:
             raise outdated(table, commit_path(table.location, table.version))
         self._looked[table.id] = now
         return is_ahead or files.newest_after(table.version) is not None
+
+    def forget_dropped(self, database: Database) -> None:
+        """Forget when tables were looked at that are in the catalog no more."""
+        if len(self._looked) > len(database.tables):
+            ids = {table.id for table in database.tables.values()}
+            for id_ in [*self._looked]:
+                if id_ not in ids:
+                    self._looked.pop(id_, None)
 
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""
@@ -173,20 +192,29 @@ class Foreign:
             wanted: what it is to say, judged against this database version; None if there is no need.
 
         Raises:
-            UnavailableError: the store failed. Whether the entry was written does not matter: the next one to look
-                finds it, or writes it.
+            UnavailableError: the store failed, or other transactions took the next database version too often. Whether
+                the entry was written does not matter: the next one to look finds it, or writes it.
         """
-        while (found := wanted(head := self._timeline.head)) is not None:
+        lost = 0
+        for attempt in self._backoff.tries():
+            head = self._timeline.head
+            if (found := wanted(head)) is None:
+                return
             match self._timeline.append(self._draft(*found), after=head.version):
                 case Ratified(entry):
                     _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
+                    return
                 case Lost():
-                    continue
+                    lost = attempt
                 case Unknown(entry, cause):
                     raise UnavailableError(
                         f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
                         f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
                     ) from cause
+        raise UnavailableError(
+            f"an entry that takes in commits of a plain Delta writer lost the timeline to other transactions {lost} "
+            "times; nothing changed, and the next statement looks again"
+        )
 
     def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
         id_ = self._new_id()

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from msgspec import structs
 
@@ -30,7 +32,7 @@ from lockstep.delta.row_tracking import copies_own_rows
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.foreign import LOOK_EVERY, Foreign, outdated
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
-from lockstep.retry import Contention
+from lockstep.retry import RACE, Backoff, Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.storage import Storage
 from lockstep.timeline import Timeline
@@ -50,16 +52,50 @@ CACHED_CHANGES = 256
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one process knows to be published: all entries up to a version, but for some tables' commits.
+
+    It knows more than the hint says: a table that is set aside holds that up for all.
+
+    Attributes:
+        through: the last version of which that is known.
+        failed: (version, table id) of the commits that could not be published.
+    """
+
+    through: int = NEW
+    failed: frozenset[tuple[int, str]] = frozenset()
+
+    def has(self, commit: tuple[int, str]) -> bool:
+        """Tell whether a commit is known to be published."""
+        return commit[0] <= self.through and commit not in self.failed
+
+    def merged(self, other: Progress) -> Progress:
+        """Return what both know together: two threads may have begun from the same and come to different ends."""
+        failed = {each for each in self.failed | other.failed if not (self.has(each) or other.has(each))}
+        return Progress(max(self.through, other.through), frozenset(failed))
+
+
 class Lake:
     """One lake; safe to share between threads."""
 
-    def __init__(self, storage: Storage, timeline: Timeline, *, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        backoff: Backoff = RACE,
+    ) -> None:
+        """Meet a timeline and its tables' logs; `backoff` says how often an `external` entry is tried."""
         self.storage = storage
         self.timeline = timeline
         self.clock = clock
         self.new_id = new_id
         self.contention = Contention()
-        self._foreign = Foreign(storage, timeline, clock=clock, new_id=new_id)
+        self._foreign = Foreign(storage, timeline, clock=clock, new_id=new_id, backoff=backoff)
+        self._progress = Progress()
         self._aside: dict[str, tuple[int, LockstepError]] = {}
         self._cache: OrderedDict[int, Changes] = OrderedDict()
         self._lock = threading.Lock()
@@ -78,16 +114,46 @@ class Lake:
             # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
             # head, which would show tables at versions that their logs may not have yet.
             moved, head = self.timeline.moved, self.timeline.head
-            pending = self.timeline.entries(min(self.timeline.published_through, head.version), head.version)
+            known = self._known()
             failed: dict[str, LockstepError] = {}
-            for entry in pending:
-                failed |= self._publish_entry(entry, fresh=False, checksums=True)
+            unpublished: set[tuple[int, str]] = set()
+            for entry, writes in self._pending(known, head):
+                errors = self._publish_entry(entry, writes, fresh=False, checksums=True)
+                failed |= errors
+                unpublished |= {(entry.version, id_) for id_ in errors}
+            self._note(Progress(head.version, frozenset(unpublished)))
             if self.timeline.moved is not moved:
                 continue  # the head does not say yet where these tables are now
-            if pending and not failed:
+            if not failed and self.timeline.published_through < head.version:
                 self.timeline.mark_published(head.version)
+            self._forget_dropped(head, failed)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=failed) if failed else head
+
+    def _known(self) -> Progress:
+        """Return what this process knows to be published."""
+        return self._progress.merged(Progress(self.timeline.published_through))
+
+    def _note(self, progress: Progress) -> None:
+        with self._lock:
+            self._progress = self._known().merged(progress)
+
+    def _pending(self, known: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
+        """Yield what is not known to be published up to a database version, in order."""
+        for version, writes in groupby(sorted(known.failed), key=itemgetter(0)):
+            if version <= head.version:
+                ids = {id_ for _, id_ in writes}
+                [entry] = self.timeline.entries(version - 1, version)
+                yield entry, [write for write in entry.writes if write.id in ids]
+        for entry in self.timeline.entries(min(known.through, head.version), head.version):
+            yield entry, entry.writes
+
+    def _forget_dropped(self, head: Database, failed: Mapping[str, LockstepError]) -> None:
+        """Forget why tables were set aside, and when they were looked at, that are in the catalog no more."""
+        for id_ in self._aside.keys() - failed.keys():
+            if head.table_by_id(id_) is None:
+                self._aside.pop(id_, None)
+        self._foreign.forget_dropped(head)
 
     def check(self, table: Table) -> None:
         """Raise why a table is set aside now, if it is.
@@ -111,18 +177,24 @@ class Lake:
         if not was_published(self.storage, table.location, version):
             raise outdated(table, commit_path(table.location, version))
 
-    def try_publish(self, entry: Entry, *, checksums: bool = True) -> bool:
-        """Publish a just ratified entry, and tell whether that is done. It raises nothing.
+    def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> bool:
+        """Publish a ratified entry, and tell whether that is done. It raises nothing.
 
         The entry is committed: whatever goes wrong now delays its readers, and no more.
 
         Args:
+            fresh: whether the caller has just ratified it. COMMIT may also be asked again, hours later, whether it
+                landed: then others may have published it, and Delta's clean-up may have been there. The entry's time
+                alone does not tell, for it is that of the writer's clock, or of one before it that was ahead.
             checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
         """
         try:
-            # COMMIT may be asked again hours later whether it landed: a clean-up may have been here by then.
-            fresh = self.clock() - entry.committed_at < LOOK_EVERY
-            if self._publish_entry(entry, fresh=fresh, checksums=checksums):
+            fresh = fresh and self.clock() - entry.committed_at < LOOK_EVERY
+            failed = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
+            known = self._known()
+            if known.through == entry.version - 1:
+                self._note(Progress(entry.version, known.failed | {(entry.version, id_) for id_ in failed}))
+            if failed:
                 return False
             if self.timeline.published_through == entry.version - 1:
                 self.timeline.mark_published(entry.version)
@@ -131,13 +203,14 @@ class Lake:
             _log.exception("database version %d is committed; it is not published yet", entry.version)
             return False
 
-    def _publish_entry(self, entry: Entry, *, fresh: bool, checksums: bool) -> dict[str, LockstepError]:
-        """Publish an entry's commits, all tables in parallel; return by table id why one is not in its log now."""
+    def _publish_entry(
+        self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool, checksums: bool
+    ) -> dict[str, LockstepError]:
+        """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
         if entry.kind != "transaction":
             return {}
-        done = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), entry.writes)
-        # the list: one that cannot be must not keep the others waiting
-        return {write.id: error for write, error in zip(entry.writes, [*done], strict=True) if error is not None}
+        done = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
+        return {write.id: error for write, error in zip(writes, done, strict=True) if error is not None}
 
     def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
         try:
@@ -271,7 +344,7 @@ class Lake:
     ) -> Database:
         database = self.refresh()
         tables = [table for table in select(database) if table.id not in database.set_aside]
-        looks = list(self._pool.map(lambda table: self._look(table, closely, for_write), tables))
+        looks = self._pool.map(lambda table: self._look(table, closely, for_write), tables)
         found = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
         failed = {table.id: look for table, look in found if isinstance(look, LockstepError)}
         for table, look in found:
@@ -386,7 +459,7 @@ class Lake:
             *((self.storage.delete_folder, path) for path in folders),
             *((self.storage.delete, path) for path in files),
         ]
-        deque(self._pool.map(lambda removal: _at_best_effort(*removal), removals), maxlen=0)
+        self._pool.map(lambda removal: _at_best_effort(*removal), removals)
 
 
 def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:

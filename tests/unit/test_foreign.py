@@ -11,9 +11,9 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.clock import utc_now
 from lockstep.delta.actions import render
 from lockstep.delta.log import checksum_path, commit_path, log_files
-from lockstep.errors import ConflictError, CorruptTimelineError
+from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError
 from lockstep.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
-from lockstep.timeline import HINT
+from lockstep.timeline import HINT, entry_path
 from lockstep.verify import verify
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -274,6 +274,27 @@ def test_a_lost_hint_makes_no_dropped_tables_log_anew(catalog: TransactionalCata
     store.delete(HINT)
     assert open_catalog(store.inner).database().version == 3
     assert not Path(store.url.removeprefix("file://"), where).exists()
+
+
+def test_a_commit_that_landed_from_a_clock_that_is_ahead_is_not_brought_back(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Its time says that it was made a moment ago, for hours; so it is not its time that tells what is cleaned up."""
+    ahead = open_catalog(store.inner, clock=lambda: utc_now() + timedelta(hours=5))
+    append(ahead, "a", "x")
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("y"))
+    store.go_down(entry_path(3), landed=True)
+    with pytest.raises(CommitUnknownError):
+        catalog.commit(tx)
+    store.heal()
+    other = open_catalog(store.inner)
+    assert files(other, "a") == {"p", "x", "y"}
+    foreign(other, "a", 3, add("f"))
+    checkpoint(other, 3)
+    clean_up(other, 3)
+    assert catalog.commit(tx).version == 3
+    assert log_files(store, location(other, "a")).commits == {3}
 
 
 # --- a log that was cleaned past what the timeline knows --------------------------------------------------------------

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
 
 import pytest
 
-from lockstep.catalog import TransactionalCatalog
+from lockstep.catalog import TransactionalCatalog, new_id
+from lockstep.clock import utc_now
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
+from lockstep.lake import Lake, Progress
 from lockstep.model import INLINE_BYTES
+from lockstep.retry import RACE
 from lockstep.timeline import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -131,6 +136,26 @@ def test_a_thread_that_is_overtaken_while_it_looks_absorbs_nothing(
     store.interrupt("exists", lambda: catalog.database([named("a")]), path=log_file(catalog, "a", 1))
     assert catalog.database([named("a")]).tables[named("a")].version == 1
     assert kinds(catalog) == ["external"]
+
+
+def test_an_absorb_that_loses_the_timeline_again_and_again_gives_up(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """With pauses, as COMMIT has them, and no oftener; the next statement looks again."""
+    rival = open_catalog(store.inner, isolation="SNAPSHOT")
+    rivals = [rival.begin() for _ in range(5)]
+    foreign(catalog, "a", 1, add("f"))
+    for version, tx in enumerate(rivals, 2):
+        stage(rival, tx, "b", add(tx.id))
+        store.interrupt("put_if_absent", partial(rival.commit, tx), path=entry_path(version))
+    pauses: list[float] = []
+    backoff = replace(RACE, attempts=5, sleep=pauses.append)
+    lake = Lake(store, catalog.timeline, clock=utc_now, new_id=new_id, backoff=backoff)
+    with pytest.raises(UnavailableError, match="lost the timeline to other transactions 5 times"):
+        lake.caught_up(lambda database: [database.tables[named("a")]])
+    assert len(pauses) == 4
+    assert kinds(catalog) == ["transaction"] * 5
+    assert catalog.database([named("a")]).tables[named("a")].version == 1
 
 
 def test_a_commit_of_ours_is_never_taken_for_a_foreign_one(
@@ -343,6 +368,51 @@ def test_a_table_that_cannot_be_published_keeps_no_other_waiting(
         catalog.database([named("a")])
     store.heal()
     assert files(catalog, "a") == {"p", "x"}
+
+
+def test_a_table_that_is_set_aside_makes_the_others_no_slower(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """What this process has published since needs no other look; the table itself is tried again each time."""
+    collide(catalog, store, remove("p"), add("p2"))
+    other = open_catalog(store)
+    for each in (catalog, other):
+        costs = []
+        for n in range(12):
+            before = len(store.calls)
+            append(each, "b", f"{n}-{each.begin().id}")
+            costs.append(len(store.calls) - before)
+        assert costs[11] == costs[2], costs
+        with pytest.raises(ForeignCommitError):
+            each.database([named("a")])
+    assert catalog.timeline.published_through == 1, "whoever opens the lake tries it again"
+    store.delete(log_file(catalog, "a", 1))
+    for each in (catalog, other, open_catalog(store.inner)):
+        assert each.database([named("a")]).tables[named("a")].version == 1
+        assert each.timeline.published_through == each.timeline.head.version
+
+
+def test_threads_know_together_what_is_published() -> None:
+    """Each says what it has seen; what one has published, the other need not have."""
+    one = Progress(5, frozenset({(2, "a"), (4, "b")}))
+    two = Progress(3, frozenset({(3, "c")}))
+    assert one.merged(two) == two.merged(one) == Progress(5, frozenset({(4, "b")}))
+    assert one.merged(Progress(4)) == Progress(5)
+    assert one.merged(Progress()) == one
+
+
+def test_a_lake_forgets_what_was_dropped(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    for n in range(5):
+        create(catalog, f"t{n}")
+        tx = catalog.begin()
+        stage(catalog, tx, f"t{n}", add("x"))
+        store.fail("put_if_absent", path=log_file(catalog, f"t{n}", 1))
+        catalog.commit(tx)
+        catalog.run(lambda tx, n=n: tx.drop_table(named(f"t{n}")))  # type: ignore[misc]
+    catalog.database([named("a"), named("b")])
+    ids = {table.id for table in catalog.timeline.head.tables.values()}
+    assert catalog.lake._foreign._looked.keys() <= ids
+    assert catalog.lake._aside.keys() <= ids
 
 
 def test_of_many_tables_all_that_can_be_are_published(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

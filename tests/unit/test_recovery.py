@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from subprocess import PIPE
@@ -17,9 +18,11 @@ from typing import Any, TypeVar
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.log import commit_path
+from lockstep.delta.actions import Action, bodies
+from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Names, Storage, open_storage
+from lockstep.verify import verify
 from lockstep.workers import Workers
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -44,8 +47,10 @@ REPOSITORY = Path(__file__).parents[2]
 class Turns:
     """Lets one of two actors run at a time, and the other go on after so many of their steps: a schedule."""
 
-    def __init__(self, first: str, switches: tuple[int, ...]) -> None:
-        self._turn, self._switches = first, set(switches)
+    def __init__(
+        self, first: str, switches: tuple[int, ...], events: Mapping[int, Callable[[], object]] | None = None
+    ) -> None:
+        self._turn, self._switches, self._events = first, set(switches), events or {}
         self._steps = 0
         self._done: set[str] = set()
         self._changed = threading.Condition()
@@ -55,6 +60,7 @@ class Turns:
         with self._changed:
             self._changed.wait_for(lambda: self._turn == actor)
             self._steps += 1
+            self._events.get(self._steps, lambda: None)()
             if self._steps in self._switches:
                 self._pass_on(actor)
                 self._changed.wait_for(lambda: self._turn == actor)
@@ -126,9 +132,18 @@ def torn(root: Path, plain: Callable[[Path], object] | None = None) -> Transacti
     return open_catalog(store.inner)
 
 
-def recovered(root: Path, first: str, switches: tuple[int, ...]) -> tuple[list[Any], int]:
-    """Let two processes begin on a copy of the lake in one order; return what they got, and how many steps it took."""
-    turns = Turns(first, switches)
+def recovered(
+    root: Path,
+    first: str,
+    switches: tuple[int, ...],
+    events: Mapping[int, Callable[[], object]] | None = None,
+) -> tuple[list[Any], int]:
+    """Let two processes begin on a copy of the lake in one order; return what they got, and how many steps it took.
+
+    Args:
+        events: what else happens, just before a step.
+    """
+    turns = Turns(first, switches, events)
     catalogs = []
     for actor in ACTORS:
         catalog = open_catalog(open_storage(str(root)))  # opened before both begin: neither knows of the other
@@ -177,6 +192,71 @@ def test_two_that_recover_agree_in_every_order(tmp_path: Path) -> None:
         for tx in found:
             assert (seen(after, tx, "a"), seen(after, tx, "b")) == ({"f", "x"}, {"p", "y"}), order
         shutil.rmtree(root)
+
+
+OURS = ["n0", "n1", "n2"]
+
+
+def several(root: Path) -> None:
+    """Ratify a transaction of three versions of a table with row tracking, and publish none of them."""
+    store = FaultyStorage(open_storage(str(root), create=True))
+    catalog = open_catalog(store, isolation="SNAPSHOT")
+    create(catalog, "a")
+    tx = catalog.begin()
+    for row_id, path in enumerate(OURS):
+        change = {"cdc": {"path": f"_change_data/{path}", "partitionValues": {}, "size": 1, "dataChange": False}}
+        stage(catalog, tx, "a", add(path, baseRowId=row_id, defaultRowCommitVersion=row_id + 1), mark(row_id), change)
+    store.fail("put_if_absent", path=commit_path(location(catalog, "a"), 1), times=9)
+    assert catalog.commit(tx).version == 2
+
+
+def mark(row_id: int) -> Action:
+    configuration = json.dumps({"rowIdHighWaterMark": row_id})
+    return {"domainMetadata": {"domain": "delta.rowTracking", "configuration": configuration, "removed": False}}
+
+
+def plain_append(catalog: TransactionalCatalog) -> None:
+    """Append as a plain Delta writer does: at the next version of the log, with the next row id."""
+    where, store = location(catalog, "a"), catalog.lake.storage
+    version = last_published(store, where, 0) + 1
+    rows = sum(len(bodies(read_published(store, where, each), "add")) for each in range(version))
+    foreign(catalog, "a", version, add(f"f{version}", baseRowId=rows, defaultRowCommitVersion=version), mark(rows))
+
+
+def judge(catalog: TransactionalCatalog, found: list[Any], before: int, case: str) -> None:
+    """See that the log has each of our commits once and in order, with row ids that nobody else has."""
+    version = catalog.database([named("a")]).tables[named("a")].version
+    store, where = catalog.lake.storage, location(catalog, "a")
+    logs = [bodies(read_published(store, where, each), "add") for each in range(1, version + 1)]
+    assert [file["path"] for log in logs for file in log if file["path"] in OURS] == OURS, case
+    assert [file["baseRowId"] for log in logs for file in log] == [*range(len(OURS) + before)], case
+    assert [file["defaultRowCommitVersion"] for log in logs for file in log] == [*range(1, version + 1)], case
+    assert verify(store, catalog.timeline).differences == (), case
+    for tx in found:
+        assert seen(catalog, tx, "a") >= {*OURS}, case
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("apart", [1, 4, 9])
+def test_two_that_recover_several_versions_agree_wherever_a_plain_writer_comes_in_between(
+    tmp_path: Path, apart: int
+) -> None:
+    """What is in the log by then stays; the row ids say so, since a commit that is published twice has two."""
+    several(tmp_path / "lake")
+    _, steps = recovered(shutil.copytree(tmp_path / "lake", tmp_path / "0"), "one", ())
+    kept: set[int] = set()
+    for at in range(1, steps):
+        for switches in ((), (at,), (at + 1,), (at // 2, at + 3)):
+            root = shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+            plain = open_catalog(open_storage(str(root)))
+            events = dict.fromkeys((at, at + apart), partial(plain_append, plain))
+            found, done = recovered(root, "one", switches, events)
+            case = f"plain writers before steps {at} and {at + apart}, the other's turn after {switches}"
+            after = open_catalog(open_storage(str(root)))
+            judge(after, found, sum(event <= done for event in events), case)
+            kept |= {move.kept for entry in after.timeline.entries(2) for move in entry.moved}
+            shutil.rmtree(root)
+    assert kept == {0, 1, 2}, "each place before and between the versions was tried"
 
 
 @pytest.mark.slow  # two processes, and delta-rs

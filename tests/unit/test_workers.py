@@ -1,0 +1,34 @@
+"""Threads that do the same to many things: all of it is done, whatever one of them comes to."""
+
+from __future__ import annotations
+
+import logging
+from time import sleep
+
+import pytest
+
+from lockstep.workers import Workers
+
+
+def test_the_answers_come_in_order() -> None:
+    assert list(Workers(3, "w").map(lambda n: n * n, range(20))) == [n * n for n in range(20)]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["threads", "no threads any more"])
+def test_all_is_done_though_one_fails(ended: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Who reads no further than the first error has not kept the others from their turn; of those the log tells."""
+    workers, done = Workers(1, "w"), list[int]()
+    if ended:
+        workers._pool.shutdown()
+
+    def work(n: int) -> None:
+        if n in (0, 2):
+            raise ValueError(f"fails: {n}")
+        sleep(0.01)  # so that who asked has the first answer while the others wait for their turn
+        done.append(n)
+
+    with caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="fails: 0"):
+        list(workers.map(work, range(5)))
+    assert sorted(done) == [1, 3, 4]
+    assert "fails: 2" in caplog.text
+    assert "fails: 0" not in caplog.text, "that one is told"
