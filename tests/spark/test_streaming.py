@@ -257,7 +257,7 @@ def test_a_batch_that_a_sink_writes_has_read_what_its_query_reads(
 ) -> None:
     joined = spark.readStream.table(SOURCE).crossJoin(spark.table(TOTAL)).select("id")
     writer = joined.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-    writer.toTable(COPY).awaitTermination()
+    writer.format("delta").toTable(COPY).awaitTermination()
     timeline = TransactionalCatalog.open(str(root)).timeline
     [entry] = timeline.entries(timeline.head.version - 1, timeline.head.version)
     assert "default.total" in [str(read.name) for read in entry.reads]
