@@ -22,7 +22,7 @@ import msgspec
 
 from lockstep import __version__
 from lockstep.conflicts import Changes, check
-from lockstep.delta.actions import Footprint, footprint, real_paths
+from lockstep.delta.actions import Footprint, real_paths
 from lockstep.delta.log import UNREADABLE, read_staged
 from lockstep.errors import ConflictError, UnavailableError
 from lockstep.lake import Lake
@@ -66,7 +66,8 @@ class Announcer:
         if not self.is_needed or table.version == NEW:  # nobody else knows a new table
             return
         try:
-            touched = footprint(real_paths(read_staged(self._lake.storage, table.location, tx.id, version)))
+            staged = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
+            touched = self._lake.footprint(staged, table.location, before=table.version)
             message = self._resolved(tx, table, touched)
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)

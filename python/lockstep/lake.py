@@ -418,8 +418,15 @@ class Lake:
         return found
 
     def _footprint_if_known(self, entry: Entry, write: TableWrite) -> Footprint:
+        """Return what an entry's write touched, UNKNOWN if nobody can tell for good.
+
+        Raises:
+            UnavailableError: the store does not say now. It may later: this is no conflict.
+        """
         try:
             return self._footprint(entry, write)
+        except UnavailableError:
+            raise
         except LockstepError as error:
             _log.warning("table %s: what database version %d changed is unknown: %s", write.name, entry.version, error)
             return UNKNOWN

@@ -500,10 +500,16 @@ def _lost(version: int, last: int | None) -> CorruptTimelineError:
 
 
 def _read_hint(storage: Storage) -> _Hint | None:
-    """Read the hint; None unless it is there and makes sense."""
+    """Read the hint; None unless it is there and makes sense.
+
+    Raises:
+        UnavailableError: as the store says. A hint that cannot be read is none that is not there: it may be all that
+            tells of an entry that was lost.
+    """
+    data = storage.get(HINT)
     try:
-        hint = _decode_hint(storage.get(HINT) or b"")
-    except (UnavailableError, *_UNREADABLE) as error:
+        hint = _decode_hint(data or b"")
+    except _UNREADABLE as error:
         _log.debug("no use of the timeline's hint: %s", error)
         return None
     # Twenty digits are all that a file's name has.

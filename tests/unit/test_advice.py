@@ -12,9 +12,9 @@ import pytest
 from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import checksum_path, read_checksum
-from lockstep.errors import CorruptTimelineError
+from lockstep.errors import CorruptTimelineError, UnavailableError
 from lockstep.resolution import Resolution
-from lockstep.timeline import HINT
+from lockstep.timeline import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, location, named, open_catalog, remove, stage
 
@@ -130,6 +130,19 @@ def test_whatever_the_hint_says_the_lake_opens(catalog: TransactionalCatalog, st
                 open_catalog(store.inner)
         else:
             assert files(open_catalog(store.inner), "a") == {"p", "x"}, found[:200]
+
+
+def test_a_hint_that_cannot_be_read_is_not_one_that_is_not_there(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """It is all that tells of the lost entry: a lake that opens without it goes on before that."""
+    append(catalog, "a", "x")
+    store.delete(entry_path(catalog.timeline.head.version))
+    store.fail("get", path=HINT)
+    with pytest.raises(UnavailableError):
+        open_catalog(store)
+    with pytest.raises(CorruptTimelineError, match=f"delete {HINT}"):
+        open_catalog(store)
 
 
 def claims_more(hint: bytes) -> bool:

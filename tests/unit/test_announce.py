@@ -198,6 +198,17 @@ def test_wound_wait_the_victim_may_be_waiting(begin: Begin, store: Storage) -> N
         waiting.result(timeout=10)
 
 
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_what_commit_lets_pass_is_not_refused_at_the_statement(begin: Begin, policy: Policy) -> None:
+    """A new column meets no append."""
+    first, late = begin(policy)
+    stage(first.catalog, first.tx, "a", add("x"))
+    first.commit()
+    stage(late.catalog, late.tx, "a", metadata("extra"), operation="ADD COLUMNS")
+    late.commit()
+    assert files(late.catalog, "a") == {"p", "x"}
+
+
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 def test_wound_wait_the_younger_waits(begin: Begin, ending: str) -> None:
     older, younger = begin("wound-wait")

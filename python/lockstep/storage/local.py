@@ -47,17 +47,21 @@ class LocalStorage(Storage):
         file = self._file(path)
         with self._reporting("write", path):
             # The common loser learns it from one look, without writing its data first. The link still decides.
-            if os.path.lexists(file):
-                return False
-            with self._written(file, data) as temp:
-                try:
-                    file.hardlink_to(temp)
-                except FileExistsError:
-                    return False
-                # Any other failure is no proof: over a network the link may be there all the same.
-            # Until its folder is synced, the name itself can be lost. A failure here is a write that may have happened.
+            is_first = not os.path.lexists(file) and self._linked(file, data)
+            # Until its folder is synced, the name itself can be lost. A failure here is a write that may have happened;
+            # whoever tries again finds the name taken, perhaps by itself, and counts on it as well.
             _sync_folder(file.parent)
-            return True
+            return is_first
+
+    def _linked(self, file: Path, data: bytes) -> bool:
+        """Give data a name that nobody has, and tell whether nobody had it."""
+        with self._written(file, data) as temp:
+            try:
+                file.hardlink_to(temp)
+            except FileExistsError:
+                return False
+            # Any other failure is no proof: over a network the link may be there all the same.
+        return True
 
     def put(self, path: str, data: bytes) -> None:
         file = self._file(path)

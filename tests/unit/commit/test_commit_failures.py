@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.deletion_vectors import file_name, file_path, serialize, stored
-from lockstep.delta.log import LOG, staged_path, staging_folder
+from lockstep.delta.log import LOG, commit_path, staged_path, staging_folder
 from lockstep.errors import (
     CommitUnknownError,
     ConflictError,
@@ -38,6 +38,7 @@ from tests.support.lakes import (
     append,
     create,
     files,
+    foreign,
     large,
     location,
     named,
@@ -50,6 +51,19 @@ from tests.support.lakes import (
 from tests.support.unsynced import UnsyncedStorage
 
 # --- a store that fails -----------------------------------------------------------------------------------------------
+
+
+def test_a_winner_that_cannot_be_read_now_is_no_conflict(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """COMMIT says what happened, and leaves the transaction open: it may be tried again."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    foreign(catalog, "a", 1, add("f"), isBlindAppend=True)
+    store.fail("get", path=commit_path(location(catalog, "a"), 1))
+    with pytest.raises(UnavailableError):
+        catalog.commit(tx)
+    assert tx.is_open
+    catalog.commit(tx)
+    assert files(catalog, "a") == {"p", "f", "x"}
 
 
 def test_a_lost_response_is_no_lost_commit(
