@@ -25,10 +25,10 @@ from msgspec import structs
 
 from lockstep.clock import Clock
 from lockstep.conflicts import Changes, check
-from lockstep.delta.actions import UNKNOWN, Action, Footprint, by_commit, footprint, parse
+from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, parse
 from lockstep.delta.log import commit_path, log_files, read_published, state_at, was_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
-from lockstep.delta.row_tracking import copies_own_rows
+from lockstep.delta.row_tracking import by_commit, copies_own_rows
 from lockstep.errors import ForeignCommitError, LockstepError, UnavailableError
 from lockstep.foreign import LOOK_EVERY, Foreign, outdated
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite

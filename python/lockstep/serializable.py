@@ -92,16 +92,14 @@ def rows_changed(read: Rows, wrote: Footprint, found: Rows = EVERY_ROW) -> bool:
     Args:
         read: the rows in question.
         wrote: the commit.
-        found: the rows of the table that the writer itself read. One that removes what it looked for cannot have
-            removed any others, so that an UPDATE of one row of a file does not count as a change of all of them,
-            whatever the log says of the removed file. An overwrite can: see `Footprint.replaces`.
+        found: the rows of the table that the writer itself read: it cannot have removed any others, so that an UPDATE
+            of one row of a file does not count as a change of all of them, whatever the log says of the removed file.
     """
     if read is None:
         return wrote.data_change
     if _may_hold(read, wrote.rows_added, wrote.covers_added):
         return True
-    removed = read if wrote.replaces else _shared(read, found)
-    return bool(wrote.rows_removed) and _may_hold(removed, wrote.rows_removed, wrote.covers_removed)
+    return bool(wrote.rows_removed) and _may_hold(_shared(read, found), wrote.rows_removed, wrote.covers_removed)
 
 
 def _shared(read: frozenset[str], found: Rows) -> frozenset[str]:

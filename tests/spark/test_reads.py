@@ -100,27 +100,6 @@ def test_both_sides_of_a_self_join_are_read(spark: Any, other: Any, tables: None
     assert is_judged(spark, other, read)
 
 
-def overwrite(session: Any) -> None:
-    session.sql(f"INSERT OVERWRITE {T} SELECT who, n FROM {T} WHERE who = 2 AND n < (SELECT count(*) + 9 FROM {OUT})")
-
-
-def replace_where(session: Any) -> None:
-    rows = session.sql(f"SELECT 1 AS who, 50 AS n FROM {T} WHERE who = 2 AND n < (SELECT count(*) + 9 FROM {OUT})")
-    rows.write.mode("overwrite").option("replaceWhere", "who = 1").saveAsTable(T)
-
-
-@pytest.mark.parametrize("replace", [overwrite, replace_where])
-def test_a_statement_on_its_own_replaces_rows_that_it_did_not_read(
-    spark: Any, other: Any, tables: None, replace: Callable[[Any], None]
-) -> None:
-    """Each of the two changes what the other read: the statement a row of T that it did not look for itself."""
-    begins(spark)
-    assert len(spark.sql(f"SELECT * FROM {T} WHERE who = 1 AND n < 5").collect()) == 1
-    add(spark, OUT, who=2)
-    replace(other)
-    assert not commits(spark)
-
-
 def test_a_table_that_one_statement_uses_in_whole_is_not_narrowed_by_another(
     spark: Any, other: Any, tables: None
 ) -> None:

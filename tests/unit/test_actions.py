@@ -137,9 +137,7 @@ def mark(value: int, removed: bool = False) -> Action:
         pytest.param([mark(9, removed=True)], Footprint(), id="row tracking dropped"),
         pytest.param(
             [remove("p"), add("a", change=False), {"cdc": {"path": "c"}}],
-            Footprint(
-                removed=frozenset("p"), added=frozenset("a"), data_change=True, rows_removed=(ANY,), replaces=True
-            ),
+            Footprint(removed=frozenset("p"), added=frozenset("a"), data_change=True, rows_removed=(ANY,)),
             id="files, not change files",
         ),
         pytest.param(
@@ -158,18 +156,13 @@ def mark(value: int, removed: bool = False) -> Action:
                 data_change=True,
                 rows_removed=(FileValues({}, STATS_5),),
                 vectors={"p": VectorChange(None, split(add("p", 5, dv=2))[1]["deletionVector"])},
-                replaces=True,
             ),
             id="a deletion vector: rows go, and the file's statistics still bound them",
         ),
         pytest.param(
             [remove("p", dv=2), add("p", 5)],
             Footprint(
-                removed=frozenset("p"),
-                added=frozenset("p"),
-                data_change=True,
-                rows_added=(FileValues({}, STATS_5),),
-                replaces=True,
+                removed=frozenset("p"), added=frozenset("p"), data_change=True, rows_added=(FileValues({}, STATS_5),)
             ),
             id="a deletion vector taken back: rows come",
         ),
@@ -183,43 +176,19 @@ def mark(value: int, removed: bool = False) -> Action:
                 rows_removed=(FileValues({}, STATS_5),) * 2,
                 covers_added=((ANY,),),
                 covers_removed=((ANY,),),
-                replaces=True,
             ),
             id="several commits of one file: both",
         ),
         pytest.param([add("a", change=False)], Footprint(added=frozenset("a")), id="files without data change"),
         pytest.param(
             [{"remove": {"path": "p"}}],
-            Footprint(removed=frozenset("p"), data_change=True, rows_removed=(ANY,), replaces=True),
+            Footprint(removed=frozenset("p"), data_change=True, rows_removed=(ANY,)),
             id="old remove",
         ),
     ],
 )
 def test_footprint(actions: list[Action], expected: Footprint) -> None:
     assert footprint(actions) == expected
-
-
-def did(operation: str, *actions: Action) -> list[Action]:
-    return [{"commitInfo": {"operation": operation}}, *actions]
-
-
-@pytest.mark.parametrize(
-    ("actions", "expected"),
-    [
-        pytest.param(did("DELETE", remove("p"), add("q")), False, id="looked for what it removed"),
-        pytest.param(did("UPDATE", remove("p"), add("q")), False, id="as an UPDATE does"),
-        pytest.param(did("MERGE", remove("p"), add("q")), False, id="and a MERGE"),
-        pytest.param(did("WRITE", remove("p"), add("q")), True, id="an overwrite"),
-        pytest.param(did("RESTORE", remove("p")), True, id="a restore"),
-        pytest.param(did("WRITE", add("q")), False, id="an append removes nothing"),
-        pytest.param(did("OPTIMIZE", {"remove": {"path": "p", "dataChange": False}}), False, id="nor does OPTIMIZE"),
-        pytest.param([*did("WRITE", add("q")), *did("DELETE", remove("p"))], False, id="an append, then a delete"),
-        pytest.param([*did("DELETE", remove("p")), *did("WRITE", remove("q"))], True, id="a delete, then an overwrite"),
-        pytest.param(did("TRANSACTION", remove("p"), add("q")), False, id="of a transaction its entry says it"),
-    ],
-)
-def test_whether_rows_are_removed_that_nobody_looked_for(actions: list[Action], expected: bool) -> None:
-    assert footprint(actions).replaces is expected
 
 
 def test_a_row_tracking_domain_without_a_mark_is_refused() -> None:

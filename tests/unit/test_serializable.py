@@ -74,13 +74,6 @@ OPTIMIZE = Footprint(removed=frozenset("p"), added=frozenset("q"))
         pytest.param(where("(id = 5)"), delete(), where("(id = 7)"), False, id="removed was another row"),
         pytest.param(where("(id = 5)"), delete(), where("(id = 7)", "(id > 4)"), True, id="or perhaps not"),
         pytest.param(
-            where("(id = 5)"),
-            replace(delete(), replaces=True),
-            where("(id = 7)"),
-            True,
-            id="an overwrite removes what it did not look for",
-        ),
-        pytest.param(
             where("(id = 5)"), append(ids(1, 9)), where("(id = 7)"), True, id="what it found says not what it adds"
         ),
         pytest.param(

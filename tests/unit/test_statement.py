@@ -39,11 +39,10 @@ def write(
     scans: tuple[Scan, ...] = (),
     isolation: Isolation | None = None,
     read: int | None = None,
-    operation: str = "WRITE",
 ) -> Entry:
     """Do what the log store asks for: the next version of a table, by a statement that read these."""
     table = catalog.database([named(name)]).tables[named(name)]
-    info: dict[str, Any] = {"operation": operation, "readVersion": table.version if read is None else read}
+    info: dict[str, Any] = {"operation": "WRITE", "readVersion": table.version if read is None else read}
     content = render([{"commitInfo": info}, *actions]).decode()
     lay(catalog.lake.storage, table.location, actions)
     done = catalog.write(table.location, table.version + 1, content, scans=scans, isolation=isolation)
@@ -96,23 +95,6 @@ def test_a_transaction_is_judged_against_what_a_statement_read(catalog: Transact
     write(catalog, "b", add("y"), scans=(scan(catalog, "a"),))
     with pytest.raises(ConflictError):
         catalog.commit(tx)
-
-
-@pytest.mark.parametrize(("operation", "is_refused"), [("WRITE", True), ("DELETE", False)])
-def test_an_overwrite_removes_rows_that_it_did_not_look_for(
-    catalog: TransactionalCatalog, operation: str, is_refused: bool
-) -> None:
-    """What it says it read of its own table bounds what a DELETE removes, and nothing else."""
-    tx = catalog.begin()
-    tx.read(tx.table(named("b")), "(id = 5)")
-    stage(catalog, tx, "a", add("x"))
-    own = scan(catalog, "b", "(id = 4)")
-    write(catalog, "b", remove("p"), scans=(own, scan(catalog, "a")), operation=operation)
-    if is_refused:
-        with pytest.raises(ConflictError):
-            catalog.commit(tx)
-    else:
-        assert catalog.commit(tx).version == 4
 
 
 def test_at_snapshot_write_skew_is_possible(catalog: TransactionalCatalog) -> None:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
@@ -28,12 +27,6 @@ LogicalFile: TypeAlias = tuple[str, str | None]
 
 ROW_TRACKING = "delta.rowTracking"
 """The metadata domain that holds the highest row id given out; every writer of a row-tracked table writes it."""
-
-OPERATION = "TRANSACTION"
-"""What DESCRIBE HISTORY calls a commit made of more than one statement."""
-
-SEEKERS = frozenset({"DELETE", "UPDATE", "MERGE"})
-"""Delta's operations that remove such rows alone as they looked for; `replaceWhere` is a WRITE."""
 
 _FILES = frozenset({"add", "remove", "cdc", "sidecar"})
 _decode = msgspec.json.Decoder(dict[str, Any | None]).decode
@@ -257,8 +250,6 @@ class Footprint:
         vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
         fixed: whether data files name the versions that the commits were staged as, or ids that they gave out, so that
             they can land nowhere else (`lockstep.delta.row_tracking.copies_own_rows`); told of our own commits alone.
-        replaces: whether rows may be removed that nobody looked for, as an overwrite does (`replaces_rows`): what the
-            writer read of the table does not bound them.
     """
 
     removed: frozenset[str] = frozenset()
@@ -277,7 +268,6 @@ class Footprint:
     covers_added: tuple[tuple[FileValues, ...], ...] = ()
     covers_removed: tuple[tuple[FileValues, ...], ...] = ()
     fixed: bool = False
-    replaces: bool = False
 
     @cached_property
     def touched(self) -> frozenset[str]:
@@ -287,22 +277,6 @@ class Footprint:
 
 UNKNOWN = Footprint(metadata=UNCLEAR, protocol=UNCLEAR, data_change=True)
 """Of commits that nobody can read any more: any of the table may have changed, so all who use it conflict."""
-
-
-def by_commit(actions: Iterable[Action]) -> list[list[Action]]:
-    """Part the actions of consecutive commits; each of ours begins with its `commitInfo`."""
-    commits: list[list[Action]] = []
-    for action in actions:
-        if "commitInfo" in action or not commits:
-            commits.append([])
-        commits[-1].append(action)
-    return commits
-
-
-def replaces_rows(commit: Sequence[Action], seekers: frozenset[str] = SEEKERS) -> bool:
-    """Tell whether a commit may remove rows that its statement did not look for; an unknown operation may."""
-    removes = any(changes_rows(file) for file in bodies(commit, "remove"))
-    return removes and not any(info.get("operation") in seekers for info in bodies(commit, "commitInfo"))
 
 
 def footprint(actions: Iterable[Action], before: Callable[[], TableState | None] = lambda: None) -> Footprint:
@@ -316,9 +290,8 @@ def footprint(actions: Iterable[Action], before: Callable[[], TableState | None]
     Raises:
         InvalidError: the `delta.rowTracking` domain has no readable high-water mark.
     """
-    commits = by_commit(actions)
     by_kind: dict[str, list[dict[str, Any]]] = {}
-    for action in chain.from_iterable(commits):
+    for action in actions:
         kind, body = split(action)
         by_kind.setdefault(kind, []).append(body)
     adds, removes = by_kind.get("add", []), by_kind.get("remove", [])
@@ -345,8 +318,6 @@ def footprint(actions: Iterable[Action], before: Callable[[], TableState | None]
         vectors=_vector_changes(removes, adds),
         covers_added=covers(rows_added),
         covers_removed=covers(rows_removed),
-        # Of a transaction, what it replaced counts as read, so that its entry says it: see COMMIT.
-        replaces=any(replaces_rows(commit, SEEKERS | {OPERATION}) for commit in commits),
     )
 
 

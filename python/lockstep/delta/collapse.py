@@ -42,7 +42,6 @@ import msgspec
 from lockstep.delta.actions import (
     ADDED_AGAIN,
     CREATES_FILES,
-    OPERATION,
     ROW_TRACKING,
     Action,
     LogicalFile,
@@ -55,6 +54,9 @@ from lockstep.delta.actions import (
 from lockstep.delta.row_tracking import copies_own_rows
 
 Commit = Sequence[Action]
+
+OPERATION = "TRANSACTION"
+"""What DESCRIBE HISTORY calls a commit made of more than one statement."""
 
 _ORDER = ("commitInfo", "protocol", "metaData", "txn", "domainMetadata", "remove", "add", "cdc")
 _ISOLATION = ("SnapshotIsolation", "WriteSerializable", "Serializable")  # weakest first; Delta's own names

@@ -36,3 +36,13 @@ def copies_own_rows(commits: Iterable[Sequence[Action]], pin: int) -> bool:
         if removed and any(file["path"] not in removed and is_new(file, pin) for file in bodies(commit, "add")):
             return True
     return False
+
+
+def by_commit(actions: Iterable[Action]) -> list[list[Action]]:
+    """Part the actions of consecutive commits; each of ours begins with its `commitInfo`."""
+    commits: list[list[Action]] = []
+    for action in actions:
+        if "commitInfo" in action or not commits:
+            commits.append([])
+        commits[-1].append(action)
+    return commits
