@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
@@ -26,7 +26,7 @@ from msgspec import structs
 from lockstep import __version__
 from lockstep.conflicts import Changes, Conflict
 from lockstep.ddl import check_name, holder
-from lockstep.delta.actions import Action, Footprint, assert_real, bodies, real_paths, render, total
+from lockstep.delta.actions import Action, Footprint, assert_real, bodies, overwrites, real_paths, render, total
 from lockstep.delta.collapse import collapse, created_paths
 from lockstep.delta.log import ratified_path, read_staged, staging_folder
 from lockstep.delta.rebase import rebase
@@ -243,6 +243,7 @@ def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
             rows = total(staged)  # a statement knows its rows, which the files of all together do not tell
             counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
             touched = lake.footprint(actions, table.location, before=table.version)
+            touched = replace(touched, overwrites=any(map(overwrites, staged)))
             added = added_files(commits, table.location, lake.storage.url)
             drafts.append(_Draft(table, commits, touched, counts, added))
     return drafts
@@ -251,7 +252,8 @@ def _collect(lake: Lake, tx: Transaction) -> list[_Draft]:
 def _changes(tx: Transaction, drafts: list[_Draft]) -> Changes:
     reads = {read.id: rows_of(read.predicates) for read in tx.reads()}
     for draft in drafts:
-        if draft.footprint.rows_removed and draft.table.id not in reads:  # it must have looked for what it removed
+        # It must have looked for what it removed, or have replaced whatever was there.
+        if draft.footprint.overwrites or (draft.footprint.rows_removed and draft.table.id not in reads):
             tx.read(draft.table)
             reads[draft.table.id] = EVERY_ROW
     return Changes(
@@ -439,7 +441,7 @@ def _commit_statement(
             commits=[store(lake, location, info.id, version, actions)],
             counts=total([actions]),
         )
-        draft = _statement_entry(info, creation, write, table_reads(scans, head), found)
+        draft = _statement_entry(info, creation, write, table_reads(scans, head, writes), found)
         match lake.timeline.append(draft, after=head.version):
             case Ratified(entry):
                 if lake.try_publish(entry, fresh=True, checksums=False) and any(

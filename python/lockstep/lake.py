@@ -25,7 +25,7 @@ from msgspec import structs
 
 from lockstep.clock import Clock
 from lockstep.conflicts import Changes, check
-from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, parse
+from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, overwrites, parse
 from lockstep.delta.log import commit_path, log_files, read_published, state_at, was_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
 from lockstep.delta.row_tracking import by_commit, copies_own_rows
@@ -446,7 +446,8 @@ class Lake:
     def footprint(self, actions: list[Action], location: str, *, before: int) -> Footprint:
         """Return what a table's commits touch that come after its version `before`, or began from it."""
         found = footprint(actions, lambda: state_at(self.storage, location, before))
-        return replace(found, fixed=True) if copies_own_rows(by_commit(actions), before) else found
+        commits = by_commit(actions)
+        return replace(found, fixed=copies_own_rows(commits, before), overwrites=any(map(overwrites, commits)))
 
     def _overtaking(self, move: Moved) -> Footprint:
         """Return what the foreign commits that overtook a ratified one touched."""
@@ -472,12 +473,14 @@ class Lake:
 def _reads(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
     """Return what an entry's transaction read; of a plain Delta writer it is only known when it read no row.
 
-    Who wrote a table has read its columns. One that removed rows and does not say which it read may have read any.
+    Who wrote a table has read its columns. One that removed rows and does not say which it read may have read any, and
+    so may one that overwrote, whatever its entry says: which rows it removed does not follow from those that it read.
     """
-    columns = {id_: NO_ROW for id_, footprint in footprints.items() if not footprint.rows_removed}
+    found = {id_: EVERY_ROW if footprint.rows_removed else NO_ROW for id_, footprint in footprints.items()}
     if entry.kind == "external":
-        return columns | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
-    return columns | {read.id: rows_of(read.predicates) for read in entry.reads}
+        return found | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
+    said = {read.id: rows_of(read.predicates) for read in entry.reads}
+    return found | said | {id_: EVERY_ROW for id_, footprint in footprints.items() if footprint.overwrites}
 
 
 def _at_best_effort(remove: Callable[[str], None], path: str) -> None:

@@ -7,14 +7,15 @@ not see; where it saw all of them, and that is nearly always, there is nothing t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.conflicts import Changes, Conflict, Hit
+from lockstep.delta.actions import Footprint
 from lockstep.errors import UnsupportedError
 from lockstep.lake import Lake
 from lockstep.model import Database, Entry, TableRead
-from lockstep.rows import Rows, either, listed
+from lockstep.rows import EVERY_ROW, Rows, either, listed
 from lockstep.serializable import Antidependency, antidependency, judge
 from lockstep.timeline import Timeline
 
@@ -46,9 +47,17 @@ def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
     return found
 
 
-def table_reads(scans: Sequence[Scan], head: Database) -> list[TableRead]:
-    """Return the reads as an entry says them, of the tables that are still there."""
+def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint]) -> list[TableRead]:
+    """Return the reads as an entry says them, of the tables that are still there.
+
+    Args:
+        writes: by table id, what the statement changes. Rows that it removes without having looked for them (INSERT
+            OVERWRITE, replaceWhere) are rows that it depends on, so any row of that table counts as read.
+    """
     rows = rows_read(scans)
+    for id_, wrote in writes.items():
+        if wrote.overwrites or (wrote.rows_removed and id_ not in rows):
+            rows[id_] = EVERY_ROW
     oldest = _oldest(scans)
     tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
     return [
@@ -74,7 +83,10 @@ def judge_statement(
     first = first_unseen(lake.timeline, head, _oldest(others))
     if first is None:
         return None
-    mine = replace(mine, reads=rows_read(others), base=first - 1)
+    reads = rows_read(others)
+    if target in reads:  # from a cache; what is removed is bounded by all that was looked for, and not by the cache's
+        reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
+    mine = replace(mine, reads=reads, base=first - 1)
     entries = lake.timeline.entries(first - 1, head.version)
     winners = [lake.changes(entry) for entry in entries]
     if any(scan.table == target and not scan.cached for scan in scans):

@@ -242,6 +242,54 @@ def test_a_query_that_cannot_have_rows_reads_none(spark: Any, other: Any, tables
     assert not is_judged(spark, other, read)
 
 
+# --- statements that remove rows which they did not look for ----------------------------------------------------------
+
+ONE_FROM_TWO = (
+    f"SELECT 3 - who AS who, n + 100 AS n FROM {T} WHERE who = 2 UNION ALL SELECT 1 AS who, n + 200 AS n FROM {OUT}"
+)
+"""New rows of 1 out of the rows of 2, and of all rows of the table that the transaction beside it writes."""
+
+
+def _dynamic(session: Any) -> None:
+    session.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    session.sql(f"INSERT OVERWRITE {T} {ONE_FROM_TWO}")
+
+
+def _replace_where(session: Any) -> None:
+    rows = session.sql(ONE_FROM_TWO).write.format("delta").mode("overwrite")
+    rows.option("replaceWhere", "who = 1").saveAsTable(T)
+
+
+OVERWRITES: dict[str, Callable[[Any], Any]] = {
+    "static": lambda session: session.sql(
+        f"INSERT OVERWRITE {T} SELECT * FROM {T} WHERE who = 2 UNION ALL SELECT 2 AS who, n FROM {OUT}"
+    ),
+    "dynamic": _dynamic,
+    "replaceWhere": _replace_where,
+}
+
+
+@pytest.mark.parametrize("way", OVERWRITES)
+def test_an_overwrite_on_its_own_has_changed_rows_that_it_did_not_read(
+    spark: Any, other: Any, tables: None, way: str
+) -> None:
+    """The rows of 1, which the transaction read, are gone, and nobody looked for them."""
+    begins(spark)
+    assert spark.sql(f"SELECT n FROM {T} WHERE who = 1 AND n < 100").collect() == [(1,)]
+    add(spark, OUT, who=2)
+    OVERWRITES[way](other)
+    assert (1, 1) not in other.table(T).collect()
+    assert not commits(spark)
+
+
+def test_a_merge_on_its_own_has_changed_only_rows_that_it_looked_for(spark: Any, other: Any, tables: None) -> None:
+    begins(spark)
+    spark.sql(f"SELECT n FROM {T} WHERE who = 1").collect()
+    add(spark, OUT, who=2)
+    other.sql(f"MERGE INTO {T} t USING {OUT} o ON t.n = o.n AND t.who = 2 WHEN MATCHED THEN UPDATE SET n = 7")
+    assert commits(spark)
+
+
 # --- what was made before BEGIN ---------------------------------------------------------------------------------------
 
 

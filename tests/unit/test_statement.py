@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, render
 from lockstep.errors import ConflictError, UnsupportedError
 from lockstep.model import Entry, Isolation
-from lockstep.rows import NO_ROW
+from lockstep.rows import EVERY_ROW, NO_ROW
 from lockstep.statement import Scan
 from lockstep.storage import open_storage
 from tests.support.lakes import add, append, create, foreign, lay, metadata, named, open_catalog, remove, stage
@@ -39,10 +41,11 @@ def write(
     scans: tuple[Scan, ...] = (),
     isolation: Isolation | None = None,
     read: int | None = None,
+    operation: str = "WRITE",
 ) -> Entry:
     """Do what the log store asks for: the next version of a table, by a statement that read these."""
     table = catalog.database([named(name)]).tables[named(name)]
-    info: dict[str, Any] = {"operation": "WRITE", "readVersion": table.version if read is None else read}
+    info: dict[str, Any] = {"operation": operation, "readVersion": table.version if read is None else read}
     content = render([{"commitInfo": info}, *actions]).decode()
     lay(catalog.lake.storage, table.location, actions)
     done = catalog.write(table.location, table.version + 1, content, scans=scans, isolation=isolation)
@@ -128,12 +131,83 @@ def test_its_own_table_is_not_read_newer_than_the_others(
         pytest.param([remove("p"), add("x")], False, id="rows that went, of nobody knows what condition"),
     ],
 )
+@pytest.mark.parametrize("operation", ["WRITE", "DELETE"])
 def test_who_wrote_has_read_the_columns_and_who_removed_maybe_any_row(
-    catalog: TransactionalCatalog, actions: list[Action], known: bool
+    catalog: TransactionalCatalog, actions: list[Action], known: bool, operation: str
 ) -> None:
-    entry = write(catalog, "a", *actions)
+    entry = write(catalog, "a", *actions, operation=operation)
     [id_] = [each.id for each in entry.writes]
-    assert catalog.lake.changes(entry).reads == ({id_: NO_ROW} if known else {})
+    assert catalog.lake.changes(entry).reads == {id_: NO_ROW if known else EVERY_ROW}
+
+
+def of_row(id_: int, path: str) -> Action:
+    """A file with one row."""
+    values = {"id": id_}
+    return add(
+        path, stats=json.dumps({"numRecords": 1, "minValues": values, "maxValues": values, "nullCount": {"id": 0}})
+    )
+
+
+LOOKS = [("DELETE", True), ("UPDATE", True), ("MERGE", True), ("WRITE", False), ("REPLACE TABLE AS SELECT", False)]
+"""Whether a statement removes only rows that it looked for, by its operation: not so INSERT OVERWRITE."""
+
+
+@pytest.mark.parametrize(("operation", "looks"), LOOKS)
+def test_write_skew_with_a_statement_that_overwrites_rows_it_did_not_look_for(
+    catalog: TransactionalCatalog, operation: str, looks: bool
+) -> None:
+    """The statement reads the row 4 of a, and all of b, and keeps the row 4 alone; ours has read the row 5."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", of_row(4, "four"), of_row(5, "five"))
+    catalog.commit(tx)
+    ours = catalog.begin()
+    ours.read(ours.table(named("a")), "(id = 5)")
+    stage(catalog, ours, "b", add("y"))
+    scans = (scan(catalog, "a", "(id = 4)", version=1), scan(catalog, "b"))
+    gone = [remove("four"), *([] if looks else [remove("five")])]
+    entry = write(catalog, "a", *gone, of_row(4, "new"), scans=scans, operation=operation)
+    assert [read.predicates for read in entry.reads] == [["(id = 4)"] if looks else None, None]
+    if looks:
+        assert catalog.commit(ours).entry is not None
+        return
+    with pytest.raises(ConflictError, match="no order of these transactions"):
+        catalog.commit(ours)
+
+
+def test_an_overwrite_of_an_older_lockstep_has_read_any_row_whatever_its_entry_says(
+    catalog: TransactionalCatalog,
+) -> None:
+    entry = write(catalog, "a", remove("p"), of_row(4, "x"), scans=(scan(catalog, "a"),))
+    [read] = entry.reads
+    older = structs.replace(entry, reads=[structs.replace(read, predicates=["(id = 4)"])])
+    assert catalog.lake.changes(older).reads == {read.id: EVERY_ROW}
+
+
+def test_an_overwrite_that_read_nothing_has_replaced_what_it_found(catalog: TransactionalCatalog) -> None:
+    """Whoever read the old rows comes before it, and whoever adds rows, which are not gone, after it: not one of both."""
+    ours = catalog.begin()
+    ours.read(ours.table(named("a")), "(id = 5)")
+    stage(catalog, ours, "a", of_row(5, "y"))
+    assert [read.version for read in write(catalog, "a", remove("p"), add("x")).reads] == [0]
+    with pytest.raises(ConflictError, match="no order of these transactions"):
+        catalog.commit(ours)
+
+
+@pytest.mark.parametrize(("operation", "looks"), LOOKS)
+@pytest.mark.parametrize("more", [False, True], ids=["alone", "beside another statement"])
+def test_an_overwrite_in_a_transaction_has_read_any_row(
+    catalog: TransactionalCatalog, operation: str, looks: bool, more: bool
+) -> None:
+    tx = catalog.begin()
+    tx.read(tx.table(named("a")), "(id = 4)")
+    stage(catalog, tx, "a", remove("p"), operation=operation)
+    if more:
+        stage(catalog, tx, "a", add("x"))
+    entry = catalog.commit(tx).entry
+    assert entry is not None
+    assert [read.predicates for read in entry.reads] == [["(id = 4)"] if looks else None]
+    [read] = entry.reads
+    assert catalog.lake.changes(entry).reads == {read.id: frozenset({"(id = 4)"}) if looks else EVERY_ROW}
 
 
 CHANGES: list[tuple[str, Callable[[TransactionalCatalog], object], int | None]] = [
@@ -190,6 +264,21 @@ def test_what_it_read_of_its_own_table_in_a_cache_is_judged(catalog: Transaction
     with pytest.raises(ConflictError, match="no order of these transactions"):
         write(catalog, "a", add("x"), scans=(cached,))
     assert write(catalog, "a", add("x"), scans=(scan(catalog, "a"),)).version == 4
+
+
+def test_a_cache_does_not_bound_what_it_removes(catalog: TransactionalCatalog) -> None:
+    """MERGE INTO a USING b and the cached row 4 of a: it removes the row 5, which the winner has read."""
+    first = catalog.begin()
+    stage(catalog, first, "a", of_row(4, "four"), of_row(5, "five"))
+    catalog.commit(first)
+    winner = catalog.begin()
+    winner.read(winner.table(named("a")), "(id = 5)")
+    stage(catalog, winner, "b", add("y"))
+    catalog.commit(winner)
+    cached = replace(scan(catalog, "a", "(id = 4)", version=1), cached=True)
+    scans = (cached, scan(catalog, "a", "(id = 5)", version=1), scan(catalog, "b"))
+    with pytest.raises(ConflictError, match="no order of these transactions"):
+        write(catalog, "a", remove("five"), scans=scans, operation="MERGE")
 
 
 def test_a_cache_of_unknown_age_is_refused(catalog: TransactionalCatalog) -> None:

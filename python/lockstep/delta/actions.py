@@ -115,6 +115,19 @@ CREATES_FILES = frozenset({
 """Delta's operations whose adds are of files that they themselves wrote, or gave another deletion vector."""
 
 
+LOOKS_FOR_ROWS = frozenset({"DELETE", "UPDATE", "MERGE", "TRANSACTION"})
+"""Operations that remove only rows that they looked for, so what they read says which those can be.
+
+A commit of several statements (`lockstep.delta.collapse.OPERATION`) is among them because its transaction judged each.
+"""
+
+
+def overwrites(commit: Sequence[Action]) -> bool:
+    """Return whether a commit removes rows that it need not have looked for, as INSERT OVERWRITE does."""
+    info = next(iter(bodies(commit, "commitInfo")), {})
+    return info.get("operation") not in LOOKS_FOR_ROWS and any(map(changes_rows, bodies(commit, "remove")))
+
+
 def added_again(commit: Sequence[Action]) -> int | None:
     """Return how many of a commit's adds are of files that the table has already, None where that cannot be told.
 
@@ -250,6 +263,8 @@ class Footprint:
         vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
         fixed: whether data files name the versions that the commits were staged as, or ids that they gave out, so that
             they can land nowhere else (`lockstep.delta.row_tracking.copies_own_rows`); told of our own commits alone.
+        overwrites: whether some of the rows removed need not be among those that were read (see the function); told of
+            our own commits alone, for nobody knows what others read.
     """
 
     removed: frozenset[str] = frozenset()
@@ -268,6 +283,7 @@ class Footprint:
     covers_added: tuple[tuple[FileValues, ...], ...] = ()
     covers_removed: tuple[tuple[FileValues, ...], ...] = ()
     fixed: bool = False
+    overwrites: bool = False
 
     @cached_property
     def touched(self) -> frozenset[str]:
