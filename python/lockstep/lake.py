@@ -24,7 +24,7 @@ from operator import itemgetter
 from msgspec import structs
 
 from lockstep.clock import Clock
-from lockstep.conflicts import Changes, check
+from lockstep.conflicts import Changes, Conflict, check
 from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, overwrites, parse
 from lockstep.delta.log import commit_path, log_files, read_published, state_at, was_published
 from lockstep.delta.publish import Displaced, content, foreign_footprint, publish, write_checksums
@@ -34,6 +34,7 @@ from lockstep.foreign import LOOK_EVERY, Foreign, outdated
 from lockstep.model import NEW, Database, Entry, Moved, Table, TableWrite
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.rows import EVERY_ROW, NO_ROW, Rows, rows_of
+from lockstep.serializable import judge
 from lockstep.storage import Storage
 from lockstep.timeline import Timeline
 from lockstep.workers import Workers
@@ -278,8 +279,19 @@ class Lake:
             ForeignCommitError: it cannot, for the two conflict.
         """
         ours = self._footprint(entry, write)
-        mine = Changes(entry.transaction.id, writes={write.id: ours}, names={write.id: write.name})
-        theirs = Changes("of a plain Delta writer", writes={write.id: displaced.foreign}, names=mine.names)
+        mine = Changes(
+            entry.transaction.id,
+            writes={write.id: ours},
+            reads=_reads(entry, {write.id: ours}),
+            names={write.id: write.name},
+            isolation=entry.transaction.isolation,
+        )
+        theirs = Changes(
+            "of a plain Delta writer",
+            writes={write.id: displaced.foreign},
+            reads={write.id: NO_ROW if displaced.foreign.blind else EVERY_ROW},
+            names=mine.names,
+        )
         if (conflict := check(mine, theirs)) is not None:
             raise ForeignCommitError(
                 f"table {write.name}: version {displaced.first} was written by a plain Delta writer while database "
@@ -287,6 +299,17 @@ class Lake:
                 f"was about to be published, and the two conflict ({conflict.rule}). Neither is lost: the foreign "
                 f"commit is {commit_path(write.location, displaced.first)}, ours is in timeline entry {entry.version}. "
                 "The table cannot be used until a person decides."
+            )
+        # Ours is committed, theirs never asked, and the table is sound with both: to stop it would undo neither.
+        if mine.isolation == "SERIALIZABLE" and isinstance(judge(mine, [theirs]), Conflict):
+            _log.warning(
+                "table %s: version %d was written by a plain Delta writer while database version %d (transaction %s) "
+                "was about to be published. Both stay. Each may have read what the other changed, so there may be no "
+                "order of the two that gives the same",
+                write.name,
+                displaced.first,
+                entry.version,
+                entry.transaction.id,
             )
         kept = displaced.kept  # these are in the log, and have been read there
         to_version = displaced.last + len(write.commits) - kept

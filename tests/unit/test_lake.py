@@ -15,7 +15,7 @@ from lockstep.clock import utc_now
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
 from lockstep.lake import Lake, Progress
-from lockstep.model import INLINE_BYTES
+from lockstep.model import INLINE_BYTES, Isolation
 from lockstep.retry import RACE
 from lockstep.timeline import HINT, entry_path
 from tests.support.faulty import FaultyStorage
@@ -263,6 +263,40 @@ def test_a_ratified_commit_moves_behind_a_foreign_one(
         assert each.as_of(1).tables[named("a")].version == 0
     append(catalog, "a", "z")
     assert files(other, "a") == {"f", "x", "z"}
+
+
+@pytest.mark.parametrize(
+    ("isolation", "reads", "blind", "is_told"),
+    [
+        pytest.param("SERIALIZABLE", True, False, True, id="each read what the other wrote"),
+        pytest.param("SERIALIZABLE", True, True, False, id="theirs read nothing"),
+        pytest.param("SERIALIZABLE", False, False, False, id="ours read nothing"),
+        pytest.param("SNAPSHOT", True, False, False, id="nobody asked for an order"),
+    ],
+)
+def test_write_skew_with_a_plain_writer_after_ratification_is_told_and_both_stay(
+    catalog: TransactionalCatalog,
+    store: FaultyStorage,
+    caplog: pytest.LogCaptureFixture,
+    isolation: Isolation,
+    reads: bool,
+    blind: bool,
+    is_told: bool,
+) -> None:
+    """Ours is committed and nobody can refuse theirs: the table goes on with both, as docs/isolation.md says."""
+    tx = catalog.begin(isolation=isolation)
+    if reads:
+        tx.read(tx.table(named("a")))
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt(
+        "put_if_absent",
+        lambda: foreign(catalog, "a", 1, add("f"), isBlindAppend=blind),
+        path=log_file(catalog, "a", 1),
+    )
+    assert catalog.commit(tx).version == 2
+    assert files(catalog, "a") == {"p", "f", "x"}
+    told = [record for record in caplog.records if "no order of the two" in record.getMessage()]
+    assert [(record.levelname, tx.id in record.getMessage()) for record in told] == [("WARNING", True)] * is_told
 
 
 def test_whoever_moves_a_commit_sees_where_it_is(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

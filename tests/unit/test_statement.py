@@ -184,7 +184,7 @@ def test_an_overwrite_of_an_older_lockstep_has_read_any_row_whatever_its_entry_s
 
 
 def test_an_overwrite_that_read_nothing_has_replaced_what_it_found(catalog: TransactionalCatalog) -> None:
-    """Whoever read the old rows comes before it, and whoever adds rows, which are not gone, after it: not one of both."""
+    """Who read the old rows comes before it, and who adds rows, which are not gone, after it: nobody can do both."""
     ours = catalog.begin()
     ours.read(ours.table(named("a")), "(id = 5)")
     stage(catalog, ours, "a", of_row(5, "y"))
