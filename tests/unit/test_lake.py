@@ -274,7 +274,7 @@ def test_a_ratified_commit_moves_behind_a_foreign_one(
         pytest.param("SNAPSHOT", True, False, False, id="nobody asked for an order"),
     ],
 )
-def test_write_skew_with_a_plain_writer_after_ratification_is_told_and_both_stay(
+def test_write_skew_with_a_plain_writer_after_ratification_is_told_and_both_stay(  # noqa: PLR0917 (pytest calls it by name)
     catalog: TransactionalCatalog,
     store: FaultyStorage,
     caplog: pytest.LogCaptureFixture,
