@@ -112,9 +112,10 @@ soak-spark: setup jar ## run random programs on Spark drivers for an hour, some 
 	@echo "soak-spark: tests.judge $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.judge $(SOAK_ARGS)
 
-test-judge: setup jar ## put old faults back, one by one, and see that the judge of what Spark reads finds each
-	@echo "test-judge: tests.judge.broken"
+test-judge: setup jar ## put old faults back, one by one, and see that the judge and the fuzzer find each
+	@echo "test-judge: tests.judge.broken, tests/spark/test_differential.py"
 	@$(BIN)/python -m tests.judge.broken
+	@LOCKSTEP_TEST_JUDGE=all $(BIN)/python -m pytest tests/spark/test_differential.py $(PYTEST_ARGS)
 
 fuzz: setup jar ## run random programs in plain Delta and in Lockstep, and compare (FUZZ_ARGS='--minutes 60 --seed 7')
 	@echo "fuzz: tests.fuzz $(FUZZ_ARGS)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
@@ -17,7 +18,7 @@ from tests.fuzz.shrink import text
 from tests.fuzz.steps import Block
 from tests.support.sessions import new_session
 
-SEEDS = range(101, 104)
+SEEDS = (101, 103)
 
 TABLE = "CREATE TABLE t0 (k BIGINT, p STRING) USING delta PARTITIONED BY (p)"
 TRACKED = f"{TABLE} TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
@@ -60,6 +61,7 @@ def test_a_program_does_what_it_does_in_plain_delta(seed: int, differential: Dif
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("LOCKSTEP_TEST_JUDGE" not in os.environ, reason="takes minutes: make test-judge")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_was_mended_is_found(
     fault: str, differential: Differential, monkeypatch: pytest.MonkeyPatch
