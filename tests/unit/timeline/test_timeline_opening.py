@@ -160,11 +160,15 @@ def test_an_entry_that_one_look_misses_and_another_lists_is_not_lost(timeline: T
     assert Timeline.open(store).head.version == 2
 
 
-def test_an_unreadable_hint_changes_nothing(timeline: Timeline, store: FaultyStorage) -> None:
-    """A hint that the store fails to give is as good as none."""
+def test_nothing_opens_without_a_hint_that_the_store_fails_to_give(timeline: Timeline, store: FaultyStorage) -> None:
+    """It may be all that tells of an entry that was lost; one that makes no sense is as good as none."""
     commit(timeline, "a")
     timeline.mark_published(1)
     store.fail("get", path=HINT)
+    with pytest.raises(UnavailableError):
+        Timeline.open(store)
+    assert Timeline.open(store).published_through == 1
+    store.put(HINT, b"?")
     again = Timeline.open(store)
     assert (again.head, again.published_through) == (timeline.head, 0)
 
