@@ -29,7 +29,7 @@ def test_the_blocks_of_a_page_run(page: str, spark: Any, tmp_path: Path) -> None
             except Exception as error:
                 error.add_note(f"in {page}, line {block.line}:\n{block.text}")
                 raise
-    assert not spark.sparkContext._gateway.jvm.lockstep.spark.Bridge.isOpen(spark._jsparkSession)
+    assert spark.sparkContext._gateway.jvm.lockstep.spark.Bridge.current(spark._jsparkSession) is None
 
 
 def run(block: Block, spark: Any, names: dict[str, Any]) -> None:
