@@ -168,7 +168,12 @@ def _landed(lake: Lake, tx: Transaction) -> Committed | None:
 
 
 def _found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
-    """Complete a transaction whose entry is in the timeline."""
+    """Complete a transaction whose entry is in the timeline.
+
+    Raises:
+        UnavailableError: the store does not say whether the entry is durable; the transaction stays as it is.
+    """
+    lake.timeline.secure(entry)
     committed = _completed(tx, Committed(entry.version, entry))
     if lake.try_publish(entry, fresh=False):
         lake.delete(_leftovers(tx), [])

@@ -345,6 +345,15 @@ class Timeline:
         self._absorb(stored)
         return self._settled(entry)
 
+    def secure(self, entry: Entry) -> None:
+        """See that an entry which was read is durable: who wrote it may have failed just before it was.
+
+        Raises:
+            UnavailableError: the store failed; nobody knows whether the entry outlives a power cut.
+        """
+        if isinstance(self.storage.put_if_absent(entry_path(entry.version), _encode(entry)), Theirs):
+            _log.debug("timeline entry %d is stored in other bytes than this Lockstep writes", entry.version)
+
     def mark_published(self, version: int) -> None:
         """Note that every commit of the entries 0 … `version` is published, here and, at best effort, in the hint.
 
@@ -425,7 +434,13 @@ class Timeline:
             _log.info("could not read on after a lost race: %s", error)
         winners = self.entries(entry.version - 1)
         ours = next((winner for winner in winners if winner.transaction.id == entry.transaction.id), None)
-        return Lost(tuple(winners)) if ours is None else Ratified(ours)
+        if ours is None:
+            return Lost(tuple(winners))
+        try:
+            self.secure(ours)
+        except UnavailableError as error:
+            return Unknown(ours, error)
+        return Ratified(ours)
 
 
 def entry_path(version: int) -> str:

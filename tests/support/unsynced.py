@@ -1,8 +1,34 @@
-"""A lake in a folder, for tests that make many and in which nobody dies."""
+"""Folders that are not synced: lakes for tests in which nobody dies, and a disk that fails to."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from lockstep.storage.local import LocalStorage
+
+
+class UnsyncedFolder:
+    """A folder whose list of names fails to be synced; its `fsync` stands in for `os.fsync`.
+
+    Attributes:
+        failures: how often it will fail.
+        is_synced: whether it was synced since it last failed.
+    """
+
+    def __init__(self, folder: Path, failures: int) -> None:
+        self._folder = folder
+        self._fsync = os.fsync
+        self.failures = failures
+        self.is_synced = False
+
+    def fsync(self, handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink() == self._folder:
+            self.is_synced = self.failures <= 0
+            if not self.is_synced:
+                self.failures -= 1
+                raise OSError(5, "Input/output error")
+        self._fsync(handle)
 
 
 class UnsyncedStorage(LocalStorage):

@@ -26,6 +26,7 @@ from lockstep.storage import Mine, Storage, Theirs, checked, open_storage, url_o
 from lockstep.storage.local import LocalStorage
 from lockstep.storage.object import ObjectStorage
 from tests.support.faulty import FaultyStorage
+from tests.support.unsynced import UnsyncedFolder
 
 KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
 
@@ -315,7 +316,22 @@ def test_local_data_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkey
     store.put_if_absent("f/g/a", b"data")
     assert events == ["sync .", "sync f", "sync file", "name", "sync f/g"]
     assert store.put_if_absent("f/g/a", b"late") == Theirs(b"data")
-    assert events[5:] == ["sync f/g"], "who comes late writes nothing, and may count on the name as well"
+    assert events[5:] == ["sync f/g"], "who comes late writes nothing, and believes no name that is not on the disk"
+
+
+@pytest.mark.parametrize("data", [b"data", b"other"])
+def test_who_finds_a_local_name_taken_syncs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Whoever linked it may have failed to: then nobody else would, and what is there could vanish."""
+    store = open_storage(str(tmp_path))
+    store.put("f/other", b"")
+    folder = UnsyncedFolder(tmp_path / "f", failures=2)
+    monkeypatch.setattr(os, "fsync", folder.fsync)
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="cannot write f/a"):
+            store.put_if_absent("f/a", b"data")
+    assert store.get("f/a") == b"data"
+    assert store.put_if_absent("f/a", data) == (Mine() if data == b"data" else Theirs(b"data"))
+    assert folder.is_synced
 
 
 @pytest.mark.parametrize("broken", ["fsync", "link", "open"])

@@ -63,7 +63,7 @@ class Storage(ABC):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> Mine | Theirs:
-        """Write the object unless something is there; atomic, and durable when it returns.
+        """Write the object unless something is there; atomic, and what is there is durable when it returns.
 
         That something is there is never believed unread. S3 answers 409 to one of two writes at once, which means
         "nothing was written, try again", and object_store says that as it says "already exists"
@@ -105,6 +105,7 @@ class Storage(ABC):
         Returns:
             True when this call wrote it; False when the store says that something is there, which may be ours, or
             another's, or nothing at all.
+            What is there is durable either way.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -48,7 +49,7 @@ from tests.support.lakes import (
     stage_new,
     tree,
 )
-from tests.support.unsynced import UnsyncedStorage
+from tests.support.unsynced import UnsyncedFolder, UnsyncedStorage
 
 # --- a store that fails -----------------------------------------------------------------------------------------------
 
@@ -75,6 +76,29 @@ def test_a_lost_response_is_no_lost_commit(
     store.fail("put_if_absent", path=entry_path(2), when="after")
     assert catalog.commit(tx).version == 2
     assert files(other, "a") == {"p", "x"}
+
+
+def test_a_commit_is_told_once_its_entrys_name_is_on_the_disk(
+    catalog: TransactionalCatalog, store: FaultyStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that can be read may still vanish in a power cut: reading it back is no proof that it is durable."""
+    entry = Path(store.url.removeprefix("file://"), entry_path(2))
+    folder = UnsyncedFolder(entry.parent, failures=1)
+    monkeypatch.setattr(os, "fsync", folder.fsync)
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    assert catalog.commit(tx).version == 2
+    assert folder.is_synced
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("y"))
+    folder.failures = 100
+    for _ in range(2):
+        with pytest.raises(CommitUnknownError, match="committed as database version 3"):
+            catalog.commit(tx)
+        assert tx.is_open
+    folder.failures = 0
+    assert catalog.commit(tx).version == 3
+    assert folder.is_synced
 
 
 def in_doubt(catalog: TransactionalCatalog, store: FaultyStorage, *, landed: bool) -> Transaction:
