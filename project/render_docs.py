@@ -1,6 +1,6 @@
 """Write the parts of the documentation that follow from the code: `python -m project.render_docs`.
 
-    docs/timeline.schema.json   JSON Schema of a timeline entry, from `lockstep.model.Entry`
+    docs/timeline.schema.json   JSON Schema of a timeline entry, from `lockstep.timeline.entry.Entry`
     docs/isolation.md           the table of conflict rules, between its two comments, from the two `RULES`, and
     docs/comparison.md          the tables of pairs, from `tests.support.pairs`
     docs/statements.md          the statements and what becomes of each, from `tests.support.statement_cases`
@@ -19,8 +19,9 @@ from typing import Any
 
 import msgspec
 
-from lockstep import conflicts, serializable
-from lockstep.model import FORMAT, MAX_ENTRY_BYTES, Entry
+from lockstep.conflict import serializable
+from lockstep.conflict import writes as conflicts
+from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
 from project import render_pairs, render_statements
 
 REPOSITORY = Path(__file__).parents[1]

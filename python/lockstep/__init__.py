@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lockstep.spark.bridge import attach
     from lockstep.spark.session import conf, configure, run, transaction
     from lockstep.spark.streaming import foreach_batch
-    from lockstep.timeline import Timeline
+    from lockstep.timeline.log import Timeline
 
 __all__ = [
     "Timeline",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Timeline": "lockstep.timeline",
+    "Timeline": "lockstep.timeline.log",
     "TransactionalCatalog": "lockstep.catalog",
     "attach": "lockstep.spark.bridge",
     "foreach_batch": "lockstep.spark.streaming",

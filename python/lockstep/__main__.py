@@ -1,5 +1,5 @@
 """`python -m lockstep`: the command line of this Python's Lockstep."""
 
-from lockstep.cli import main
+from lockstep.cli.main import main
 
 main(prog_name="lockstep")

@@ -19,15 +19,19 @@ from itertools import takewhile
 import msgspec
 from msgspec import structs
 
-from lockstep.announce import Announcer
-from lockstep.clock import Clock, utc_now
-from lockstep.commit import (
+from lockstep.commit.announce import Announcer
+from lockstep.commit.autocommit import Scan
+from lockstep.commit.commit import (
     commit,
     commit_statement,
     new_table,
     rollback,
 )
-from lockstep.conflicts import Conflict
+from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome, Taken
+from lockstep.commit.presence import Gone
+from lockstep.commit.savepoint import rollback_to
+from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
+from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import parse
 from lockstep.delta.log import read_staged
 from lockstep.errors import (
@@ -40,18 +44,14 @@ from lockstep.errors import (
     TransactionStateError,
     UndefinedError,
 )
-from lockstep.lake import Lake
-from lockstep.model import Batch, Database, Isolation, Name, Table, TransactionInfo
-from lockstep.outcomes import Committed, Contended, InDoubt, Outcome, Taken
-from lockstep.presence import Gone
-from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
+from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
-from lockstep.savepoint import rollback_to
-from lockstep.statement import Scan
 from lockstep.storage import open_storage
-from lockstep.timeline import Timeline
-from lockstep.transactions import State, Transaction
-from lockstep.undo import Creation, check_root, new_location
+from lockstep.timeline.clock import Clock, utc_now
+from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
+from lockstep.timeline.log import Timeline
+from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.undo import Creation, check_root, new_location
 
 
 def new_id() -> str:
@@ -144,7 +144,7 @@ class TransactionalCatalog:
 
         Raises:
             ForeignCommitError, UnavailableError, CorruptTimelineError: one of the tables is set aside, see
-                `lockstep.lake`.
+                `lockstep.lake.lake`.
         """
         names = list(touching)
         return self.lake.caught_up(lambda database: [t for t in map(database.tables.get, names) if t is not None])
@@ -273,7 +273,7 @@ class TransactionalCatalog:
 
         Raises:
             InvalidError, TransactionStateError: see `Transaction.stage`.
-            ConflictError: this transaction has to give way, and can only be rolled back, see `lockstep.announce`.
+            ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
         """
         tx.stage(location, version)  # first, so that a ROLLBACK finds the files of a statement that is refused below
         table = next(table for table in tx.tables.values() if table.location == location)
@@ -337,7 +337,7 @@ class TransactionalCatalog:
                 )
 
     def rollback_to(self, tx: Transaction, name: str) -> None:
-        """Undo what a transaction did since a savepoint, see `lockstep.savepoint`."""
+        """Undo what a transaction did since a savepoint, see `lockstep.commit.savepoint`."""
         rollback_to(self.lake, tx, name)
 
     def run(self, change: Callable[[Transaction], None], text: str = "", *, case_sensitive: bool = True) -> Committed:
@@ -415,7 +415,7 @@ def find_table(database: Database, name: Name) -> Table:
 
     Raises:
         UndefinedError: it has none of that name.
-        ForeignCommitError, UnavailableError, CorruptTimelineError: the table is set aside, see `lockstep.lake`.
+        ForeignCommitError, UnavailableError, CorruptTimelineError: the table is set aside, see `lockstep.lake.lake`.
     """
     if (table := database.tables.get(name)) is None:
         raise UndefinedError(f"no table {name} in database version {database.version}")

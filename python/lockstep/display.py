@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from lockstep.model import Commit, Entry, TableDdl
+from lockstep.errors import LockstepError
+from lockstep.timeline.entry import Commit, Entry, TableDdl
 
 CHARACTERS_AT_MOST = 1_000
 """Of a cell of HTML; a view's definition may have a million."""
@@ -162,3 +162,22 @@ def _ddl(ddl: TableDdl) -> list[object]:
 
 def _where(commit: Commit) -> str:
     return commit.staged or f"inline, {counted(len(commit.inline or []), 'action')}"
+
+
+# --- what notebooks show ----------------------------------------------------------------------------------------------
+
+
+def error_html(error: LockstepError) -> str:
+    """Return an error that was kept as HTML: what happened, and whether running it again can help."""
+    help_ = "may help" if error.retryable else "does not help"
+    rows = [[type(error).__name__, error.message], ["SQLSTATE", error.sqlstate], ["running it again", help_]]
+    return html([Section("", (), rows)])
+
+
+def entry_html(entry: Entry) -> str:
+    """Return an entry as HTML: the tables of `lockstep show`."""
+    return html(sections(entry))
+
+
+HTML_OF: dict[type, Callable[[Any], str]] = {Entry: entry_html, LockstepError: error_html}
+"""How values of the core are drawn; those know nothing of HTML. The notebook extension registers these with IPython."""

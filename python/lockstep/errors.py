@@ -51,14 +51,6 @@ class LockstepError(Exception):
         """Return the same error, to be raised once more: one that is raised twice keeps the traces of both."""
         return type(self)(self.message + more, sqlstate=self.sqlstate)
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows of an error that was kept."""
-        from lockstep.display import Section, html
-
-        help_ = "may help" if self.retryable else "does not help"
-        rows = [[type(self).__name__, self.message], ["SQLSTATE", self.sqlstate], ["running it again", help_]]
-        return html([Section("", (), rows)])
-
 
 class ConflictError(LockstepError):
     """Another transaction committed or goes first, and its changes collide with ours; nothing of ours is visible."""

@@ -28,7 +28,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import lockstep
-from lockstep.sql import Statement, split
+from lockstep.scripts.splitting import Statement, split
 
 HERE = Path(__file__).parent
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")

@@ -22,11 +22,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from lockstep.conflicts import Changes, Conflict, check
+from lockstep.conflict.serializable import Antidependency, judge
+from lockstep.conflict.writes import Changes, Conflict, check
 from lockstep.delta.actions import Footprint
-from lockstep.delta.predicates import FileValues
-from lockstep.rows import EVERY_ROW, Rows
-from lockstep.serializable import Antidependency, judge
+from lockstep.delta.pruning.predicates import FileValues
+from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
 
 OPEN, STEPS, SEED = 8, 4_000, 20_260_301
 MIX = {"ingest": 40, "etl": 25, "merge": 10, "point": 20, "report": 5}

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-import lockstep.commit as committing
+import lockstep.commit.commit as committing
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import staged_path
-from lockstep.model import Name
-from lockstep.transactions import Transaction
+from lockstep.timeline.entry import Name
+from lockstep.transactions.transaction import Transaction
 
 TABLES = (1, 10, 100)
 STAGES = {

@@ -13,13 +13,13 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from lockstep.conflicts import Changes, Conflict, check
+from lockstep.conflict.serializable import Antidependency, judge
+from lockstep.conflict.writes import Changes, Conflict, check
 from lockstep.delta.actions import Action, Footprint, footprint, parse, render
-from lockstep.delta.covers import covers
-from lockstep.delta.predicates import FileValues
-from lockstep.model import Name
-from lockstep.rows import EVERY_ROW, Rows
-from lockstep.serializable import Antidependency, judge
+from lockstep.delta.pruning.covers import covers
+from lockstep.delta.pruning.predicates import FileValues
+from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
+from lockstep.timeline.entry import Name
 from tests.bench.aborts import STEPS, rates
 from tests.bench.page import DOCUMENT, with_section
 
@@ -154,8 +154,9 @@ table is judged at `SERIALIZABLE` behind {WINNERS:,} winners that rewrote {THEIR
 them wrote and read. The bound is {BOUND_SECONDS} s, of CPU. No two winners read by the same condition: the *first* time
 each one's is parsed; *again* (the median of {repeats}) they are known, as when the next transaction meets them. The
 peak is what Python allocates while winners come one by one. To read a winner's commit, once, takes {read[0]:.1f} ms
-before that, of which {read[1]:.1f} ms go into the [covers](../python/lockstep/delta/covers.py) by which many files are
-judged as few. Measured on {os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}: other work makes it slower.
+before that, of which {read[1]:.1f} ms go into the [covers](../python/lockstep/delta/pruning/covers.py) by which many
+files are judged as few. Measured on {os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}: other work makes it
+slower.
 
 {costs}
 

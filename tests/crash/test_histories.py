@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.errors import ConflictError
-from lockstep.model import Isolation
+from lockstep.timeline.entry import Isolation
 from tests.support.campaign import KINDS, Campaign, judge, run
 from tests.support.history import Append, Op, Read, Status, Transaction, violations
 from tests.support.workload import Delta, Tables

@@ -55,7 +55,7 @@ def test_ctrl_c_rolls_back_and_says_so(tmp_path: Path, repository: Path) -> None
     (tmp_path / "load.sql").write_text(SCRIPT)
     root = tmp_path / "lake"
     conf = [option for key, value in SETTINGS.items() for option in ("--conf", f"{key}={value}")]
-    command = [sys.executable, "-c", "from lockstep.cli import main; main()", "run", f"{tmp_path}/load.sql"]
+    command = [sys.executable, "-c", "from lockstep.cli.main import main; main()", "run", f"{tmp_path}/load.sql"]
     terminal, theirs = pty.openpty()
     with subprocess.Popen(
         [*INTERRUPTIBLE, *command, "--root", str(root), "--atomic", *conf],

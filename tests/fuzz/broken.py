@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TypeAlias
 
-from lockstep import lake
-from lockstep.delta import checksum, collapse
+from lockstep.delta import checksum
+from lockstep.delta.combine import collapse
+from lockstep.lake import lake
 
 Replace: TypeAlias = Callable[[ModuleType, str, Callable[..., object]], None]
 """Puts another function in a module's place: `setattr`, for good, or that of a test."""

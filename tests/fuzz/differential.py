@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 import lockstep
-from lockstep.verify import verify
+from lockstep.lake.verify import verify
 from tests.fuzz.compare import History, apart, differences
 from tests.fuzz.process import PlainDelta, PlainDeltaError
 from tests.fuzz.steps import Block, Program, Step, effective, failure, other_id, run, title

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lockstep.model import Isolation
+from lockstep.timeline.entry import Isolation
 from tests.judge import known, lake
 from tests.judge.history import History, tell
 from tests.judge.judging import judge

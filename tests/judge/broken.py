@@ -82,7 +82,7 @@ _whole: list[Callable[..., str]] = []
 
 def put_in(name: str) -> None:
     """Put a defect into the Lockstep of this process, in place of another."""
-    from lockstep.spark.host import Host
+    from lockstep.spark.host.host import Host
 
     _whole.append(Host.call)
     defect, call = DEFECTS[name], _whole[0]

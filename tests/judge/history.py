@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.model import Entry
+from lockstep.timeline.entry import Entry
 from tests.judge.model import Bag, State
 from tests.judge.program import Program, Step
 

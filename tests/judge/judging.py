@@ -15,8 +15,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from lockstep.delta.predicates import may_match
-from lockstep.model import Entry
+from lockstep.delta.pruning.predicates import may_match
+from lockstep.timeline.entry import Entry
 from tests.judge.history import History
 from tests.judge.model import (
     CannotApplyError,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import lockstep
-from lockstep.model import Entry, Name
-from lockstep.timeline import decode, entry_path
+from lockstep.timeline.entry import Entry, Name
+from lockstep.timeline.log import decode, entry_path
 from tests.judge.model import Bag, State
 from tests.judge.queries import inserting
 from tests.judge.tables import LAYOUTS, VIEWS, Layout, Row, random_row

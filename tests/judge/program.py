@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstep.model import Isolation
+from lockstep.timeline.entry import Isolation
 from tests.judge.queries import Query, Writing, inserting
 from tests.judge.sql import Sql, sql
 from tests.judge.tables import LAYOUTS, SHOWN, VIEWS, ZONES, Layout, random_row

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from lockstep.delta.predicates import FileValues
+from lockstep.delta.pruning.predicates import FileValues
 from tests.judge.sql import Sql
 
 Value: TypeAlias = int | float | str | None

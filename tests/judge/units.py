@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from lockstep.model import Entry
+from lockstep.timeline.entry import Entry
 from tests.judge import program
 from tests.judge.history import Done, History
 from tests.judge.model import Answer, Operation, Query, Update, sorted_rows

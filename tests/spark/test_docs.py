@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.sql import split
+from lockstep.scripts.splitting import split
 from tests.support.markdown import Block, blocks
 from tests.support.sparks import since
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.model import ViewDefinition
+from lockstep.timeline.entry import ViewDefinition
 from tests.support.lakes import named
 from tests.support.sparks import is_before
 

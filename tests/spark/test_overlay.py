@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lockstep
-from lockstep.model import Name
+from lockstep.timeline.entry import Name
 from tests.support.hadoop import CHANGES, Caller, unknown_methods
 from tests.support.inotify import arrivals
 from tests.support.sessions import CATALOG

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from traitlets.config import Config
 
 import lockstep
-from lockstep.cli import main
-from lockstep.errors import ActiveTransactionError, StatementError
+from lockstep.cli.main import main
+from lockstep.errors import ActiveTransactionError, InvalidError, StatementError
 from lockstep.spark.bridge import is_open
 from lockstep.spark.magic import CellResult
 from tests.support.markdown import blocks
@@ -150,6 +150,9 @@ def test_a_cell_is_a_transaction(shell: InteractiveShell, spark: Any, root: Path
     assert "<td>1</td><td>&lt;b&gt;</td>" in shown._repr_html_()
     assert "<td>COMMITTED</td>" in shown._repr_html_()
     assert entries(root)[-1] == (shown.transaction.version, "two words")
+    assert shell.display_formatter is not None
+    drawn, _ = shell.display_formatter.format(InvalidError("<b> is no name"))
+    assert "<td>&lt;b&gt; is no name</td>" in drawn["text/html"]
     with pytest.raises(StatementError, match="the cell, line 2, column 7: statement 2 of 2 failed"):
         cell(shell, "%%lockstep\nINSERT INTO lake.default.a VALUES (3);\nTABLE lake.default.nope")
     spark.sql("BEGIN")

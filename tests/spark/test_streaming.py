@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ActiveTransactionError
-from lockstep.model import Entry
 from lockstep.spark.bridge import is_open
 from lockstep.spark.session import from_spark
-from lockstep.timeline import entry_path
+from lockstep.timeline.entry import Entry
+from lockstep.timeline.log import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.interposed import timeline_of
 

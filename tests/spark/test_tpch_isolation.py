@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.sql import Statement, split
+from lockstep.scripts.splitting import Statement, split
 from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG, SparkConnection, new_session
 

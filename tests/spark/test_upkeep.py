@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lockstep
-from lockstep.verify import verify
+from lockstep.lake.verify import verify
 
 T = "lake.default.t"
 

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-import lockstep.commit as committing
-from lockstep import race
+import lockstep.commit.commit as committing
 from lockstep.catalog import TransactionalCatalog
-from lockstep.database import as_ratified
+from lockstep.commit import race
 from lockstep.delta.publish import publish
-from lockstep.lake import Lake
-from lockstep.model import Entry, Name, Table
-from lockstep.timeline import Lost, Ratified, Unknown
-from lockstep.transactions import Transaction
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Entry, Name, Table
+from lockstep.timeline.fold import as_ratified
+from lockstep.timeline.log import Lost, Ratified, Unknown
+from lockstep.transactions.transaction import Transaction
 
 
 def _replace(module: ModuleType, name: str, by: Callable[..., object]) -> None:

@@ -26,9 +26,9 @@ from lockstep.delta.actions import parse
 from lockstep.delta.log import read_published
 from lockstep.delta.publish import content
 from lockstep.errors import LockstepError
-from lockstep.model import Isolation, Table
+from lockstep.lake.verify import verify
 from lockstep.storage import open_storage
-from lockstep.verify import verify
+from lockstep.timeline.entry import Isolation, Table
 from tests.support.history import Add, Anomaly, Append, Level, Op, Read, Status, Transaction, violations
 from tests.support.invariants import Totals, lost_or_resurrected, wrong_totals
 from tests.support.lakes import PROTOCOL, metadata, open_catalog, stage_new

@@ -11,7 +11,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import parse, render
 from lockstep.delta.log import staged_path
 from lockstep.errors import InvalidError
-from lockstep.spark.host import Host
+from lockstep.spark.host.host import Host
 from tests.support.lakes import lay
 
 

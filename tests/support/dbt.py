@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.model import Database
 from lockstep.spark.jars import session_jars
+from lockstep.timeline.entry import Database
 from tests.support.hosts import INTERRUPTIBLE, server
 from tests.support.sessions import CATALOG
 

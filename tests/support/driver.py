@@ -185,20 +185,20 @@ def stop(point: str) -> None:
 
 
 def before_ratify() -> None:
-    from lockstep.timeline import Timeline
+    from lockstep.timeline.log import Timeline
 
     _replace(Timeline, "append", lambda original: lambda *args, **kwargs: stop("before-ratify"))
 
 
 def after_ratify() -> None:
-    from lockstep.lake import Lake
+    from lockstep.lake.lake import Lake
 
     _replace(Lake, "try_publish", lambda original: lambda *args, **kwargs: stop("after-ratify"))
 
 
 def between_publishes() -> None:
     """Let the first table through, and stop all others; say so when the first is done."""
-    from lockstep import lake
+    from lockstep.lake import lake
 
     turn = threading.Lock()
     done: list[object] = []

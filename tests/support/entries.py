@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from lockstep.database import DEFAULT_NAMESPACE
-from lockstep.model import (
+from lockstep.timeline.entry import (
     Commit,
     Entry,
     Name,
@@ -19,7 +18,8 @@ from lockstep.model import (
     TableWrite,
     TransactionInfo,
 )
-from lockstep.timeline import Draft, Ratified, Timeline, entry_path
+from lockstep.timeline.fold import DEFAULT_NAMESPACE
+from lockstep.timeline.log import Draft, Ratified, Timeline, entry_path
 from tests.support.faulty import FaultyStorage
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lockstep.spark import bridge
-from lockstep.spark.host import Host
+from lockstep.spark.host.host import Host
 from lockstep.storage import url_of
-from lockstep.timeline import Timeline
+from lockstep.timeline.log import Timeline
 
 
 def host_of(spark: Any) -> Host:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from lockstep.catalog import TransactionalCatalog, new_id
-from lockstep.clock import Clock, utc_now
+from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path, read_published, staged_path
-from lockstep.lake import Lake
-from lockstep.model import INLINE_BYTES, Isolation, Name, Table
-from lockstep.resolution import FIRST_COMMITTER_WINS, Resolution
+from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
-from lockstep.timeline import Timeline
-from lockstep.transactions import Transaction
+from lockstep.timeline.clock import Clock, utc_now
+from lockstep.timeline.entry import INLINE_BYTES, Isolation, Name, Table
+from lockstep.timeline.log import Timeline
+from lockstep.transactions.transaction import Transaction
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
 

@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 from pyroaring import BitMap64
 
-from lockstep.conflicts import Changes
+from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action, footprint
-from lockstep.delta.deletion_vectors import inline, serialize
-from lockstep.delta.evolution import TableState
-from lockstep.model import Isolation, Name, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
-from lockstep.rows import EVERY_ROW, NO_ROW, Rows
+from lockstep.delta.combine.deletion_vectors import inline, serialize
+from lockstep.delta.combine.evolution import TableState
+from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, Rows
+from lockstep.timeline.entry import Isolation, Name, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
 from tests.support.lakes import PROTOCOL, metadata
 from tests.support.meaning import (
     IDS,

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from lockstep.conflicts import Conflict, check
+from lockstep.commit.row_merge import RowMerge
+from lockstep.conflict.serializable import judge
+from lockstep.conflict.writes import Conflict, check
 from lockstep.delta.actions import Action, bodies, changes_rows
-from lockstep.merge import RowMerge
-from lockstep.model import Isolation
-from lockstep.serializable import judge
 from lockstep.storage import open_storage
+from lockstep.timeline.entry import Isolation
 from tests.support.operations import Operation, Tracked, described
 
 Level: TypeAlias = Literal["Serializable", "WriteSerializable"]

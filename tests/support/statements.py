@@ -21,11 +21,11 @@ from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import ROW_TRACKING, Action, LogicalFile, bodies, logical_file, parse, render
-from lockstep.delta.deletion_vectors import decode, inline, serialize
+from lockstep.delta.combine.deletion_vectors import decode, inline, serialize
 from lockstep.delta.log import commit_path, staging_folder
-from lockstep.model import Table
 from lockstep.storage import Storage
-from lockstep.transactions import Transaction
+from lockstep.timeline.entry import Table
+from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import PROTOCOL, add, metadata, named, remove, stage, stage_new
 
 VECTORS = "delta.enableDeletionVectors"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lockstep.model import ViewDefinition
-from lockstep.transactions import Transaction
+from lockstep.timeline.entry import ViewDefinition
+from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import named
 
 FULL = ViewDefinition(

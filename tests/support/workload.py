@@ -30,9 +30,9 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action
 from lockstep.delta.log import read_published, read_staged
 from lockstep.errors import CommitUnknownError, ConflictError, LockstepError
-from lockstep.model import NEW, Isolation, Table
 from lockstep.storage import Storage, open_storage
-from lockstep.transactions import Transaction
+from lockstep.timeline.entry import NEW, Isolation, Table
+from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, named, open_catalog, remove, stage
 

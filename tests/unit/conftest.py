@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.spark.host import Host
+from lockstep.spark.host.host import Host
 from lockstep.storage import open_storage
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage

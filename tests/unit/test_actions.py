@@ -24,10 +24,10 @@ from lockstep.delta.actions import (
     split,
     total,
 )
-from lockstep.delta.evolution import UNCLEAR
-from lockstep.delta.predicates import FileValues
+from lockstep.delta.combine.evolution import UNCLEAR
+from lockstep.delta.pruning.predicates import FileValues
 from lockstep.errors import InvalidError
-from lockstep.model import Counts
+from lockstep.timeline.entry import Counts
 
 OVERLAY = "lockstep://t1-5.s3a.my.bucket"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.announce import FOLDER as ANNOUNCED
+from lockstep.conflict.lock_policy import Resolution
 from lockstep.delta.log import checksum_path, read_checksum
 from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.resolution import Resolution
-from lockstep.timeline import HINT, entry_path
+from lockstep.timeline.log import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, location, named, open_catalog, remove, stage
 

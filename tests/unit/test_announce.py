@@ -18,16 +18,16 @@ from typing import Literal
 import pytest
 from pyroaring import BitMap64
 
-from lockstep.announce import FOLDER
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.announce import FOLDER
+from lockstep.conflict.lock_policy import Policy, Resolution
 from lockstep.delta.actions import Action
-from lockstep.delta.deletion_vectors import inline, serialize
+from lockstep.delta.combine.deletion_vectors import inline, serialize
 from lockstep.errors import ConflictError, FailedTransactionError, UnavailableError
-from lockstep.model import Entry
-from lockstep.resolution import Policy, Resolution
 from lockstep.storage import Storage, open_storage
-from lockstep.timeline import entry_path
-from lockstep.transactions import State, Transaction
+from lockstep.timeline.entry import Entry
+from lockstep.timeline.log import entry_path
+from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage, Operation, T
 from tests.support.gate import wait_until
 from tests.support.lakes import add, create, files, metadata, open_catalog, remove, replay, stage
@@ -325,7 +325,7 @@ def test_each_statement_renews_what_is_due_in_every_table(store: Storage) -> Non
 
 DYING = """
 import sys, time
-from lockstep.resolution import Resolution
+from lockstep.conflict.lock_policy import Resolution
 from lockstep.storage import open_storage
 from tests.support.lakes import add, open_catalog, remove, stage
 

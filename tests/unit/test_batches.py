@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.conflicts import Changes, check
-from lockstep.database import apply, fold
+from lockstep.conflict.writes import Changes, check
 from lockstep.delta.actions import Footprint
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError, InvalidError
-from lockstep.model import (
+from lockstep.retry import RACE
+from lockstep.timeline.entry import (
     MAX_APPLICATION_CHARACTERS,
     MAX_BATCH_NUMBER,
     Batch,
@@ -21,9 +21,9 @@ from lockstep.model import (
     Entry,
     Isolation,
 )
-from lockstep.retry import RACE
-from lockstep.timeline import decode, entry_path
-from lockstep.transactions import State, Transaction
+from lockstep.timeline.fold import apply, fold
+from lockstep.timeline.log import decode, entry_path
+from lockstep.transactions.transaction import State, Transaction
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, named, open_catalog, stage, stage_new, tree

@@ -9,10 +9,10 @@ from types import FrameType
 
 import pytest
 
-from lockstep.conflicts import Changes
-from lockstep.delta import statistics
-from lockstep.model import Name
-from lockstep.rows import Rows
+from lockstep.conflict.writes import Changes
+from lockstep.delta.pruning import file_bounds as statistics
+from lockstep.delta.pruning.row_sets import Rows
+from lockstep.timeline.entry import Name
 from tests.bench.aborts import Row, Tried, in_a_circle
 from tests.bench.conflicts import CASES, footprint_of, judged, mine, peak_bytes
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog, find_table, new_id
+from lockstep.commit.outcomes import Committed
 from lockstep.errors import (
     ConflictError,
     CorruptTimelineError,
@@ -18,8 +19,7 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.outcomes import Committed
-from lockstep.timeline import entry_path
+from lockstep.timeline.log import entry_path
 from tests.support.entries import T0
 from tests.support.lakes import NEW_TABLE, add, append, create, files, lay, named
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.conflicts import Changes
+from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action
 from lockstep.delta.log import checksum_path, read_checksum, state_at
 from lockstep.errors import ConflictError
-from lockstep.model import Isolation
 from lockstep.storage import Storage, open_storage
-from lockstep.transactions import Transaction
+from lockstep.timeline.entry import Isolation
+from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import (
     CONSTRAINT,
     add,

@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 
 from lockstep._version import __version__
 from lockstep.catalog import TransactionalCatalog
-from lockstep.cli import main
+from lockstep.cli.main import main
 from lockstep.delta.log import commit_path
 from lockstep.errors import UnavailableError
-from lockstep.model import Batch, Name, ViewDefinition
 from lockstep.spark import session
-from lockstep.timeline import HINT, entry_path
+from lockstep.timeline.entry import Batch, Name, ViewDefinition
+from lockstep.timeline.log import HINT, entry_path
 
 ORDERS = Name(namespace=("sales",), table="orders")
 
@@ -285,6 +285,8 @@ def test_every_command_has_a_sentence_an_example_and_json(name: str) -> None:
 
 
 def test_looking_at_a_lake_imports_no_spark(root: Path, orders: str) -> None:
-    code = "import sys; from lockstep.cli import main; main(sys.argv[1:], standalone_mode=False); print(*sys.modules)"
+    code = (
+        "import sys; from lockstep.cli import main; main.main(sys.argv[1:], standalone_mode=False); print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code, "log", root], capture_output=True, text=True, check=True)
     assert not {"pyspark", "py4j", "obstore", "sqlglot"} & set(done.stdout.split())

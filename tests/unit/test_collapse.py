@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lockstep.delta.actions import Action, LogicalFile, bodies, logical_file, split
-from lockstep.delta.collapse import collapse, created_paths
+from lockstep.delta.combine.collapse import collapse, created_paths
 
 Commit = list[Action]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.conflicts import RULES, Changes, Hit, check
+from lockstep.conflict.writes import RULES, Changes, Hit, check
 from lockstep.delta.actions import Footprint, VectorChange
-from lockstep.delta.evolution import COLUMNS, FEATURES, MARKS, OTHER, PROPERTIES, UNCLEAR
-from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
+from lockstep.delta.combine.evolution import COLUMNS, FEATURES, MARKS, OTHER, PROPERTIES, UNCLEAR
+from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
 
 A, B, C, V = (Name(namespace=("s",), table=table) for table in "abcv")
 NAMES = {"A": A, "B": B}

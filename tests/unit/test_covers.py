@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.delta.covers import MAX_COVERS, covers
-from lockstep.delta.predicates import FileValues, may_any_both_match, may_any_match, may_both_match, may_match
-from lockstep.delta.ranges import EVERYTHING, NOTHING, Ranges, above, below, complement, points, union
+from lockstep.delta.pruning.covers import MAX_COVERS, covers
+from lockstep.delta.pruning.predicates import FileValues, may_any_both_match, may_any_match, may_both_match, may_match
+from lockstep.delta.pruning.ranges import EVERYTHING, NOTHING, Ranges, above, below, complement, points, union
 
 
 def file(low: Any = None, high: Any = None, *, part: str | None = "x", nulls: Any = 0, records: int = 9) -> FileValues:

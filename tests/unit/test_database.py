@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.database import amendments, apply, fold, placements
 from lockstep.errors import CorruptTimelineError
-from lockstep.model import (
+from lockstep.timeline.entry import (
     Commit,
     Database,
     Entry,
@@ -25,6 +24,7 @@ from lockstep.model import (
     TableRead,
     TableWrite,
 )
+from lockstep.timeline.fold import amendments, apply, fold, placements
 from tests.support.entries import T0, entry
 
 DEFAULT = ("default",)

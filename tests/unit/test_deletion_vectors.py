@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from lockstep.delta.deletion_vectors import (
+from lockstep.delta.combine.deletion_vectors import (
     MAX_VECTOR_BYTES,
     Descriptor,
     decode,

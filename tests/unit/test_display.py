@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lockstep.display import CHARACTERS_AT_MOST, ROWS_AT_MOST, Section, html, sections
+from lockstep.display import CHARACTERS_AT_MOST, ROWS_AT_MOST, Section, entry_html, error_html, html, sections
 from lockstep.errors import ConflictError, InvalidError
-from lockstep.model import FORMAT, Entry, Name, TableDdl, TransactionInfo
 from lockstep.spark.session import SessionTransaction
+from lockstep.timeline.entry import FORMAT, Entry, Name, TableDdl, TransactionInfo
 
 
 def entry(message: str) -> Entry:
@@ -54,7 +54,7 @@ def test_a_section_is_a_table(section: Section, expected: str) -> None:
 
 def test_an_entry_shows_what_the_command_line_prints() -> None:
     one = entry("<script>alert(1)</script>")
-    shown = one._repr_html_()
+    shown = entry_html(one)
     assert "<script>" not in shown
     assert ["message", "&lt;script&gt;alert(1)&lt;/script&gt;"] in rows(shown)
     assert ["create", "bank.&lt;t&gt;", "at t-i", "i"] in rows(shown)
@@ -67,7 +67,7 @@ def test_an_entry_shows_what_the_command_line_prints() -> None:
     ids=["retryable", "not retryable"],
 )
 def test_an_error_says_whether_to_run_again(error: ConflictError, help_: str) -> None:
-    assert rows(error._repr_html_()) == [
+    assert rows(error_html(error)) == [
         [type(error).__name__, "&lt;b&gt; went first"],
         ["SQLSTATE", error.sqlstate],
         ["running it again", help_],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lockstep.delta.actions import Action, footprint, render
-from lockstep.delta.evolution import (
+from lockstep.delta.combine.evolution import (
     COLUMNS,
     FEATURES,
     MARKS,

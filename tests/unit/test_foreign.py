@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.clock import utc_now
 from lockstep.delta.actions import render
 from lockstep.delta.log import checksum_path, commit_path, log_files
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError
-from lockstep.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
-from lockstep.timeline import HINT, entry_path
-from lockstep.verify import verify
+from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
+from lockstep.lake.verify import verify
+from lockstep.timeline.clock import utc_now
+from lockstep.timeline.log import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lockstep import errors
-from lockstep.announce import FOLDER as ANNOUNCED
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.announce import FOLDER as ANNOUNCED
 from lockstep.delta.actions import render
 from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
-from lockstep.model import Batch
-from lockstep.spark.host import Host, condition_of, refusal
-from lockstep.timeline import entry_path
+from lockstep.spark.host.host import Host, condition_of, refusal
+from lockstep.timeline.entry import Batch
+from lockstep.timeline.log import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until
@@ -113,7 +113,7 @@ def test_a_server_forgets_sessions_that_are_idle_and_no_others(
     monkeypatch: pytest.MonkeyPatch, host: Host, one: Client, tmp_path: Path
 ) -> None:
     """A Thrift server that runs for months has as many sessions as there were connections."""
-    monkeypatch.setattr("lockstep.spark.host.REMEMBERED_SESSIONS", 3)
+    monkeypatch.setattr("lockstep.spark.host.host.REMEMBERED_SESSIONS", 3)
     lost = Client(host, tmp_path / "lake", "lost")
     lost.ok("lost", transaction="t1")
     tx = one.begin()
@@ -128,7 +128,7 @@ def test_a_new_table_is_remembered_however_many_sessions_pass(
     monkeypatch: pytest.MonkeyPatch, host: Host, one: Client, tmp_path: Path
 ) -> None:
     """A CTAS that takes hours asks for nothing between its beginning and its end."""
-    monkeypatch.setattr("lockstep.spark.host.REMEMBERED_SESSIONS", 3)
+    monkeypatch.setattr("lockstep.spark.host.host.REMEMBERED_SESSIONS", 3)
     uri = one.ok("create", namespace=[], table="new", mode="create")["uri"]
     for number in range(10):
         Client(host, tmp_path / "lake", f"idle {number}").resolve("a")
@@ -140,7 +140,7 @@ def test_a_new_table_is_remembered_however_many_sessions_pass(
 def test_of_very_many_tables_that_were_announced_the_oldest_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, one: Client
 ) -> None:
-    monkeypatch.setattr("lockstep.spark.lakehouses.PENDING_CREATIONS", 2)
+    monkeypatch.setattr("lockstep.spark.host.lakehouses.PENDING_CREATIONS", 2)
     uris = [one.ok("create", namespace=[], table=name, mode="create")["uri"] for name in "xyz"]
     assert one.refused("write", uri=uris[0], version=0, actions=content(*NEW_TABLE))[0] == "42P01"
     assert one.ok("write", uri=uris[1], version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.spark.host import Host
+from lockstep.spark.host.host import Host
 from tests.support.client import Client
 from tests.support.lakes import add, append, foreign, named
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.model import Commit, Name, TableRead, TableWrite, TransactionInfo
+from lockstep.timeline.entry import Commit, Name, TableRead, TableWrite, TransactionInfo
 from tests.judge import known
 from tests.judge.history import Done, History, tell
 from tests.judge.judging import judge

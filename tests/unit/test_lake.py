@@ -11,13 +11,13 @@ from threading import Barrier, Thread
 import pytest
 
 from lockstep.catalog import TransactionalCatalog, new_id
-from lockstep.clock import utc_now
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
-from lockstep.lake import Lake, Progress
-from lockstep.model import INLINE_BYTES, Isolation
+from lockstep.lake.lake import Lake, Progress
 from lockstep.retry import RACE
-from lockstep.timeline import HINT, entry_path
+from lockstep.timeline.clock import utc_now
+from lockstep.timeline.entry import INLINE_BYTES, Isolation
+from lockstep.timeline.log import HINT, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     CONSTRAINT,

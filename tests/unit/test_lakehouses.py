@@ -13,7 +13,7 @@ import pytest
 
 import lockstep.catalog
 from lockstep.delta.actions import render
-from lockstep.spark.host import Host
+from lockstep.spark.host.host import Host
 from lockstep.storage import Storage, open_storage
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
@@ -212,7 +212,7 @@ def test_a_transaction_is_answered_through_the_store_of_its_begin(
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """How many catalogs are remembered: less than a test uses."""
-    monkeypatch.setattr("lockstep.spark.lakehouses.REMEMBERED_CATALOGS", 3)
+    monkeypatch.setattr("lockstep.spark.host.lakehouses.REMEMBERED_CATALOGS", 3)
     return 3
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.spark.host import Host
-from lockstep.spark.transactions import KEPT_SECONDS
-from lockstep.timeline import entry_path
+from lockstep.spark.host.host import Host
+from lockstep.spark.host.transactions import KEPT_SECONDS
+from lockstep.timeline.log import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, staged_commits

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
+from lockstep.commit.outcomes import Committed
 from lockstep.delta.log import staging_folder
 from lockstep.errors import ConflictError
-from lockstep.model import Entry, Isolation
-from lockstep.outcomes import Committed
+from lockstep.lake.verify import verify
 from lockstep.retry import RACE
-from lockstep.timeline import entry_path
-from lockstep.transactions import Transaction
-from lockstep.verify import verify
+from lockstep.timeline.entry import Entry, Isolation
+from lockstep.timeline.log import entry_path
+from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import named, open_catalog
 from tests.support.row_model import ModelTransaction, State, TableState, explain

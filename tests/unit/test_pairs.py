@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lockstep import conflicts, serializable
+from lockstep.conflict import serializable
+from lockstep.conflict import writes as conflicts
 from tests.support.meaning import serial
 from tests.support.operations import WHOLE, Operation, operations
 from tests.support.pairs import GRID, LETTERS, ROWS, Pair, count, expected, pairs

@@ -12,9 +12,9 @@ from lockstep.delta.actions import Action, bodies
 from lockstep.delta.log import checksum_path, commit_path, read_checksum, read_published
 from lockstep.delta.replay import Replay
 from lockstep.errors import ForeignCommitError
-from lockstep.model import INLINE_BYTES
-from lockstep.timeline import HINT
-from lockstep.verify import verify
+from lockstep.lake.verify import verify
+from lockstep.timeline.entry import INLINE_BYTES
+from lockstep.timeline.log import HINT
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, foreign, location, named, open_catalog, remove, stage
 

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from lockstep import plan as module
 from lockstep.errors import InvalidError
-from lockstep.plan import Planned, Relation, plan
-from lockstep.script import read
+from lockstep.scripts import plan as module
+from lockstep.scripts.plan import Planned, Relation, plan
+from lockstep.scripts.script import read
 
 
 def planned(script: str) -> list[Planned]:

@@ -25,8 +25,8 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ConflictError, UndefinedError
-from lockstep.model import Database, Isolation
-from lockstep.transactions import State
+from lockstep.timeline.entry import Database, Isolation
+from lockstep.transactions.transaction import State
 from tests.support.lakes import named, open_catalog
 from tests.support.statements import VECTORS, Condition, Reader, Replayed, Row, Statements
 from tests.support.unsynced import UnsyncedStorage

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lockstep.delta import predicates
-from lockstep.delta.conditions import FALSE, NULL, TRUE, outcomes
-from lockstep.delta.predicates import FileValues, may_both_match, may_match
-from lockstep.delta.statistics import possible
+from lockstep.delta.pruning import predicates
+from lockstep.delta.pruning.conditions import FALSE, NULL, TRUE, outcomes
+from lockstep.delta.pruning.file_bounds import possible
+from lockstep.delta.pruning.predicates import FileValues, may_both_match, may_match
 
 
 def statistics(

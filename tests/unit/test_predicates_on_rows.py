@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from lockstep.delta.predicates import FileValues, may_both_match, may_match
+from lockstep.delta.pruning.predicates import FileValues, may_both_match, may_match
 
 Row = dict[str, Any]
 LONG = "c" * 31

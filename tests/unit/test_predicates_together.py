@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.delta import conditions, predicates
-from lockstep.delta.predicates import may_both_match
+from lockstep.delta.pruning import conditions, predicates
+from lockstep.delta.pruning.predicates import may_both_match
 
 BOTH = {
     "same": ("(id = 5)", "(id = 5)", True),

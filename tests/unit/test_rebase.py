@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.delta.actions import Action, Footprint, bodies, footprint
-from lockstep.delta.rebase import rebase
+from lockstep.delta.combine.rebase import rebase
 from lockstep.errors import InvalidError
 
 PIN = 4

@@ -21,8 +21,8 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.errors import LockstepError, UnavailableError
+from lockstep.lake.verify import verify
 from lockstep.storage import Names, Storage, open_storage
-from lockstep.verify import verify
 from lockstep.workers import Workers
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (

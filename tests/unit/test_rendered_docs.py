@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from lockstep import errors
-from lockstep.cli import main
-from lockstep.model import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
-from lockstep.spark.host import condition_of
+from lockstep.cli.main import main
+from lockstep.spark.host.host import condition_of
+from lockstep.timeline.entry import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
 from project import render_docs
 from tests.bench import conflicts, fairness
 from tests.bench.page import MARKS, section, sections, with_section

@@ -6,11 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lockstep.delta.actions import Footprint
-from lockstep.delta.evolution import UNCLEAR
-from lockstep.errors import InvalidError
-from lockstep.model import Name
-from lockstep.resolution import (
+from lockstep.conflict.lock_policy import (
     FIRST_COMMITTER_WINS,
     MAX_FILES,
     Announcement,
@@ -24,6 +20,10 @@ from lockstep.resolution import (
     Wound,
     judge,
 )
+from lockstep.delta.actions import Footprint
+from lockstep.delta.combine.evolution import UNCLEAR
+from lockstep.errors import InvalidError
+from lockstep.timeline.entry import Name
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TABLE = Name(namespace=("s",), table="t")

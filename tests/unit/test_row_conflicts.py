@@ -14,14 +14,22 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyroaring import BitMap64
 
-import lockstep.merge as merging
+import lockstep.commit.row_merge as merging
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.deletion_vectors import MAX_VECTOR_BYTES, Descriptor, decode, file_name, inline, serialize, stored
+from lockstep.delta.combine.deletion_vectors import (
+    MAX_VECTOR_BYTES,
+    Descriptor,
+    decode,
+    file_name,
+    inline,
+    serialize,
+    stored,
+)
 from lockstep.delta.log import read_published
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
-from lockstep.timeline import entry_path
-from lockstep.transactions import State, Transaction
+from lockstep.timeline.log import entry_path
+from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     CONSTRAINT,

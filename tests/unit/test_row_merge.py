@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from lockstep.delta.actions import Action, Footprint, VectorChange, bodies, footprint
-from lockstep.delta.deletion_vectors import Descriptor, decode, inline, serialize
-from lockstep.delta.row_merge import RowChange, clash, merge, vectors_now
+from lockstep.delta.combine.deletion_vectors import Descriptor, decode, inline, serialize
+from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
 from lockstep.errors import CorruptTimelineError
 
 Rows = frozenset[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lockstep.errors import InvalidError
-from lockstep.script import BYTES_AT_MOST, read, refuse_transactions
+from lockstep.scripts.script import BYTES_AT_MOST, read, refuse_transactions
 
 VALUES = {"day": "2026-03-01", "t": "lake.bank.t", "n": "", "two": "a;\nb"}
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lockstep.cli import main
+from lockstep.cli.main import main
 from lockstep.errors import UnsupportedError
-from lockstep.script import Step, read
+from lockstep.scripts.script import Step, read
+from lockstep.scripts.splitting import Statement
 from lockstep.spark.script import CHARACTERS_AT_MOST, placed, run_script
-from lockstep.sql import Statement
 
 SCRIPT = """-- ${comment}
 CREATE TABLE lake.bank.t (a INT);
@@ -158,7 +158,9 @@ def test_nothing_of_spark_is_loaded_before_a_script_runs(
     content: str, options: list[str], exit_code: int, said: str, script: Path
 ) -> None:
     script.write_text(content)
-    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from lockstep.cli import main; main()"
+    code = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules)); from lockstep.cli import main; main.main()"
+    )
     command = [sys.executable, "-c", code, "run", str(script), "--root", str(script.parent / "lake"), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == exit_code
@@ -170,7 +172,15 @@ def test_nothing_of_spark_is_loaded_before_a_script_runs(
 def test_a_spark_that_does_not_start_is_no_traceback(script: Path) -> None:
     script.write_text("SELECT 1")
     done = subprocess.run(
-        [sys.executable, "-c", "from lockstep.cli import main; main()", "run", str(script), "--root", f"{script}-lake"],
+        [
+            sys.executable,
+            "-c",
+            "from lockstep.cli import main; main.main()",
+            "run",
+            str(script),
+            "--root",
+            f"{script}-lake",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lockstep.conflicts import Changes, Conflict
+from lockstep.conflict.serializable import Antidependency, antidependency, judge, rows_changed
+from lockstep.conflict.writes import Changes, Conflict
 from lockstep.delta.actions import Footprint
-from lockstep.delta.evolution import COLUMNS, MARKS, PROPERTIES, UNCLEAR
-from lockstep.delta.predicates import FileValues
-from lockstep.model import Isolation, Name, TableDdl, ViewDdl
-from lockstep.rows import NO_ROW, Rows
-from lockstep.serializable import Antidependency, antidependency, judge, rows_changed
+from lockstep.delta.combine.evolution import COLUMNS, MARKS, PROPERTIES, UNCLEAR
+from lockstep.delta.pruning.predicates import FileValues
+from lockstep.delta.pruning.row_sets import NO_ROW, Rows
+from lockstep.timeline.entry import Isolation, Name, TableDdl, ViewDdl
 
 A, B, C = (Name(namespace=("s",), table=table) for table in "abc")
 NAMES = {"A": A, "B": B, "C": C}

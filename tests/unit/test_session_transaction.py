@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lockstep.errors import InvalidError
-from lockstep.model import Batch
 from lockstep.spark import bridge, session
 from lockstep.spark.session import SessionTransaction
+from lockstep.timeline.entry import Batch
 
 BATCH = Batch(application="orders", number=7)
 

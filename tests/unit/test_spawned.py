@@ -18,7 +18,7 @@ from lockstep import __version__
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
-from lockstep.spark.uris import Uris
+from lockstep.spark.host.uris import Uris
 from tests.support.lakes import add, create, lay, named
 
 COMMAND = (sys.executable, "-P", "-m", "lockstep.spark.spawned")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.conflicts import Changes, check
-from lockstep.ddl import holder, spelled, spelled_namespace
+from lockstep.conflict.writes import Changes, check
 from lockstep.errors import ConflictError, DuplicateError, InvalidError
-from lockstep.model import Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.transactions.ddl import holder, spelled, spelled_namespace
 from tests.support.lakes import stage_new
 
 

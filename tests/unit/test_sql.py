@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.errors import InvalidError
-from lockstep.sql import Control, Statement, code, controls, split
+from lockstep.scripts.splitting import Control, Statement, code, controls, split
 
 NOT_ENDS = [
     "SELECT ';'",

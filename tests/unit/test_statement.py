@@ -12,12 +12,12 @@ import pytest
 from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.autocommit import Scan
 from lockstep.delta.actions import Action, render
+from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.errors import ConflictError, UnsupportedError
-from lockstep.model import Entry, Isolation
-from lockstep.rows import EVERY_ROW, NO_ROW
-from lockstep.statement import Scan
 from lockstep.storage import open_storage
+from lockstep.timeline.entry import Entry, Isolation
 from tests.support.lakes import add, append, create, foreign, lay, metadata, named, open_catalog, remove, stage
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import lockstep
 from lockstep.errors import InvalidError
-from lockstep.model import MAX_APPLICATION_CHARACTERS
 from lockstep.spark import streaming
+from lockstep.timeline.entry import MAX_APPLICATION_CHARACTERS
 
 
 @pytest.mark.parametrize(

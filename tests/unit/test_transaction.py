@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lockstep.database import DEFAULT_NAMESPACE, apply
+from lockstep.delta.pruning.row_sets import MAX_TOUCHES
 from lockstep.errors import (
     DuplicateError,
     FailedTransactionError,
@@ -20,15 +20,15 @@ from lockstep.errors import (
     TransactionStateError,
     UndefinedError,
 )
-from lockstep.model import FORMAT, NEW, Commit, Database, Entry, Name, Table, TableDdl, TableWrite
-from lockstep.rows import MAX_TOUCHES
-from lockstep.transactions import (
+from lockstep.timeline.entry import FORMAT, NEW, Commit, Database, Entry, Name, Table, TableDdl, TableWrite
+from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply
+from lockstep.transactions.transaction import (
     MAX_STATEMENT_CHARACTERS,
     MAX_STATEMENTS,
     State,
     Transaction,
 )
-from lockstep.undo import new_location
+from lockstep.transactions.undo import new_location
 from tests.support.entries import T0
 from tests.support.lakes import named
 

@@ -6,8 +6,8 @@ import pytest
 
 from lockstep.delta.actions import real_paths
 from lockstep.errors import InvalidError
-from lockstep.model import NEW
-from lockstep.spark.uris import Uris
+from lockstep.spark.host.uris import Uris
+from lockstep.timeline.entry import NEW
 
 ROOTS = [
     # a storage's URL, the head's URI of sales/orders-1, its real one

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.delta.log import checksum_path
-from lockstep.verify import verify
+from lockstep.lake.verify import verify
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, location, open_catalog, stage
 

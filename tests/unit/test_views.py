@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.database import DEFAULT_NAMESPACE, apply, fold
-from lockstep.ddl import net_views
 from lockstep.errors import (
     CorruptTimelineError,
     DuplicateError,
@@ -22,7 +20,7 @@ from lockstep.errors import (
     ReadOnlyError,
     UndefinedError,
 )
-from lockstep.model import (
+from lockstep.timeline.entry import (
     MAX_VIEW_BYTES,
     Commit,
     Database,
@@ -35,7 +33,9 @@ from lockstep.model import (
     ViewDdl,
     ViewDefinition,
 )
-from lockstep.transactions import State, Transaction
+from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply, fold
+from lockstep.transactions.ddl import net_views
+from lockstep.transactions.transaction import State, Transaction
 from tests.support.entries import T0, entry
 from tests.support.lakes import named
 from tests.support.views import FULL, do, says

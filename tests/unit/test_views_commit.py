@@ -8,10 +8,10 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ConflictError, DuplicateError
-from lockstep.model import Isolation, View
 from lockstep.storage import open_storage
-from lockstep.timeline import Timeline
-from lockstep.transactions import Transaction
+from lockstep.timeline.entry import Isolation, View
+from lockstep.timeline.log import Timeline
+from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import add, append, create, named, open_catalog, stage, stage_new
 from tests.support.views import FULL, do
 

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from lockstep.delta.covers import covers
-from lockstep.delta.evolution import NOTHING, UNCLEAR, Kinds, TableState, evolve
-from lockstep.delta.predicates import FileValues
+from lockstep.delta.combine.evolution import NOTHING, UNCLEAR, Kinds, TableState, evolve
+from lockstep.delta.pruning.covers import covers
+from lockstep.delta.pruning.predicates import FileValues
 from lockstep.errors import InvalidError
-from lockstep.model import Counts
+from lockstep.timeline.entry import Counts
 
 Action: TypeAlias = dict[str, Any]
 LogicalFile: TypeAlias = tuple[str, str | None]
@@ -118,7 +118,7 @@ CREATES_FILES = frozenset({
 LOOKS_FOR_ROWS = frozenset({"DELETE", "UPDATE", "MERGE", "TRANSACTION"})
 """Operations that remove only rows that they looked for, so what they read says which those can be.
 
-A commit of several statements (`lockstep.delta.collapse.OPERATION`) is among them because its transaction judged each.
+A commit of several statements (`OPERATION` in `delta.combine.collapse`) is among them: its transaction judged each.
 """
 
 
@@ -249,7 +249,7 @@ class Footprint:
 
     Attributes:
         removed, added: paths of data files, as the log writes them (URL-encoded).
-        metadata, protocol: what is changed of them, nothing without such an action (`lockstep.delta.evolution`).
+        metadata, protocol: what is changed of them, nothing without such an action (`delta.combine.evolution`).
         apps: the `appId`s of SetTransaction actions (`txn`).
         domains: names of metadata domains but `delta.rowTracking`, which `rebase` reconciles.
         row_id_mark: the highest row id given out, None where it was not raised.
@@ -259,10 +259,10 @@ class Footprint:
             on both sides.
         blind: whether these are appends that read nothing of the table, by their own word (`isBlindAppend`).
         covers_added, covers_removed: levels of few file values that cover those of `rows_added` and `rows_removed`,
-            none where those are few (`lockstep.delta.covers`).
+            none where those are few (`lockstep.delta.pruning.covers`).
         vectors: by path, the touched files that only got another deletion vector, each time with `dataChange` true.
         fixed: whether data files name the versions that the commits were staged as, or ids that they gave out, so that
-            they can land nowhere else (`lockstep.delta.row_tracking.copies_own_rows`); told of our own commits alone.
+            they can land nowhere else (`combine.row_tracking.copies_own_rows`); told of our own commits alone.
         overwrites: whether some of the rows removed need not be among those that were read (see the function); told of
             our own commits alone, for nobody knows what others read.
     """

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from lockstep.delta.actions import Action, parse
-from lockstep.delta.evolution import TableState
+from lockstep.delta.combine.evolution import TableState
 from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
 

@@ -14,6 +14,7 @@ import msgspec
 
 from lockstep.delta.actions import Footprint, footprint, parse, render
 from lockstep.delta.checksum import advance
+from lockstep.delta.combine.rebase import rebase
 from lockstep.delta.log import (
     checksum_path,
     commit_path,
@@ -24,10 +25,9 @@ from lockstep.delta.log import (
     state_at,
     was_published,
 )
-from lockstep.delta.rebase import rebase
 from lockstep.errors import CorruptTimelineError
-from lockstep.model import NEW, Commit, TableWrite
 from lockstep.storage import Mine, Storage, Theirs
+from lockstep.timeline.entry import NEW, Commit, TableWrite
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.spark.host import Host, refusal
+from lockstep.spark.host.host import Host, refusal
 from lockstep.spark.jars import session_jars
 
 EXTENSION = "lockstep.spark.Extensions"
@@ -80,7 +80,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def ask(spark: SparkSession, op: str, **arguments: Any) -> dict[str, Any]:
-    """Ask the driver's host about a session, whichever host it is; `lockstep.spark.host` says what can be asked.
+    """Ask the driver's host about a session, whichever host it is; `lockstep.spark.host.host` says what can be asked.
 
     Raises:
         Py4JJavaError: what it refused, as PySpark translates it.

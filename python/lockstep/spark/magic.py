@@ -22,9 +22,9 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from pyspark.sql import SparkSession
 
-from lockstep.display import Section, html
+from lockstep.display import HTML_OF, Section, html
 from lockstep.errors import InvalidError
-from lockstep.script import as_written
+from lockstep.scripts.script import as_written
 from lockstep.spark.script import Done, run_script
 from lockstep.spark.session import SessionTransaction
 
@@ -93,5 +93,8 @@ class LockstepMagics(Magics):
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Add `%%lockstep` to a shell; `%load_ext` calls this."""
+    """Add `%%lockstep` to a shell, and how it shows entries and errors; `%load_ext` calls this."""
     shell.register_magics(LockstepMagics)
+    if shell.display_formatter is not None:  # a shell that shows nothing has none
+        for kind, drawn in HTML_OF.items():
+            shell.display_formatter.formatters["text/html"].for_type(kind, drawn)

@@ -35,8 +35,7 @@ from lockstep.errors import (
     TransactionStateError,
     UnsupportedError,
 )
-from lockstep.model import Isolation
-from lockstep.script import Script, Step, refuse_transactions
+from lockstep.scripts.script import Script, Step, refuse_transactions
 from lockstep.spark.bridge import attach, is_open, is_remote
 from lockstep.spark.session import (
     SessionTransaction,
@@ -44,6 +43,7 @@ from lockstep.spark.session import (
     lockstep_errors,
     transaction,
 )
+from lockstep.timeline.entry import Isolation
 
 CANCEL_AGAIN_SECONDS = 0.5
 """A statement may have several jobs, and a cancellation reaches those alone that have begun."""

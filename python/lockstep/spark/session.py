@@ -37,12 +37,12 @@ from lockstep.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from lockstep.model import Batch, Isolation
 from lockstep.retry import AGAIN
 from lockstep.spark import bridge
 from lockstep.spark.bridge import EXTENSION, attach
-from lockstep.spark.host import condition_of
+from lockstep.spark.host.host import condition_of
 from lockstep.spark.jars import session_jars
+from lockstep.timeline.entry import Batch, Isolation
 
 T = TypeVar("T")
 

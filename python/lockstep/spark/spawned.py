@@ -4,8 +4,8 @@
 
 The shim starts it and talks to it over its standard input and output: there is no port to open and no secret to keep.
 It says hello with its version. Then each line in is a request's number, a blank and the request, and each line out the
-same number, a blank and the answer, in any order. What a request is, `lockstep.spark.host` says. The first line in is
-not for the host: `{"application": "…"}`.
+same number, a blank and the answer, in any order. What a request is, `lockstep.spark.host.host` says. The first line in
+is not for the host: `{"application": "…"}`.
 
 The input ends when the driver does, whatever ended it. Then this process rolls back what is open, and ends too.
 """
@@ -23,7 +23,7 @@ from typing import BinaryIO
 import msgspec
 
 from lockstep._version import __version__
-from lockstep.spark.host import Host
+from lockstep.spark.host.host import Host
 
 MOST_AT_ONCE = 1024
 """Requests under way at most. A thread of the driver has one at a time, and one may wait for another's end."""

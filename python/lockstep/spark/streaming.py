@@ -20,9 +20,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lockstep.catalog import check_batch
-from lockstep.model import Batch, Isolation
 from lockstep.retry import AGAIN
 from lockstep.spark.session import SessionTransaction, check_runs_when_called, done, run
+from lockstep.timeline.entry import Batch, Isolation
 
 _log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.outcomes import Taken
 from lockstep.delta.actions import bodies
 from lockstep.delta.log import commit_path, read_published
 from lockstep.errors import (
@@ -21,12 +22,11 @@ from lockstep.errors import (
     NoTransactionError,
     TransactionStateError,
 )
-from lockstep.model import INLINE_BYTES
-from lockstep.outcomes import Taken
 from lockstep.retry import RACE
 from lockstep.storage import open_storage
-from lockstep.timeline import entry_path
-from lockstep.transactions import State
+from lockstep.timeline.entry import INLINE_BYTES
+from lockstep.timeline.log import entry_path
+from lockstep.transactions.transaction import State
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,

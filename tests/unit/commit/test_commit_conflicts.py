@@ -14,8 +14,8 @@ from lockstep.delta.log import read_published
 from lockstep.errors import (
     ConflictError,
 )
-from lockstep.model import Isolation
-from lockstep.transactions import State, Transaction
+from lockstep.timeline.entry import Isolation
+from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     CONSTRAINT,

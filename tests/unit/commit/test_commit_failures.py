@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from lockstep.delta.deletion_vectors import file_name, file_path, serialize, stored
+from lockstep.delta.combine.deletion_vectors import file_name, file_path, serialize, stored
 from lockstep.delta.log import LOG, commit_path, staged_path, staging_folder
 from lockstep.errors import (
     CommitUnknownError,
@@ -27,11 +27,11 @@ from lockstep.errors import (
     TransactionStateError,
     UnavailableError,
 )
-from lockstep.model import Isolation
+from lockstep.lake.verify import verify
 from lockstep.storage import Theirs, open_storage
-from lockstep.timeline import entry_path
-from lockstep.transactions import State, Transaction
-from lockstep.verify import verify
+from lockstep.timeline.entry import Isolation
+from lockstep.timeline.log import entry_path
+from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage, TakenError
 from tests.support.lakes import (
     NEW_TABLE,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.storage import open_storage
-from lockstep.timeline import Timeline
+from lockstep.timeline.log import Timeline
 from tests.support.entries import FakeClock
 from tests.support.faulty import FaultyStorage
 

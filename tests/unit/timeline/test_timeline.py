@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-import lockstep.timeline
+import lockstep.timeline.log
 from lockstep.errors import InvalidError, UnavailableError
-from lockstep.model import (
+from lockstep.storage import open_storage
+from lockstep.timeline.entry import (
     Moved,
     NamespaceDdl,
     TransactionInfo,
 )
-from lockstep.storage import open_storage
-from lockstep.timeline import ATTEMPTS, Lost, Ratified, Timeline, Unknown, decode, entry_path
+from lockstep.timeline.log import ATTEMPTS, Lost, Ratified, Timeline, Unknown, decode, entry_path
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, with_raw
 from tests.support.faulty import FaultyStorage
 
@@ -212,11 +212,11 @@ def test_an_entry_that_is_too_large_is_refused(
 ) -> None:
     """One byte more than MAX_ENTRY_BYTES is InvalidError that says what to do; exactly that many are fine."""
     size = len(msgspec.json.encode(draft("a")(1, T0 + TICK)))
-    monkeypatch.setattr(lockstep.timeline, "MAX_ENTRY_BYTES", size - 1)
+    monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", size - 1)
     with pytest.raises(InvalidError, match=rf"would have {size} bytes, more than {size - 1}: stage"):
         timeline.append(draft("a"), after=0)
     assert not store.exists(entry_path(1))
-    monkeypatch.setattr(lockstep.timeline, "MAX_ENTRY_BYTES", size)
+    monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", size)
     commit(timeline, "a")
 
 

@@ -1,0 +1,269 @@
+"""The commands about scripts: `lockstep run` and `lockstep plan`.
+
+Only `run` starts Spark, and only when it really runs. Standard output has the results, standard error what people
+watch: progress, if it is a terminal, and why a script failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from lockstep.cli.printing import print_json, print_section, print_table, printable
+from lockstep.display import counted
+from lockstep.errors import InvalidError, LockstepError, StatementError
+from lockstep.scripts.script import BYTES_AT_MOST, Script, Step, read, refuse_transactions
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from lockstep.scripts.plan import Planned, Relation
+    from lockstep.spark.script import Done
+
+STATEMENT_WIDTH = 60
+"""Characters of a statement where it stands beside others."""
+
+
+def absolute(root: str) -> str:
+    """Return a lake's path or URL such that it says the same in another folder."""
+    return root if "://" in root or root.startswith("file:") else str(Path(root).absolute())
+
+
+# --- arguments and options --------------------------------------------------------------------------------------------
+
+
+def _pairs(_: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    found = dict(value.partition("=")[::2] for value in values if value.partition("=")[0].strip() and "=" in value)
+    if len(found) != len(values):
+        raise click.BadParameter("expected each as NAME=VALUE, and each name once", param=param)
+    return found
+
+
+_script = click.argument("script", type=click.File("rb"))
+_variables = click.option(
+    "--var",
+    "variables",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME=VALUE",
+    help="What ${NAME} stands for, as spark-sql's --hivevar.",
+)
+_output = click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print results."
+)
+_json = click.option("--json", "output", flag_value="json", help="The same as --output json.")
+
+
+def _read(file: IO[bytes], variables: dict[str, str], settings: Sequence[str] = ()) -> Script:
+    name = "the script" if getattr(file, "name", "<stdin>") == "<stdin>" else Path(file.name).name
+    try:
+        text = file.read(BYTES_AT_MOST + 1).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidError(f"{name} is not UTF-8: byte {error.start} cannot be read") from error
+    return read(name, text, variables, frozenset(settings))
+
+
+# --- lockstep plan ----------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_script
+@_variables
+@_output
+@_json
+def plan(script: IO[bytes], variables: dict[str, str], output: str) -> None:
+    """Show which tables each statement of SCRIPT reads and writes, and which must wait for which, without Spark.
+
+    Example: lockstep plan load.sql --var day=2026-03-01
+    """
+    _print_plan(_read(script, variables), output)
+
+
+def _print_plan(script: Script, output: str) -> None:
+    from lockstep.scripts.plan import plan as planned
+
+    found = planned(script.steps)
+    if output == "json":
+        print_json([_as_json(each) for each in found])
+        return
+    columns = ["", "line", "stage", "after", "reads", "writes", "statement"]
+    print_table(columns, [_row(each) for each in found])
+    everything = [[each.step.number, each.uses.everything] for each in found if each.uses.everything]
+    print_section("these wait for all before them, and all after them wait for these", ["", "because"], everything)
+    stages = max((each.stage for each in found), default=0)
+    click.echo(f"\n{counted(len(found), 'statement')} in {counted(stages, 'stage')}")
+
+
+def _row(planned: Planned) -> list[object]:
+    uses = planned.uses
+    reads = [*_names(uses.reads), *(f"({name})" for name in _names(uses.mentions))]
+    writes = _names(uses.writes | uses.defines)
+    used = ["everything", "everything"] if uses.everything else [", ".join(reads), ", ".join(writes)]
+    after = ", ".join(map(str, planned.after))
+    return [planned.step.number, planned.step.source.line, planned.stage, after, *used, _short(planned.step)]
+
+
+def _as_json(planned: Planned) -> dict[str, Any]:
+    uses, source = planned.uses, planned.step.source
+    return {
+        "statement": planned.step.number,
+        "line": source.line,
+        "column": source.column,
+        "stage": planned.stage,
+        "after": planned.after,
+        "reads": _names(uses.reads),
+        "mentions": _names(uses.mentions),
+        "writes": _names(uses.writes),
+        "defines": _names(uses.defines),
+        "everything": uses.everything or None,
+        "text": planned.step.text,
+    }
+
+
+def _names(relations: frozenset[Relation]) -> list[str]:
+    return sorted(map(str, relations))
+
+
+def _short(step: Step) -> str:
+    text = " ".join(step.text.split())
+    return text if len(text) <= STATEMENT_WIDTH else f"{text[: STATEMENT_WIDTH - 1]}…"
+
+
+# --- lockstep run -----------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@_script
+@click.option("--atomic", is_flag=True, help="Run all of it in one transaction.")
+@_variables
+@click.option("--dry-run", is_flag=True, help="Run nothing: show the statements, and their plan as `lockstep plan`.")
+@click.option("--root", help="The lake's path or URL. Without it Spark's own defaults configure Lockstep.")
+@click.option("--catalog", help="What SQL calls the lake at --root.  [default: lake]")
+@click.option("--conf", "settings", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="A setting of Spark's.")
+@_output
+@_json
+@click.pass_context
+def run(
+    ctx: click.Context,
+    *,
+    script: IO[bytes],
+    atomic: bool,
+    variables: dict[str, str],
+    dry_run: bool,
+    root: str | None,
+    catalog: str | None,
+    settings: dict[str, str],
+    output: str,
+) -> None:
+    """Run the statements of SCRIPT on Spark, in order, up to the first that fails; - is standard input.
+
+    Example: lockstep run load.sql --root /data/lake --atomic --var day=2026-03-01
+    """
+    if catalog is not None and root is None:
+        raise click.UsageError("--catalog names the lake at --root, which is missing")
+    found = _read(script, variables, list(settings))
+    if atomic:
+        refuse_transactions(found)
+    if dry_run:
+        if output == "text":
+            _print_statements(found)
+        _print_plan(found, output)
+        return
+    from lockstep.spark.script import open_session, run_script
+
+    # PySpark logs each failure of a statement, with the stack of the JVM, beside what is said of it here.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    report = _Report(found, output)
+    try:
+        spark = open_session(
+            application=f"lockstep run {found.name}",
+            root=None if root is None else absolute(root),
+            catalog=catalog or "lake",
+            settings=settings,
+        )
+        comment = found.name if atomic else ""
+        tx = run_script(spark, found, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.done)
+    except LockstepError as error:
+        report.fail(error)
+        ctx.exit(1)
+    report.end(None if tx is None else tx.result)
+
+
+def _print_statements(script: Script) -> None:
+    """Print each statement as Spark would be given it: with the values of variables."""
+    for step in script.steps:
+        text = "\n".join(map(printable, step.text.split("\n")))
+        click.echo(f"-- line {step.source.line}\n{text};\n")
+
+
+class _Report:
+    """What a run says: results on standard output, as they come or as JSON at the end; progress on standard error."""
+
+    def __init__(self, script: Script, output: str) -> None:
+        from rich.console import Console
+
+        self._script = script
+        self._output = output
+        self._results: list[dict[str, Any]] = []
+        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._is_watched = sys.stderr.isatty()
+        self._status: Status | None = None
+
+    def begin(self, step: Step) -> None:
+        if self._is_watched:
+            self._status = self._console.status(f"{self._place(step)}  {printable(_short(step))}")
+            self._status.start()
+
+    def done(self, done: Done) -> None:
+        self._stop()
+        if self._is_watched:
+            self._console.print(f"{self._place(done.step)}  {done.seconds:.1f} s  {printable(_short(done.step))}")
+        if self._output == "json":
+            self._results.append(
+                {
+                    "statement": done.step.number,
+                    "line": done.step.source.line,
+                    "seconds": round(done.seconds, 3),
+                    "columns": done.columns,
+                    "rows": [list(row) for row in done.rows],
+                    "truncated": done.is_cut,
+                }
+            )
+        elif done.columns:
+            click.echo(f"line {done.step.source.line}: {printable(_short(done.step))}")
+            print_table(done.columns, [["NULL" if value is None else value for value in row] for row in done.rows])
+            click.echo(f"… only the first {len(done.rows)} rows\n" if done.is_cut else "")
+
+    def fail(self, error: LockstepError) -> None:
+        """Say why on standard error; as JSON also on standard output, beside what was done."""
+        self._stop()
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        click.echo(f"lockstep: {error}{notes}", err=True)
+        if self._output == "json":
+            said: dict[str, Any] = {"sqlstate": error.sqlstate, "message": error.message + notes}
+            if isinstance(error, StatementError):
+                said |= {"statement": error.number, "line": error.line, "column": error.column}
+            self._print_json({"status": "failed", "error": said})
+
+    def end(self, committed: dict[str, Any] | None) -> None:
+        if self._output == "json":
+            self._print_json({"status": "done", "committed": committed})
+            return
+        at = "" if committed is None else f", committed as database version {committed['database_version']}"
+        click.echo(f"{self._script.name}: {counted(len(self._script.steps), 'statement')} done{at}")
+
+    def _stop(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _print_json(self, said: dict[str, Any]) -> None:
+        print_json({"script": self._script.name, **said, "statements": self._results})
+
+    def _place(self, step: Step) -> str:
+        return f"[{step.number}/{len(self._script.steps)}] line {step.source.line}"

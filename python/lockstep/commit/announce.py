@@ -1,0 +1,266 @@
+"""Announcements of open transactions, and what a statement does about those of others: wait, die, or wound.
+
+    <root>/_lockstep/announced/<table id>/<transaction id>.json      one `Announcement`, written over as it grows
+
+A statement that staged a commit first says what it replaced and then looks what others said, so of two that race at
+least one sees the other. `lockstep.conflict.lock_policy` decides; here is the storage, the waiting and the killing.
+
+Killing is an `abort` entry of the timeline. It and the victim's own entry are both appended behind everything that was
+looked at, so one of the two comes first and the other sees it: who was killed cannot commit, who has committed cannot
+be killed. Announcements themselves are advice. One that is lost, late, or expired by a wrong clock costs an early
+answer, and the check at COMMIT gives it later; so a store that fails here is logged, and the statement goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from lockstep import __version__
+from lockstep.conflict.lock_policy import FORMAT, Announcement, Claim, Die, Go, Resolution, Verdict, Wait, Wound, judge
+from lockstep.conflict.writes import Changes, check
+from lockstep.delta.actions import Footprint, real_paths
+from lockstep.delta.log import UNREADABLE, read_staged
+from lockstep.errors import ConflictError, UnavailableError
+from lockstep.lake.lake import Lake
+from lockstep.retry import POLL, RACE, Backoff
+from lockstep.timeline.entry import FORMAT as ENTRY_FORMAT
+from lockstep.timeline.entry import NEW, Entry, Table, TransactionInfo
+from lockstep.timeline.log import Lost, Ratified, Unknown
+from lockstep.transactions.transaction import Transaction
+
+FOLDER = "_lockstep/announced"
+MAX_OTHERS = 256
+"""How many announcements of one table are read at a look; of more, the rest is left to the check at COMMIT."""
+
+_decode = msgspec.json.Decoder(Announcement).decode
+_log = logging.getLogger(__name__)
+
+
+class Announcer:
+    """Announces the transactions of one catalog; safe to share between threads, as the catalog is."""
+
+    def __init__(self, lake: Lake, resolution: Resolution, *, poll: Backoff = POLL) -> None:
+        """Use this policy; `poll` says how often a waiting statement looks, its timeout comes from the policy."""
+        self._lake = lake
+        self._resolution = resolution
+        self._poll = replace(poll, timeout_seconds=resolution.lock_timeout_seconds)
+        self._announced: dict[str, dict[str, Announcement]] = {}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the policy is one that announces anything."""
+        return self._resolution.policy != "first-committer-wins"
+
+    def claim(self, tx: Transaction, table: Table, version: int) -> None:
+        """Announce a commit that was staged, and wait until nobody older (or younger) is in its way.
+
+        Raises:
+            ConflictError: this transaction has to give way, was killed, waited too long, or has lost already: another
+                committed first. It can only be rolled back now, and what it announced is gone.
+        """
+        if not self.is_needed or table.version == NEW:  # nobody else knows a new table
+            return
+        try:
+            staged = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
+            touched = self._lake.footprint(staged, table.location, before=table.version)
+            message = self._resolved(tx, table, touched)
+        except UnavailableError as error:
+            _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
+            return
+        if message is not None:
+            tx.failure = message
+            self.withdraw(tx)
+            raise ConflictError(message)
+
+    def withdraw(self, tx: Transaction) -> None:
+        """Take back all that a transaction announced, at best effort: what stays expires."""
+        for table in self._announced.pop(tx.id, {}):
+            self._remove(table, tx.id)
+
+    # --- one statement ------------------------------------------------------------------------------------------------
+
+    def _resolved(self, tx: Transaction, table: Table, touched: Footprint) -> str | None:
+        """Return None once the statement may go on, or why it may not."""
+        announced = self._announced.setdefault(tx.id, {})
+        before = announced.get(table.id)
+        held = None if before is None else Claim(before.files, before.whole)
+        claim = Claim.of(touched)
+        asked = claim.beyond(held)
+        mine = announced[table.id] = self._announcement(tx, table, claim.both(held))
+        self._write(table.id, mine)
+        judged = tx.base.version
+        verdict: Verdict = Go()
+        for _ in self._poll.tries():
+            self._renew(announced)
+            if asked is not None:
+                verdict = self._verdict(tx, mine, asked, table.id)
+            else:
+                self._lake.timeline.refresh()
+            head = self._lake.timeline.head.version
+            if (lost := self._lost(tx, table, touched, self._lake.timeline.entries(judged, head))) is not None:
+                return lost
+            judged = head
+            match verdict:
+                case Go():
+                    return None
+                case Die(other):
+                    return (
+                        f"{_described(other)}, has changed the same files of table {table.name}, or its schema, and is "
+                        "older, so this transaction gives way (wait-die). Nothing of it was committed; run it again."
+                    )
+        waited_for = verdict.on[0] if isinstance(verdict, Wait) else mine
+        return (
+            f"{_described(waited_for)}, has changed the same files of table {table.name}, or its schema, and did not "
+            f"end within lock-timeout ({self._resolution.lock_timeout_seconds} s). Nothing of this transaction was "
+            "committed; run it again."
+        )
+
+    def _verdict(self, tx: Transaction, mine: Announcement, asked: Claim, table: str) -> Verdict:
+        """Look at the others, kill those that are to be wounded, and return what is left to do: no Wound."""
+        others, now = self._standing(table, tx.id), self._lake.clock()
+        verdict = judge(mine, asked, others, self._resolution.policy, now=now)
+        if not isinstance(verdict, Wound):
+            return verdict
+        for victim in verdict.whom:
+            self._kill(tx, victim)
+            self._remove(table, victim.transaction)
+        left = [other for other in others if other not in verdict.whom]
+        return judge(mine, asked, left, self._resolution.policy, now=now)
+
+    def _lost(self, tx: Transaction, table: Table, touched: Footprint, winners: list[Entry]) -> str | None:
+        """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
+        mine = Changes(tx.id, writes={table.id: touched}, names={table.id: table.name})
+        for entry in winners:
+            # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
+            if (conflict := check(mine, self._lake.changes(entry), same_rows=lambda *_: None)) is not None:
+                return conflict.message
+        return None
+
+    # --- killing ------------------------------------------------------------------------------------------------------
+
+    def _kill(self, tx: Transaction, victim: Announcement) -> None:
+        """See that a transaction has ended: it committed first, or an `abort` entry names it.
+
+        Raises:
+            UnavailableError: nobody knows whether there is such an entry; asking again is safe.
+        """
+        for _ in RACE.tries(self._lake.contention):
+            self._lake.timeline.refresh()
+            # Once: another thread may read on at any moment, and what it read was not looked through for the victim.
+            looked = self._lake.timeline.head.version
+            if self._has_ended(victim, looked):
+                return
+            outcome = self._lake.timeline.append(self._abort(tx, victim), after=looked)
+            match outcome:
+                case Ratified(entry):
+                    _log.info("database version %d: killed transaction %s", entry.version, victim.transaction)
+                    return
+                case Unknown(_, cause):
+                    raise UnavailableError(f"cannot tell whether {victim.transaction} was killed: {cause.message}")
+                case Lost():
+                    continue
+        raise UnavailableError(f"transaction {victim.transaction} was not killed: every race for the timeline was lost")
+
+    def _abort(self, tx: Transaction, victim: Announcement) -> Callable[[int, datetime], Entry]:
+        # An id of its own: under the id of the killer it would read as the killer's commit.
+        id_ = self._lake.new_id()
+
+        def draft(version: int, at: datetime) -> Entry:
+            return Entry(
+                format=ENTRY_FORMAT,
+                version=version,
+                committed_at=at,
+                kind="abort",
+                transaction=TransactionInfo(
+                    id=id_,
+                    began_at=at,
+                    base_version=version - 1,
+                    isolation="SNAPSHOT",
+                    author=tx.author,
+                    application=f"Lockstep {__version__}",
+                    message=f"wounded by transaction {tx.id}, which is older",
+                ),
+                aborts=[victim.transaction],
+            )
+
+        return draft
+
+    def _has_ended(self, other: Announcement, through: int) -> bool:
+        """Tell whether the timeline has the commit or the end of a transaction, up to this database version."""
+        since = self._lake.timeline.entries(max(0, min(other.base_version, through)), through)
+        return any(other.transaction in (entry.transaction.id, *entry.aborts) for entry in since)
+
+    # --- the files ----------------------------------------------------------------------------------------------------
+
+    def _announcement(self, tx: Transaction, table: Table, claim: Claim) -> Announcement:
+        now = self._lake.clock()
+        return Announcement(
+            format=FORMAT,
+            transaction=tx.id,
+            base_version=tx.base.version,
+            began_at=tx.began_at,
+            announced_at=now,
+            expires_at=now + timedelta(seconds=self._resolution.expiry_seconds),
+            table=table.name,
+            whole=claim.whole,
+            files=claim.files,
+        )
+
+    def _renew(self, announced: dict[str, Announcement]) -> None:
+        """Write those again that a third of their time has gone by of, so that two renewals may fail."""
+        now, lasts = self._lake.clock(), timedelta(seconds=self._resolution.expiry_seconds)
+        for table, mine in announced.items():
+            if now - mine.announced_at > lasts / 3:
+                announced[table] = msgspec.structs.replace(mine, announced_at=now, expires_at=now + lasts)
+                self._write(table, announced[table])
+
+    def _standing(self, table: str, own: str) -> list[Announcement]:
+        """Read the others' announcements; those of the ended and the expired are removed and left out."""
+        names = self._lake.storage.list(f"{FOLDER}/{table}")[:MAX_OTHERS]
+        found = [self._read(table, name) for name in names if name != f"{own}.json"]
+        self._lake.timeline.refresh()  # after the look: who is not announced any more may have committed
+        standing, now, looked = [], self._lake.clock(), self._lake.timeline.head.version
+        for other in found:
+            if other is None:
+                continue
+            if other.expires_at <= now or self._has_ended(other, looked):
+                self._remove(table, other.transaction)
+            else:
+                standing.append(other)
+        return standing
+
+    def _read(self, table: str, name: str) -> Announcement | None:
+        """Read an announcement; None unless it is one as it must be, of the transaction that its name says."""
+        path = f"{FOLDER}/{table}/{name}"
+        data = self._lake.storage.get(path)
+        try:
+            found = None if data is None else _decode(data)
+        except UNREADABLE as error:
+            _log.info("no use of the announcement %s: %s", path, error)
+            return None
+        sound = found is not None and found.format == FORMAT and name == f"{found.transaction}.json"
+        return found if sound else None
+
+    def _write(self, table: str, mine: Announcement) -> None:
+        self._lake.storage.put(_path(table, mine.transaction), msgspec.json.encode(mine))
+
+    def _remove(self, table: str, transaction: str) -> None:
+        try:
+            self._lake.storage.delete(_path(table, transaction))
+        except UnavailableError as error:
+            _log.info("an announcement stays until it expires: %s", error)
+        except Exception:  # noqa: BLE001 (logged; also asked for after a commit, which may not fail for it)
+            _log.exception("the announcement of transaction %s stays until it expires", transaction)
+
+
+def _path(table: str, transaction: str) -> str:
+    return f"{FOLDER}/{table}/{transaction}.json"
+
+
+def _described(other: Announcement) -> str:
+    return f"transaction {other.transaction}, begun at {other.began_at.isoformat()}"

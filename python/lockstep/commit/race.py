@@ -1,0 +1,44 @@
+"""The race of one transaction against those that committed since its snapshot: judged one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lockstep.commit.row_merge import RowMerge
+from lockstep.conflict.serializable import Antidependency, judge
+from lockstep.conflict.writes import Changes, Conflict, check
+from lockstep.delta.actions import Footprint
+
+
+@dataclass
+class Race:
+    """What the winners since a transaction's snapshot mean for it, up to database version `judged`.
+
+    Attributes:
+        merge: judges the rows of files whose deletion vectors both wrote, and merges them.
+        winners: by table id, what they did to the tables that it writes, in order.
+    """
+
+    mine: Changes
+    judged: int
+    merge: RowMerge
+    winners: dict[str, list[Footprint]] = field(default_factory=dict)
+    _first: Antidependency | None = None
+
+    def lose_to(self, winner: Changes) -> Conflict | None:
+        """Take the next winner into account, and tell whether ours cannot land behind it."""
+        if (conflict := check(self.mine, winner, same_rows=self.merge.find)) is not None:
+            return conflict
+        if self.mine.isolation == "SERIALIZABLE":
+            found = judge(self.mine, [winner], self._first)
+            if isinstance(found, Conflict):
+                return found
+            self._first = found
+        for id_ in self.mine.writes.keys() & winner.writes.keys():
+            self.winners.setdefault(id_, []).append(winner.writes[id_])
+        return None
+
+    @property
+    def precedes(self) -> int | None:
+        """The first winner that it comes before in every serial order, as its entry says it."""
+        return None if self._first is None else self._first.winner.database_version

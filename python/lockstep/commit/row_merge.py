@@ -1,0 +1,123 @@
+"""Conflicts by row: reads the deletion vectors that two transactions gave the same data files, and merges them.
+
+    find    applies the rule `row` of `lockstep.conflict.writes` to one winner
+    merge   rewrites our commits to land behind all winners; called anew for each attempt, from what we staged
+
+The decisions are in `lockstep.delta.combine.vector_merge`; here is what they need from the storage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from uuid import UUID
+
+from lockstep.conflict.writes import Changes, Hit
+from lockstep.delta.actions import Action, Footprint, VectorChange
+from lockstep.delta.combine.deletion_vectors import (
+    INLINE_VECTOR_BYTES,
+    Descriptor,
+    RowSet,
+    decode,
+    file_path,
+    inline,
+    is_readable,
+    serialize,
+    stored,
+)
+from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
+from lockstep.storage import Storage
+
+CACHED_FILES = 8
+"""Delta puts the vectors of one statement into few files: so many are kept while a commit is under way."""
+
+
+class RowMerge:
+    """The deletion vectors of one COMMIT.
+
+    Attributes:
+        written: files that it wrote, relative to the lake's root: those of all attempts.
+        landing: those that the last attempt's commits name.
+    """
+
+    def __init__(self, storage: Storage, locations: Mapping[str, str], *, seed: str, written: set[str]) -> None:
+        """Start with nothing read.
+
+        Args:
+            storage: the lake's.
+            locations: by table id, the folders of the tables that we wrote.
+            seed: our transaction's id; it makes the names of our files ours.
+            written: where to note files before they are written.
+        """
+        self._storage = storage
+        self._locations = locations
+        self._seed = seed
+        self._read = lru_cache(CACHED_FILES)(storage.get)
+        self.written = written
+        self.landing: set[str] = set()
+
+    def find(self, mine: Changes, winner: Changes) -> Hit | None:
+        """Find the first file from which both took the same row, or whose vectors cannot be read.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: the store failed; a vector is not what it must be.
+        """
+        for id in sorted(mine.writes.keys() & winner.writes.keys()):
+            ours, theirs = mine.writes[id].vectors, winner.writes[id].vectors
+            for path in sorted(ours.keys() & theirs.keys()):
+                if (did := self._clash(self._locations[id], ours[path], theirs[path])) is not None:
+                    name = mine.names.get(id) or winner.names.get(id)
+                    return Hit(f"{did} file {path} of table {name or id}, as this transaction does", table=name)
+        return None
+
+    def merge(
+        self, id: str, commits: Sequence[Sequence[Action]], ours: Footprint, winners: Sequence[Footprint]
+    ) -> list[list[Action]]:
+        """Return the commits as they land behind the winners; files are written that they name.
+
+        Args:
+            id: the table's.
+            commits: ours, as `collapse` returns them; left as they are.
+            ours: what they touch.
+            winners: what landed since our snapshot, in order, in which `find` found nothing.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: as `find`.
+        """
+        location = self._locations[id]
+        return merge(
+            commits,
+            ours,
+            vectors_now(ours, winners),
+            load=lambda vector: self._load(location, vector),
+            save=lambda rows: self._save(location, rows),
+        )
+
+    def new_attempt(self) -> None:
+        """Forget what the last attempt's commits name: others will land."""
+        self.landing = set()
+
+    def _clash(self, location: str, ours: VectorChange, theirs: VectorChange) -> str | None:
+        vectors = (ours.before, ours.after, theirs.before, theirs.after)
+        if not all(is_readable(vector, root=self._storage.url) for vector in vectors):
+            return "changed"
+        rows = [self._load(location, vector) for vector in vectors]
+        return clash(RowChange(*rows[:2]), RowChange(*rows[2:]))
+
+    def _load(self, location: str, vector: Descriptor | None) -> RowSet:
+        return decode(vector, self._read, location=location, root=self._storage.url)
+
+    def _save(self, location: str, rows: RowSet) -> Descriptor:
+        data = serialize(rows)
+        if len(data) <= INLINE_VECTOR_BYTES:
+            return inline(data, len(rows))
+        # Named by its content: an attempt that comes to the same rows comes to the same file, one that comes to others
+        # leaves it alone, for an entry that names it may still be on its way.
+        digest = hashlib.sha256(f"{self._seed} ".encode() + data).digest()
+        descriptor, content = stored(data, len(rows), UUID(bytes=digest[:16], version=4))
+        path = file_path(descriptor, location=location, root=self._storage.url)
+        self.written.add(path)
+        self.landing.add(path)
+        self._storage.put_once(path, content)
+        return descriptor

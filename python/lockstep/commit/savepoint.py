@@ -1,0 +1,57 @@
+"""ROLLBACK TO a savepoint: undo the end of an open transaction, staged commits and the files that only they named."""
+
+from __future__ import annotations
+
+import logging
+
+from lockstep.delta.combine.collapse import created_paths
+from lockstep.delta.log import read_staged, staging_folder
+from lockstep.errors import CorruptTimelineError, UnavailableError
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Table
+from lockstep.transactions.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+
+def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
+    """Undo all that a transaction did since a savepoint, which stays.
+
+    Delta's cached log of a URI never goes back, so the transaction goes on under new URIs (`Transaction.epoch`).
+
+    Raises:
+        UndefinedError (3B001): it has no such savepoint.
+        FailedTransactionError: it has failed for good, see `Transaction.rollback_to`.
+        UnavailableError: the store failed half-way; what is left of the undone statements would be seen again, so the
+            transaction has failed, and can only be rolled back as a whole.
+    """
+    undone = tx.rollback_to(name)
+    try:
+        for table, kept, cut in undone.cut:
+            _cut(lake, tx, table, kept, cut)
+    except UnavailableError as error:
+        tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
+        raise
+    lake.delete(undone.made, [])
+
+
+def _cut(lake: Lake, tx: Transaction, table: Table, kept: list[int], cut: list[int]) -> None:
+    """Take staged versions of a table away: the log files first, for those are seen, then data files that they made."""
+    litter = _created(lake, tx, table, kept, cut)
+    folder = staging_folder(table.location, tx.id)
+    last = kept[-1] if kept else table.version
+    for log_file in lake.storage.list(folder):
+        version = log_file[:20]
+        if not version.isdigit() or int(version) > last:  # what has no version is a hint, `_last_checkpoint`
+            lake.storage.delete(f"{folder}/{log_file}")
+    lake.delete([], [f"{table.location}/{path}" for path in litter])
+
+
+def _created(lake: Lake, tx: Transaction, table: Table, kept: list[int], cut: list[int]) -> set[str]:
+    """Return the files that only the commits to be cut made; none, which leaves litter, if they cannot be read."""
+    try:
+        commits = [read_staged(lake.storage, table.location, tx.id, version) for version in (*kept, *cut)]
+    except CorruptTimelineError as error:
+        _log.warning("files of statements that were undone in table %s stay: %s", table.name, error)
+        return set()
+    return created_paths(commits) - created_paths(commits[: len(kept)])

@@ -1,0 +1,156 @@
+"""Serializable snapshot isolation: which transactions, each right by its snapshot, are wrong together.
+
+A *rw-antidependency* goes from a reader to a concurrent writer that changed what the reader read: the reader did not
+see the change, so in every serial order it comes first. Under snapshot isolation each circle of dependencies has two of
+them in a row, `in → pivot → out`, where `out` committed first of the three [1]. So no other transaction need be aborted
+than one that would complete such a pair; as in PostgreSQL [2], not each pair is in a circle, and some are aborted for
+nothing.
+
+Winners are taken in the order in which they committed, and ours commits last. Hence ours is never `out`, and two rules
+are left (`RULES`). A committed pivot is known by what its entry says: `precedes`, the version of the first winner that
+it has an antidependency to.
+
+[1] Fekete, Liarokapis, O'Neil, O'Neil, Shasha: Making Snapshot Isolation Serializable. TODS 30(2), 2005.
+    Cahill, Röhm, Fekete: Serializable Isolation for Snapshot Databases. SIGMOD 2008.
+[2] Ports, Grittner: Serializable Snapshot Isolation in PostgreSQL. VLDB 2012 (also for read-only transactions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lockstep.conflict.writes import Changes, Conflict, Hit, did, did_view, named
+from lockstep.delta.actions import Footprint
+from lockstep.delta.combine.evolution import COLUMNS, OTHER
+from lockstep.delta.pruning.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
+from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
+
+RULES = (
+    ("pivot", "a winner changed what we read, and it or a later winner read what we change"),
+    ("overtaken", "a winner changed what we read, and an earlier one had changed what that winner read"),
+)
+"""Name and meaning of each rule, as conflicts report them; both hold at SERIALIZABLE only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Antidependency:
+    """The first winner that changed what we read: ours comes before it in every serial order."""
+
+    winner: Changes
+    hit: Hit
+
+
+def judge(
+    mine: Changes, winners: Iterable[Changes], first: Antidependency | None = None
+) -> Conflict | Antidependency | None:
+    """Judge a SERIALIZABLE transaction that is about to commit behind these winners.
+
+    Args:
+        mine: what it read and changed.
+        winners: what committed since its snapshot, in order, at whatever level.
+        first: what an earlier call, on the winners before these, returned.
+
+    Returns:
+        A conflict; else the first antidependency, which its entry has to say; else None.
+    """
+    for winner in winners:
+        if (hit := antidependency(mine, winner)) is not None:
+            if _is_pivot(winner, mine):
+                return _overtaken(winner, hit)
+            first = first or Antidependency(winner, hit)
+        if first is None or winner.isolation != "SERIALIZABLE" or not _is_concurrent(winner, first.winner):
+            continue
+        if (read := antidependency(winner, mine)) is not None:
+            return _pivot(first, winner, read)
+    return first
+
+
+def antidependency(reader: Changes, writer: Changes) -> Hit | None:
+    """Return what the writer changed of what the reader read, if anything; neither saw the other's changes.
+
+    Files rearranged (OPTIMIZE, `dataChange` false), a new protocol, properties and marks of identity columns are no
+    change: every query returns the same rows before and after. Columns are read by whoever reads or writes the table.
+    """
+    for id, ddl in writer.moved().items():
+        if id in reader.reads:
+            return Hit(f"{did(ddl)}", table=ddl.name)
+    for view in writer.views:
+        if view.name in reader.view_reads:
+            return Hit(did_view(view), table=view.name)
+    for id in sorted(reader.reads.keys() & writer.writes.keys()):
+        wrote = writer.writes[id]
+        if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
+            name = named(id, reader, writer)
+            return Hit(f"changed table {name or id}", table=name)
+    return None
+
+
+def rows_changed(read: Rows, wrote: Footprint, found: Rows = EVERY_ROW) -> bool:
+    """Tell whether a commit may have changed one of the rows that were read.
+
+    Args:
+        read: the rows in question.
+        wrote: the commit.
+        found: the rows of the table that the writer itself read: it cannot have removed any others, so that an UPDATE
+            of one row of a file does not count as a change of all of them, whatever the log says of the removed file.
+    """
+    if read is None:
+        return wrote.data_change
+    if _may_hold(read, wrote.rows_added, wrote.covers_added):
+        return True
+    return bool(wrote.rows_removed) and _may_hold(_shared(read, found), wrote.rows_removed, wrote.covers_removed)
+
+
+def _shared(read: frozenset[str], found: Rows) -> frozenset[str]:
+    """Return those conditions that a row which a writer found may satisfy."""
+    if found is None:
+        return read
+    near = [other for other in found if may_any_both_match(read, other)]
+    return frozenset(one for one in read if any(may_both_match(one, other) for other in near))
+
+
+def _may_hold(read: frozenset[str], files: tuple[FileValues, ...], covers: tuple[tuple[FileValues, ...], ...]) -> bool:
+    """Tell whether some of the files may hold a row that was read; their covers, if any, tell sooner."""
+    return bool(read) and all(any(may_any_match(read, file) for file in level) for level in (*covers, files))
+
+
+def _is_pivot(winner: Changes, mine: Changes) -> bool:
+    """Tell whether the winner, which we come before, itself comes before one that committed earlier.
+
+    Where ours changes nothing, that matters only if our snapshot has the earlier one in it.
+    """
+    if winner.precedes is None:
+        return False
+    return mine.changes_something() or mine.base is None or winner.precedes <= mine.base
+
+
+def _is_concurrent(winner: Changes, first: Changes) -> bool:
+    """Tell whether the winner, as `in`, makes a dangerous pair with `first` as `out`."""
+    if winner.changes_something() or winner.base is None or first.database_version is None:
+        return True
+    return first.database_version <= winner.base
+
+
+def _overtaken(winner: Changes, hit: Hit) -> Conflict:
+    what = (
+        f"{hit.what}, which this transaction read, and had itself read what database version {winner.precedes} changed "
+        "before it"
+    )
+    return _conflict("overtaken", winner, Hit(what, table=hit.table))
+
+
+def _pivot(first: Antidependency, winner: Changes, read: Hit) -> Conflict:
+    if winner is first.winner:
+        what = f"{first.hit.what}, which this transaction read, and read what this transaction changed (it {read.what})"
+    else:
+        what = (
+            f"read what this transaction changed (it {read.what}), after database version "
+            f"{first.winner.database_version} {first.hit.what}, which this transaction read"
+        )
+    return _conflict("pivot", winner, Hit(what, table=first.hit.table))
+
+
+def _conflict(rule: str, winner: Changes, hit: Hit) -> Conflict:
+    hit = Hit(f"{hit.what}: no order of these transactions gives the same", table=hit.table)
+    return Conflict.of(rule, winner, hit)

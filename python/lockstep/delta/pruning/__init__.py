@@ -1,0 +1,1 @@
+"""Which files and rows a condition may be about: predicates, sets of values, and what a log says of a file."""

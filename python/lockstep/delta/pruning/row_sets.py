@@ -1,0 +1,71 @@
+"""Which rows of a table were read: conditions, of which every row that mattered satisfies at least one.
+
+Conditions are Spark's SQL on the table's physical columns, as `lockstep.delta.pruning.predicates` judges them. What
+cannot be said in conditions is any row, so a set of rows is never smaller than what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+Rows: TypeAlias = frozenset[str] | None
+"""Conditions, joined by "or"; none at all is no row, `EVERY_ROW` (None) is any."""
+
+EVERY_ROW: Rows = None
+
+NO_ROW: Rows = frozenset()
+"""Of a table of which only the columns were read, as who writes it has."""
+
+MAX_CONDITIONS = 64
+MAX_CHARACTERS = 4096
+"""What an entry keeps of one table: more conditions, or a longer one, count as every row."""
+
+MAX_TOUCHES = 10000
+"""Uses of tables that a transaction tells apart; of those after them any row counts as read."""
+
+
+class RowsRead:
+    """What a transaction has read, by table id. It is only ever added to."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Rows] = {}
+        self._touched: set[tuple[str, int | None]] = set()
+        self._settled: set[int] = set()
+
+    def add(self, table: str, condition: str | None) -> None:
+        """Add rows: those that satisfy a condition, or any."""
+        self._rows[table] = either(self._rows.get(table, NO_ROW), condition)
+
+    def touch(self, table: str, number: int | None) -> None:
+        """Add a use of the table, by its number: it may be of any row until it is settled."""
+        self._touched.add((table, number if len(self._touched) < MAX_TOUCHES else None))
+
+    def settle(self, numbers: Iterable[int]) -> None:
+        """Note of which uses all is known: they read columns, and the rows that were added."""
+        self._settled.update(numbers)
+
+    def by_table(self) -> dict[str, Rows]:
+        """Return all that was read."""
+        found = dict(self._rows)
+        for table, number in self._touched:
+            found[table] = found.get(table, NO_ROW) if number in self._settled else EVERY_ROW
+        return found
+
+
+def either(rows: Rows, condition: str | None) -> Rows:
+    """Return these rows and those that satisfy a condition; None is any row."""
+    if rows is None or condition is None or len(condition) > MAX_CHARACTERS:
+        return EVERY_ROW
+    together = rows | {condition}
+    return together if len(together) <= MAX_CONDITIONS else EVERY_ROW
+
+
+def listed(rows: Rows) -> list[str] | None:
+    """Return the rows as an entry says them."""
+    return None if rows is None else sorted(rows)
+
+
+def rows_of(predicates: list[str] | None) -> Rows:
+    """Return the rows that an entry says."""
+    return None if predicates is None else frozenset(predicates)

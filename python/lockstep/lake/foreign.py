@@ -1,0 +1,277 @@
+"""What plain Delta writers did to a lake's tables: found in the tables' logs, and told by `external` entries.
+
+Whoever uses a table asks whether its log goes on after what the timeline knows: with the next version's commit or,
+where Delta's clean-up has taken that commit already, from a checkpoint after it. What came in between is not known
+then, and counts as a change of everything in the table.
+
+A look at the log's files, a minute apart, also finds commits that the timeline has and that are gone though they are
+needed: those after the newest checkpoint. They are published again. What a checkpoint covers is Delta's to remove.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from lockstep import __version__
+from lockstep.delta.actions import Action, bodies, parse
+from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
+from lockstep.delta.publish import content
+from lockstep.errors import CorruptTimelineError, UnavailableError
+from lockstep.retry import RACE, Backoff
+from lockstep.storage import Storage
+from lockstep.timeline.clock import Clock
+from lockstep.timeline.entry import FORMAT, Commit, Database, Entry, Moved, Table, TableWrite, TransactionInfo
+from lockstep.timeline.log import Draft, Lost, Ratified, Timeline, Unknown
+
+LOOK_EVERY = timedelta(minutes=1)
+"""How long a look at a log's files is believed: what is gone is noticed then, not at every use of the table."""
+
+LISTED_VERSIONS = 100
+"""So many versions are listed to find the newest checkpoint; more only where none is among them."""
+
+Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
+
+CHECKED_FILES = 100
+"""So many of the newest data files are looked for before commits that name them are published again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Foreign:
+    """Finds what plain Delta writers did, and tells the timeline; safe to share between threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        backoff: Backoff = RACE,
+    ) -> None:
+        """Look at the tables of one timeline; `backoff` says how often an entry of ours is tried."""
+        self._storage = storage
+        self._timeline = timeline
+        self._clock = clock
+        self._new_id = new_id
+        self._backoff = backoff
+        self._looked: dict[str, datetime] = {}
+
+    def look(
+        self,
+        table: Table,
+        restore: Callable[[Entry, TableWrite], object],
+        *,
+        closely: bool,
+        for_write: bool = False,
+    ) -> bool:
+        """Tell whether a table's log goes on after what the timeline knows; publish again what it has lost.
+
+        Args:
+            restore: publishes a write again whose commit is gone.
+            closely: whether to be certain that no clean-up since the last look makes the next commit seem absent. It
+                takes the oldest first, so it has not if the commit that the timeline knows last is there.
+            for_write: whether a commit is to follow, which needs a log to follow on; look closely then. Delta itself
+                tells whoever reads a table without a log.
+
+        Raises:
+            CorruptTimelineError: a commit is gone that readers need, and nothing has it any more; or, for who writes,
+                the whole log is.
+            UnavailableError: the store failed.
+        """
+        is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
+        now = self._clock()
+        is_recent = now - LOOK_EVERY < self._looked.get(table.id, now - LOOK_EVERY) <= now
+        if is_recent and (not closely or is_ahead or self._storage.exists(commit_path(table.location, table.version))):
+            return is_ahead
+        after = max(table.version - LISTED_VERSIONS, -1)
+        files = log_files(self._storage, table.location, after)
+        if not files.checkpoints and after >= 0:
+            files = log_files(self._storage, table.location)
+        if not files.is_empty:
+            self._heal(table, files, restore)
+        elif for_write:  # the folder is gone, with all data: half a log would only hide it
+            raise outdated(table, commit_path(table.location, table.version))
+        self._looked[table.id] = now
+        return is_ahead or files.newest_after(table.version) is not None
+
+    def forget_dropped(self, database: Database) -> None:
+        """Forget when tables were looked at that are in the catalog no more."""
+        if len(self._looked) > len(database.tables):
+            ids = {table.id for table in database.tables.values()}
+            for id_ in [*self._looked]:
+                if id_ not in ids:
+                    self._looked.pop(id_, None)
+
+    def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
+        """Publish again what is gone from a log though readers of the table's version need it."""
+        gone = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
+        lost: list[tuple[Entry, TableWrite]] = []
+        commits: dict[int, Commit] = {}
+        while gone:
+            version = max(gone)
+            if (found := self._written(table, version)) is None:
+                raise outdated(table, commit_path(table.location, version), "which a plain Delta writer wrote")
+            entry, write, versions = found
+            lost.append((entry, write))
+            commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in gone}
+            gone -= set(versions)
+        if commits:
+            self._check_data(table, files, commits)
+        for entry, write in lost:
+            _log.warning("table %s: version %d is gone from its log and published again", table.name, write.to_version)
+            restore(entry, write)
+
+    def _check_data(self, table: Table, files: LogFiles, lost: Mapping[int, Commit]) -> None:
+        """See that the files that lost commits added are there: a log that names lost files would only hide the loss.
+
+        What a later commit removed may be gone, VACUUM takes it; the log is read on for that only if something is.
+
+        Raises:
+            CorruptTimelineError: one is gone; the whole folder is older than the timeline.
+        """
+        commits = {
+            version: parse(content(self._storage, table.location, commit) or b"") for version, commit in lost.items()
+        }
+        added = added_files([commits[version] for version in sorted(commits)])
+        probed = [path for path in [*added][-CHECKED_FILES:] if ":" not in path]
+        gone = [path for path in probed if not self._storage.exists(_file(table, path))]
+        if not gone:
+            return
+        for version in range(min(lost) + 1, table.version + 1):
+            if version in files.commits - commits.keys():
+                commits[version] = read_published(self._storage, table.location, version)
+        needed = added_files([commits[version] for version in sorted(commits)])
+        for path in gone:
+            if path in needed:
+                raise outdated(table, _file(table, path))
+
+    def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
+        """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
+        for entry in reversed(self._timeline.entries(-1)):
+            for write in entry.writes:
+                versions = self._timeline.versions(write, entry.version)
+                if write.id == table.id and version in versions:
+                    return entry, write, versions
+        return None
+
+    def take_in(self, table: Table) -> None:
+        """Take a table's foreign commits into the timeline.
+
+        A file is foreign if the timeline has no commit of that version at a moment after the file was seen, for ours
+        are ratified before they are published. That the entry can be appended proves it.
+        """
+        self._timeline.refresh()
+
+        def foreign(head: Database) -> Content | None:
+            current = head.table_by_id(table.id)
+            newest = None if current is None else self._newest(current)
+            return None if current is None or newest is None else ([_write(current, newest)], [])
+
+        self.append(foreign)
+
+    def _newest(self, table: Table) -> int | None:
+        """Return the newest version of a log that goes on after what the timeline knows; None if it does not."""
+        last = last_published(self._storage, table.location, table.version)
+        return (
+            last
+            if last > table.version
+            else log_files(self._storage, table.location, table.version).newest_after(table.version)
+        )
+
+    # --- external entries ---------------------------------------------------------------------------------------------
+
+    def append(self, wanted: Callable[[Database], Content | None]) -> None:
+        """Append an `external` entry, unless somebody else's makes it needless.
+
+        Args:
+            wanted: what it is to say, judged against this database version; None if there is no need.
+
+        Raises:
+            UnavailableError: the store failed, or other transactions took the next database version too often. Whether
+                the entry was written does not matter: the next one to look finds it, or writes it.
+        """
+        lost = 0
+        for attempt in self._backoff.tries():
+            head = self._timeline.head
+            if (found := wanted(head)) is None:
+                return
+            match self._timeline.append(self._draft(*found), after=head.version):
+                case Ratified(entry):
+                    _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
+                    return
+                case Lost():
+                    lost = attempt
+                case Unknown(entry, cause):
+                    raise UnavailableError(
+                        f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
+                        f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
+                    ) from cause
+        raise UnavailableError(
+            f"an entry that takes in commits of a plain Delta writer lost the timeline to other transactions {lost} "
+            "times; nothing changed, and the next statement looks again"
+        )
+
+    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
+        id_ = self._new_id()
+
+        def draft(version: int, at: datetime) -> Entry:
+            info = TransactionInfo(
+                id=id_,
+                began_at=at,
+                base_version=version - 1,
+                isolation="SNAPSHOT",
+                application=f"Lockstep {__version__}",
+            )
+            return Entry(
+                format=FORMAT,
+                version=version,
+                committed_at=at,
+                kind="external",
+                transaction=info,
+                writes=writes,
+                moved=moved,
+            )
+
+        return draft
+
+
+def added_files(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
+    """Return the paths that consecutive commits add and leave, in the order in which they were first added.
+
+    A commit that removes a file and adds it, under another deletion vector, leaves it.
+    """
+    left: dict[str, None] = {}
+    for commit in commits:
+        for body in bodies(commit, "remove"):
+            left.pop(body["path"], None)
+        left |= {body["path"]: None for body in bodies(commit, "add")}
+    return left
+
+
+def _file(table: Table, path: str) -> str:
+    return f"{table.location}/{unquote(path)}"
+
+
+def outdated(table: Table, gone: str, what: str = "which is committed") -> CorruptTimelineError:
+    """Say that a table's folder has less than the timeline, and that nobody can make up for it."""
+    return CorruptTimelineError(
+        f"{gone} is gone, {what}: the folder of table {table.name} is older than the timeline (a backup that copied "
+        "tables first?), or files of it are lost. Restore them, or DROP TABLE, which leaves the folder and takes the "
+        "table out of the catalog. Nobody can use the table until then"
+    )
+
+
+def _write(table: Table, newest: int) -> TableWrite:
+    return TableWrite(
+        id=table.id,
+        name=table.name,
+        location=table.location,
+        from_version=table.version,
+        to_version=newest,
+        commits=[],
+    )

@@ -1,0 +1,133 @@
+"""Compare what a lake's tables say with what its timeline ratified; reads only, so it may be run beside anything.
+
+    unpublished   ratified, and not in the table's log: a writer died between the two; whoever uses the lake next
+                  publishes it
+    missing       gone from the table's log, though later versions are there; where no checkpoint makes up for it,
+                  whoever uses the table next publishes it again, if the timeline has it
+    different     there, but not what was ratified: another Delta writer took the version, or the file was changed
+    checksum      the version's checksum (`.crc`) is none, or not what the table's log says: Delta makes no more
+                  checkpoints of a table with such a one, and tells nobody. Remove the table's `.crc` files: they are
+                  advice, and Delta computes new ones
+
+Checksums are compared in tables whose log is whole from version 0 on, and otherwise as it was ratified.
+Versions older than the first that Delta's own log clean-up left, behind a whole checkpoint, are counted as expired.
+Tables that were dropped are passed over: nothing reads their folders but time travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, read_checksum, read_published
+from lockstep.delta.publish import contents
+from lockstep.delta.replay import Replay
+from lockstep.storage import Storage
+from lockstep.timeline.entry import Name, Table, TableWrite
+from lockstep.timeline.log import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One table version that is not what the timeline says."""
+
+    problem: Literal["unpublished", "missing", "different", "checksum"]
+    table: Name
+    table_version: int
+    database_version: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was looked at, and what was found."""
+
+    database_version: int
+    tables: int
+    versions: int
+    expired: int
+    differences: tuple[Difference, ...]
+
+
+def verify(storage: Storage, timeline: Timeline) -> Report:
+    """Compare every version of every table of the head with its ratified commit.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: as the store and the timeline say.
+    """
+    head = timeline.head
+    tables = {table.id: table for table in head.tables.values()}
+    logs = {table.id: log_files(storage, table.location) for table in tables.values()}
+    found: list[Difference] = []
+    versions = expired = 0
+    for entry in timeline.entries(-1):
+        for write in entry.writes:
+            if write.id not in tables:
+                continue
+            log, name = logs[write.id], tables[write.id].name
+            for version, wanted in _ratified(storage, write, timeline.versions(write, entry.version)):
+                versions += 1
+                if _has_expired(log, version):
+                    expired += 1
+                elif (problem := _problem(storage, log, write.location, version, wanted)) is not None:
+                    path = commit_path(write.location, version)
+                    found.append(Difference(problem, name, version, entry.version, path))
+    suspects = {difference.table for difference in found}
+    for table in tables.values():
+        if table.name not in suspects:
+            found += _wrong_checksums(storage, logs[table.id], table, timeline)
+    return Report(head.version, len(tables), versions, expired, tuple(found))
+
+
+def _has_expired(log: LogFiles, version: int) -> bool:
+    """Tell whether Delta's clean-up took this version: it deletes from the oldest on, behind a checkpoint."""
+    return version not in log.commits and log.covers(version) and not any(commit < version for commit in log.commits)
+
+
+def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Timeline) -> Iterator[Difference]:
+    """Replay a table's log up to its newest version, and compare each checksum with what the log says there."""
+    replay = Replay()
+    for version in range(table.version + 1):
+        if version not in log.commits:
+            return
+        replay.take(read_published(storage, table.location, version))
+        if version not in log.checksums:
+            continue
+        said = read_checksum(storage, table.location, version)
+        if said is None or replay.wrong(said):
+            path = checksum_path(table.location, version)
+            yield Difference("checksum", table.name, version, _ratified_in(timeline, table, version), path)
+
+
+def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
+    """Return the database version that a table version came with."""
+    writes = (
+        (entry.version, max((write.to_version, *timeline.versions(write, entry.version))))
+        for entry in timeline.entries(-1)
+        for write in entry.writes
+        if write.id == table.id
+    )
+    return next((number for number, last in writes if last >= version), timeline.head.version)
+
+
+def _ratified(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each table version of a write with its file; None where only its presence can be checked.
+
+    That is so for foreign commits, which the timeline notes and does not hold, and for what `contents` cannot tell.
+    """
+    if not write.commits:
+        for version in range(write.from_version + 1, write.to_version + 1):
+            yield version, None
+        return
+    yield from zip(versions, contents(storage, write, versions), strict=True)
+
+
+def _problem(
+    storage: Storage, log: LogFiles, location: str, version: int, wanted: bytes | None
+) -> Literal["unpublished", "missing", "different"] | None:
+    if version not in log.commits:
+        return "missing" if any(commit > version for commit in log.commits) else "unpublished"
+    if wanted is not None and storage.get(commit_path(location, version)) != wanted:
+        return "different"
+    return None

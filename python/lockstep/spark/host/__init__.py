@@ -1,0 +1,1 @@
+"""The host: what answers the requests of the shim."""

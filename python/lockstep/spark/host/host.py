@@ -1,0 +1,140 @@
+"""The host: answers the shim. A request and its answer are JSON objects; which session asks is always said.
+
+    {"op": "resolve", "session": "…", "catalog": "lake", "options": {"root": "…"}, "namespace": ["sales"], …}
+    {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7}}
+    {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
+
+It keeps what belongs to a session, its open transaction, and leaves every decision about data to
+`TransactionalCatalog`. Which version a statement reads, its requests say. No thread-locals: Py4J calls from threads of
+its own choosing. What can be asked is in `lockstep.spark.host.transactions`, `tables` and `views`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from lockstep.errors import LockstepError, NoTransactionError
+from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
+from lockstep.spark.host.sessions import Answer, Request, Session
+from lockstep.spark.host.tables import TableRequests
+from lockstep.spark.host.transactions import TransactionRequests, end_unasked
+from lockstep.spark.host.views import ViewRequests
+from lockstep.transactions.transaction import Transaction
+
+REMEMBERED_SESSIONS = 1000
+"""Sessions without a transaction that are remembered, those that asked last: nobody says when a session ends."""
+
+_log = logging.getLogger(__name__)
+
+
+class Host:
+    """Answers requests of one Spark driver; safe to call from many threads."""
+
+    def __init__(self, application: str = "") -> None:
+        self.lakehouses = Lakehouses(application)
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        transactions = TransactionRequests(self)
+        self._in_lost = transactions.in_lost
+        self._operations: dict[str, Callable[[Session, Request], Answer]] = {
+            **transactions.operations,
+            **TableRequests(self).operations,
+            **ViewRequests(self).operations,
+        }
+
+    def call(self, request: str | bytes) -> str:
+        """Answer one request. Whatever goes wrong is an answer too: an exception's type would be lost on the way."""
+        asked: Any = None
+        try:
+            asked = msgspec.json.decode(request)
+            return msgspec.json.encode({"ok": self._answer(asked)}).decode()
+        except LockstepError as error:
+            return refusal(error)
+        except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
+            _log.exception("%s failed", _described(asked))
+            return refusal(LockstepError(f"internal error: {type(error).__name__}: {error}"))
+
+    def _answer(self, asked: Request) -> Answer:
+        with self._session(asked["session"]) as session:
+            lost = session.lost is not None and asked["op"] not in ("lost", "lapse", "ended")
+            operation = self._in_lost if lost else self._operations[asked["op"]]
+            return operation(session, asked)
+
+    def close(self) -> None:
+        """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            with session.lock:
+                if session.transaction is not None and session.catalog is not None and session.transaction.is_open:
+                    end_unasked(session.transaction, session.catalog)
+                session.transaction = None
+
+    # --- what requests are about --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _session(self, id: str) -> Iterator[Session]:
+        """Give the session, for one request at a time, and remember it as long as it has any."""
+        with self._lock:
+            session = self._sessions.setdefault(id, Session())
+            session.requests += 1
+            self._sessions.move_to_end(id)
+            if len(self._sessions) > REMEMBERED_SESSIONS:
+                self._forget_idle()
+        try:
+            with session.lock:
+                yield session
+        finally:
+            with self._lock:
+                session.requests -= 1
+
+    def _forget_idle(self) -> None:
+        """Forget the session that has been idle longest: what it is remembered for is long over."""
+        for id, session in self._sessions.items():
+            if session.is_idle:
+                del self._sessions[id]
+                return
+
+    def transaction_of(self, id: str) -> tuple[Session, Lakehouse, Transaction]:
+        """Return an open transaction by its id, and what it is in; a clone of its session may write it.
+
+        Raises:
+            NoTransactionError: it has ended.
+        """
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            tx, house = session.transaction, session.catalog  # read once: the session may end it at any moment
+            if tx is not None and house is not None and tx.id == id:
+                return session, house, tx
+        raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
+
+
+def _described(asked: Any) -> str:
+    """Return which request it is, for the log: the rest of one has keys of stores in it, and data."""
+    if not isinstance(asked, dict):
+        return "a request that is no JSON object"
+    op, session, catalog = (asked.get(key) for key in ("op", "session", "catalog"))
+    return f"the request {op!r:.100} of session {session!r:.100} about catalog {catalog!r:.100}"
+
+
+def refusal(error: LockstepError) -> str:
+    """Return the answer that raises an error in Spark; what is no text, half an emoji say, is shown as `?` in it."""
+    message = error.message.encode(errors="replace").decode()
+    described = {"condition": condition_of(type(error)), "message": message, "sqlstate": error.sqlstate}
+    return msgspec.json.encode({"error": described}).decode()
+
+
+def condition_of(kind: type[LockstepError]) -> str:
+    """Return Spark's name of an error class: `ConflictError` is LOCKSTEP_CONFLICT."""
+    if kind is LockstepError:
+        return "LOCKSTEP_INTERNAL"
+    words = "".join(f"_{c}" if c.isupper() else c.upper() for c in kind.__name__.removesuffix("Error"))
+    return f"LOCKSTEP{words}"

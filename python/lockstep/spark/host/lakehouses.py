@@ -1,0 +1,255 @@
+"""The catalogs that the sessions of one driver have set up, and the lakes behind them.
+
+Sessions that set a catalog up alike share it. All catalogs of one root, opened with the same settings for its store,
+share one lake: its timeline is in memory once. A key of a store that changes makes another lake of the same root, for
+what one session may see is not another's to see; so lakes that nobody has used for long are forgotten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from lockstep.catalog import TransactionalCatalog, current_user
+from lockstep.conflict.lock_policy import Resolution
+from lockstep.errors import InvalidError, LockstepError
+from lockstep.lake.lake import Lake
+from lockstep.retry import race_backoff
+from lockstep.spark.host.uris import Uris
+from lockstep.storage import url_of
+from lockstep.timeline.entry import Isolation
+from lockstep.transactions.undo import Creation
+
+REMEMBERED_CATALOGS = 200
+"""Catalogs that are kept although no transaction is open in them, those that were used last: each may hold a lake."""
+
+PENDING_CREATIONS = 10_000
+"""New tables that were announced and not yet written."""
+
+_ROOTS = 1000
+"""Roots of which it is remembered where they are."""
+
+_Setup: TypeAlias = tuple[str, str]
+"""A catalog's name, and the digest of its settings."""
+
+_Place: TypeAlias = tuple[str, str]
+"""Where a lake's folders really are, and the digest of the settings for its store."""
+
+
+@dataclass
+class Lakehouse:
+    """A catalog as some sessions have it: the lake behind it, how Spark names its folders, and their settings."""
+
+    name: str
+    catalog: TransactionalCatalog
+    uris: Uris
+    allows_outside_writes: bool = False
+
+    def is_same(self, other: Lakehouse) -> bool:
+        """Whether it is the same catalog, whatever is set for it."""
+        return self.name == other.name and self.catalog.lake is other.catalog.lake
+
+    @property
+    def strictness(self) -> tuple[bool, bool]:
+        """How much is asked of its commits, greater where that is more."""
+        return self.catalog.isolation == "SERIALIZABLE", self.catalog.record_reads
+
+
+class Creations:
+    """New tables that statements on their own are about to write, by where they will lie.
+
+    They do not go with idle sessions: a statement that takes hours writes its first version at its end. Nor do they
+    belong to one lake in memory: the key of the store may have changed by then, and of two catalogs with one root the
+    URI that is written does not say which announced it. A failed CREATE leaves its own behind.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: OrderedDict[str, Creation] = OrderedDict()
+
+    def add(self, house: Lakehouse, creation: Creation) -> None:
+        """Remember one; the oldest of very many is forgotten, and its statement is refused when it writes."""
+        with self._lock:
+            self._pending[house.uris.real(creation.location)] = creation
+            while len(self._pending) > PENDING_CREATIONS:
+                self._pending.popitem(last=False)
+
+    def take(self, house: Lakehouse, location: str) -> Creation | None:
+        """Return the one at a location, for the last time: a refused creation's files are removed."""
+        with self._lock:
+            return self._pending.pop(house.uris.real(location), None)
+
+
+class Lakehouses:
+    """All catalogs of one driver, opened when first used; safe to call from many threads.
+
+    The lock covers the dictionaries alone: while a lake is opened, all others have answers.
+    """
+
+    def __init__(self, application: str) -> None:
+        """Take the name under which these catalogs commit."""
+        self.creations = Creations()
+        self._application = application
+        self._author = current_user()
+        self._lock = threading.Lock()
+        self._catalogs: OrderedDict[_Setup, Lakehouse] = OrderedDict()
+        # A lake is kept by its catalogs, and those by the dictionary above or by the session of a transaction in it. So
+        # a transaction's lake is the same one for as long as the transaction is open.
+        self._lakes: WeakValueDictionary[_Place, Lake] = WeakValueDictionary()
+        self._opening: dict[tuple[_Place, bool], Future[Lake]] = {}
+        # Where a relative root is, is settled once: a driver may go to another folder later.
+        self._urls = lru_cache(_ROOTS)(url_of)
+
+    @property
+    def remembered(self) -> tuple[int, int]:
+        """How many catalogs, and how many lakes, are in memory."""
+        with self._lock:
+            return len(self._catalogs), len(self._lakes)
+
+    def __iter__(self) -> Iterator[Lakehouse]:
+        """Give the catalogs that are in memory."""
+        with self._lock:
+            return iter([*self._catalogs.values()])
+
+    def get(self, name: str, options: Mapping[str, str]) -> Lakehouse:
+        """Return the catalog of this name, with these settings.
+
+        Raises:
+            InvalidError: it has no root, or its settings make no sense.
+            LockstepError: its lake cannot be opened, see `TransactionalCatalog.open`.
+        """
+        setup = (name, _digest(options))
+        with self._lock:
+            found = self._catalogs.get(setup)
+            if found is not None:
+                self._catalogs.move_to_end(setup)
+                return found
+        made = self._made(name, options)
+        with self._lock:
+            found = self._catalogs.setdefault(setup, made)
+            self._catalogs.move_to_end(setup)
+            while len(self._catalogs) > REMEMBERED_CATALOGS:
+                self._catalogs.popitem(last=False)
+            return found
+
+    def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]]) -> Lakehouse:
+        """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.
+
+        Of two with the same root it is the stricter: the URI does not say which of them the statement named. No other
+        catalog is opened, for whether it can be is nothing to this statement.
+
+        Raises:
+            InvalidError: there is none.
+            LockstepError: one of those with this root cannot be opened.
+        """
+        roots = {name: uris.real("") for name, options in catalogs.items() if (uris := self._holder(uri, options))}
+        if not roots:
+            raise InvalidError(f"no Lockstep catalog of this session holds {uri}")
+        longest = max(map(len, roots.values()))
+        found = [self.get(name, catalogs[name]) for name, root in roots.items() if len(root) == longest]
+        return max(found, key=lambda house: house.strictness)
+
+    def _holder(self, uri: str, options: Mapping[str, str]) -> Uris | None:
+        """Return the URIs of a catalog with these settings, if this is one of them."""
+        try:
+            uris = Uris(self._urls(options.get("root") or ""))
+        except LockstepError:  # no root, or none that anything could lie in; its own statements are told so
+            return None
+        return uris if uris.holds(uri) else None
+
+    def _made(self, name: str, options: Mapping[str, str]) -> Lakehouse:
+        root = options.get("root")
+        if not root:
+            raise InvalidError(f"catalog {name} has no root: set spark.sql.catalog.{name}.root to a path or URL")
+        outside = options.get("outside-writes", "refuse")
+        if outside not in ("refuse", "allow"):
+            raise InvalidError(f"spark.sql.catalog.{name}.outside-writes is {outside!r}: expected refuse or allow")
+        isolation = isolation_of(options.get("isolation")) or "SERIALIZABLE"
+        record_reads = flag(f"spark.sql.catalog.{name}.record-reads", options.get("record-reads")) or False
+        backoff, resolution = race_backoff(options), Resolution.of(options)
+        catalog = TransactionalCatalog(
+            self._lake(root, options),
+            author=self._author,
+            application=self._application,
+            isolation=isolation,
+            record_reads=record_reads,
+            backoff=backoff,
+            resolution=resolution,
+        )
+        return Lakehouse(name, catalog, Uris(catalog.lake.storage.url), outside == "allow")
+
+    def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
+        """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
+        store = {key.removeprefix("store."): value for key, value in options.items() if key.startswith("store.")}
+        create = options.get("create", "false").lower() == "true"
+        url = self._urls(root)
+        place = (Uris(url).real(""), _digest(store))
+        with self._lock:
+            if (known := self._lakes.get(place)) is not None:
+                return known
+            others = self._opening.get((place, create))
+            mine: Future[Lake] = self._opening.setdefault((place, create), Future())
+        if others is not None:
+            return _of_another(others)
+        try:
+            opened = TransactionalCatalog.open(url, create=create, options=store, author=self._author).lake
+            with self._lock:
+                opened = self._lakes.setdefault(place, opened)
+            mine.set_result(opened)
+            return opened
+        except BaseException as error:  # an interrupt too: nobody may wait for it for ever
+            mine.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._opening[place, create]
+
+
+def _of_another(opening: Future[Lake]) -> Lake:
+    """Return the lake that another thread is opening, or raise why it could not."""
+    try:
+        return opening.result()
+    except LockstepError as error:
+        raise error.again() from error
+
+
+def _digest(settings: Mapping[str, str]) -> str:
+    """Return what settings are told apart by: keys of a store are among them, which nothing is to be kept under."""
+    return hashlib.sha256(msgspec.json.encode(sorted(settings.items()))).hexdigest()
+
+
+def isolation_of(level: str | None) -> Isolation | None:
+    """Return the isolation level that a setting names.
+
+    Raises:
+        InvalidError: there is none of that name.
+    """
+    match level and level.upper():
+        case None | "":
+            return None
+        case "SNAPSHOT":
+            return "SNAPSHOT"
+        case "SERIALIZABLE":
+            return "SERIALIZABLE"
+        case _:
+            raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
+
+
+def flag(setting: str, value: str | None) -> bool | None:
+    """Return what a setting says that is true or false, None if it says nothing.
+
+    Raises:
+        InvalidError: it says something else.
+    """
+    if value is not None and value.lower() not in ("true", "false"):
+        raise InvalidError(f"{setting} is {value!r}: expected true or false")
+    return None if value is None else value.lower() == "true"

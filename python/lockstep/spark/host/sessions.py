@@ -1,0 +1,80 @@
+"""What the host keeps for one session."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from lockstep.errors import LockstepError, UnsupportedError
+from lockstep.spark.host.lakehouses import Lakehouse
+from lockstep.timeline.entry import Batch, Name
+from lockstep.transactions.transaction import Transaction
+
+Request: TypeAlias = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A transaction that ended without its session's doing.
+
+    Attributes:
+        transaction: its id.
+        why: what had happened.
+        refusal: what COMMIT and ROLLBACK answer, unless it was rolled back: it is committed, or nobody knows.
+    """
+
+    transaction: str
+    why: str
+    refusal: LockstepError | None = None
+
+
+@dataclass
+class Session:
+    """What the host keeps for one SparkSession, or for all that share their transactions.
+
+    Attributes:
+        transaction, catalog: the open transaction and the catalog it is in; None outside one.
+        used: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of them.
+        text: the last statement's text.
+        next_batch: the micro-batch that the next BEGIN carries out.
+        goes_on: whether the open transaction can be committed although a write of it failed.
+        lost: the transaction that ended behind the session's back, until somebody ends it.
+        requests: how many are under way or wait; counted under the host's lock.
+    """
+
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    transaction: Transaction | None = None
+    catalog: Lakehouse | None = None
+    used: set[tuple[str, Name]] = field(default_factory=set)
+    text: str = ""
+    next_batch: Batch | None = None
+    goes_on: bool = False
+    lost: Lost | None = None
+    requests: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request under way, no transaction, and none to hear of."""
+        return not self.requests and self.transaction is None and self.lost is None
+
+    def inside(self, lakehouse: Lakehouse) -> Transaction | None:
+        """Return the open transaction, which must be one of this catalog.
+
+        Raises:
+            UnsupportedError: it is another catalog's.
+        """
+        if self.transaction is not None and self.catalog is not None and not self.catalog.is_same(lakehouse):
+            raise UnsupportedError(
+                f"the open transaction is in catalog {self.catalog.name}; a transaction has one timeline, so tables of "
+                f"{lakehouse.name} can be used only outside it"
+            )
+        return self.transaction
+
+    def forget_used(self) -> Answer:
+        """Return, for the last time, what was `used`: the URIs, and the names of the tables in parts."""
+        used, self.used = self.used, set()
+        names = {(*name.namespace, name.table) for _, name in used}
+        catalog = "" if self.catalog is None else self.catalog.name
+        return {"uris": sorted({uri for uri, _ in used}), "tables": [[catalog, *name] for name in sorted(names)]}

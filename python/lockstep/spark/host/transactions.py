@@ -1,0 +1,271 @@
+"""The requests that begin and end transactions, and what becomes of those that nobody ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lockstep.errors import (
+    ActiveTransactionError,
+    CommitUnknownError,
+    FailedTransactionError,
+    InvalidError,
+    LockstepError,
+    NoTransactionError,
+)
+from lockstep.spark.host.lakehouses import Lakehouse, flag, isolation_of
+from lockstep.spark.host.requests import is_case_sensitive
+from lockstep.spark.host.sessions import Answer, Lost, Request, Session
+from lockstep.spark.host.tables import other_version, scans_of
+from lockstep.timeline.entry import Batch
+from lockstep.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from lockstep.spark.host.host import Host
+
+KEPT_SECONDS = 60
+"""How long a shared transaction waits for another client when the last one has gone, if nothing else is said."""
+
+CHECKPOINT_INTERVAL = 10
+"""Delta's default of `delta.checkpointInterval`, in table versions."""
+
+_log = logging.getLogger(__name__)
+
+
+class TransactionRequests:
+    """Answers about sessions' transactions, for one host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.operations: dict[str, Callable[[Session, Request], Answer]] = {
+            "begin": self._begin,
+            "commit": self._commit,
+            "rollback": self._rollback,
+            "savepoint": self._savepoint,
+            "rollback_to": self._rollback_to,
+            "release": self._release,
+            "ended": self._ended,
+            "outside": self._outside,
+            "batch": self._batch,
+            "begun": self._begun,
+            "lost": self._lost,
+            "lapse": self._lapse,
+        }
+
+    def _begin(self, session: Session, asked: Request) -> Answer:
+        batch, session.next_batch = session.next_batch, None
+        if session.transaction is not None:
+            raise ActiveTransactionError(
+                f"a transaction is open in this session ({session.transaction.id}); COMMIT or ROLLBACK it first"
+            )
+        catalogs: dict[str, dict[str, str]] = asked["catalogs"]
+        name = asked.get("current") or (next(iter(catalogs)) if len(catalogs) == 1 else None)
+        if name is None:
+            raise InvalidError(
+                f"which catalog? This session has {', '.join(sorted(catalogs)) or 'no Lockstep catalog'}; "
+                "say USE <catalog> before BEGIN"
+            )
+        house = self._host.lakehouses.get(name, catalogs[name])
+        goes_on = _goes_on(asked.get("on_statement_error"))
+        kept = _seconds("lockstep.shared_transaction_timeout", asked.get("shared_transaction_timeout"), KEPT_SECONDS)
+        tx = house.catalog.begin(
+            isolation=isolation_of(asked.get("isolation")),
+            read_only=bool(asked.get("read_only")),
+            record_reads=flag("lockstep.record_reads", asked.get("record_reads")),
+            comment=asked.get("comment", ""),
+            batch=batch,
+            case_sensitive=is_case_sensitive(asked),
+        )
+        session.catalog, session.goes_on, session.transaction = house, goes_on, tx
+        return _named(tx) | {"root": house.catalog.lake.storage.url, "kept_seconds": kept}
+
+    def _batch(self, session: Session, asked: Request) -> Answer:
+        """Remember which micro-batch the session's next BEGIN carries out; without an application, none.
+
+        It is said beside BEGIN, and for one BEGIN only: a setting of the session that outlived its transaction would
+        make replays, whose work is dropped, of all that follow.
+        """
+        named = "application" in asked
+        session.next_batch = Batch(application=asked["application"], number=asked["number"]) if named else None
+        return {}
+
+    def _begun(self, session: Session, _: Request) -> Answer:
+        """Tell what BEGIN found of its micro-batch's application."""
+        tx = self._open_transaction(session, "a micro-batch")[0]
+        recorded = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
+        return {"last_batch": recorded, "is_replay": tx.is_replay}
+
+    def _commit(self, session: Session, asked: Request) -> Answer:
+        tx, house = self._open_transaction(session, "COMMIT")
+        if asked.get("failure") and not tx.read_only and not session.goes_on:
+            tx.failure = tx.failure or asked["failure"]  # a script that overlooked it must not commit the rest
+        tables = {table.id: table for table in tx.base.tables.values()}
+        for scan in scans_of(asked):
+            tx.failure = tx.failure or other_version(tx, scan)  # the shim has refused it: see `_snapshot`
+            if scan.table in tables:  # not one of its own
+                tx.read(tables[scan.table], scan.where)
+        tx.settle(asked.get("settled") or [])
+        started = house.catalog.lake.clock()
+        done = house.catalog.commit(tx)
+        writes = done.entry.writes if done.entry is not None else []
+        rows = {key: [getattr(write.counts, key) for write in writes] for key in ("rows_added", "rows_removed")}
+        return {
+            "database_version": done.version,
+            "transaction_id": tx.id,
+            "tables_changed": len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
+            "files_added": sum(write.counts.files_added for write in writes),
+            "files_removed": sum(write.counts.files_removed for write in writes),
+            **{key: None if -1 in values else sum(values) for key, values in rows.items()},
+            "milliseconds": round((house.catalog.lake.clock() - started).total_seconds() * 1000),
+            "checkpoints": [house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
+        }
+
+    def _rollback(self, session: Session, _: Request) -> Answer:
+        tx, house = self._open_transaction(session, "ROLLBACK")
+        house.catalog.rollback(tx)
+        return _named(tx)
+
+    def _savepoint(self, session: Session, asked: Request) -> Answer:
+        tx, _ = self._open_transaction(session, "SAVEPOINT")
+        if asked.get("failure") and not session.goes_on:
+            raise FailedTransactionError(
+                "a write of this transaction failed, so no savepoint can be set: ROLLBACK, or ROLLBACK TO an older "
+                f"one. The failure was: {asked['failure']}"
+            )
+        tx.savepoint(asked["name"])
+        return _named(tx)
+
+    def _rollback_to(self, session: Session, asked: Request) -> Answer:
+        """Go back, and tell which URIs nobody may use any more."""
+        tx, house = self._open_transaction(session, "ROLLBACK TO")
+        house.catalog.rollback_to(tx, asked["name"])
+        return _named(tx) | session.forget_used()
+
+    def _release(self, session: Session, asked: Request) -> Answer:
+        tx, _ = self._open_transaction(session, "RELEASE")
+        tx.release(asked["name"])
+        return _named(tx)
+
+    def _open_transaction(self, session: Session, verb: str) -> tuple[Transaction, Lakehouse]:
+        if session.transaction is None or session.catalog is None:
+            raise NoTransactionError(f"{verb} without a transaction: none is open in this session; BEGIN starts one")
+        return session.transaction, session.catalog
+
+    def _ended(self, session: Session, _: Request) -> Answer:
+        """Tell whether the transaction is over, and if so which URIs nobody may use any more."""
+        if session.transaction is not None and session.transaction.is_open:
+            return {"open": True, "uris": [], "tables": []}
+        used = session.forget_used()
+        session.transaction, session.catalog, session.lost = None, None, None
+        return {"open": False, **used}
+
+    def _lost(self, session: Session, asked: Request) -> Answer:
+        """Take over a session from a host that died: what it had open is gone, and its user must notice."""
+        session.lost = Lost(asked["transaction"], "Lockstep's host process, which kept it, ended in the middle")
+        return {}
+
+    def _lapse(self, session: Session, _: Request) -> Answer:
+        """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
+        tx, house = session.transaction, session.catalog
+        if tx is not None and house is not None:
+            refusal = end_unasked(tx, house)
+            session.lost = Lost(
+                tx.id,
+                "all connections that shared it were closed, and none came within lockstep.shared_transaction_timeout",
+                refusal,
+            )
+        used = session.forget_used()
+        session.transaction = session.catalog = None
+        return used
+
+    def in_lost(self, session: Session, asked: Request) -> Answer:
+        """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
+        assert session.lost is not None
+        lost, ends = session.lost, asked["op"] in ("commit", "rollback")
+        if lost.refusal is not None:
+            if ends:
+                raise lost.refusal.again()
+            raise FailedTransactionError(
+                f"transaction {lost.transaction} has ended: {lost.why}. A COMMIT of it had had no answer: "
+                f"{lost.refusal.message}. ROLLBACK, which says so once more, and begin again"
+            )
+        if asked["op"] == "rollback":
+            return {"transaction_id": lost.transaction}
+        raise FailedTransactionError(
+            f"transaction {lost.transaction} was rolled back: {lost.why}. "
+            + ("Begin again" if ends else "ROLLBACK, and begin again")
+        )
+
+    def _outside(self, session: Session, asked: Request) -> Answer:
+        """Refuse what a ROLLBACK could not take back."""
+        what = asked["what"]
+        if what == "VACUUM":
+            raise ActiveTransactionError(
+                "VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction"
+            )
+        if what == "GENERATE":
+            raise ActiveTransactionError(
+                "GENERATE writes a manifest for other readers, which would list files that nobody else may see; run "
+                "it outside a transaction"
+            )
+        if what == "STREAM":
+            raise ActiveTransactionError(
+                "a stream cannot be read or started inside a transaction: its checkpoint would go on whatever becomes "
+                "of the transaction; use it outside"
+            )
+        house = session.catalog
+        if house is not None and not house.allows_outside_writes:
+            if not asked.get("known", True):
+                raise ActiveTransactionError(
+                    f"{what} is a command that Lockstep does not know, and so not whether a ROLLBACK could undo it. "
+                    f"Run it outside the transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow "
+                    "to have such commands happen at once, whatever becomes of the transaction"
+                )
+            raise ActiveTransactionError(
+                f"{what} is not in catalog {house.name}, so a ROLLBACK could not undo it. Run it outside the "
+                f"transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow to have such writes "
+                "happen at once, whatever becomes of the transaction"
+            )
+        return {}
+
+
+def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
+    """Roll a transaction back that nobody asks for; return what is known if that may not be so, and log it."""
+    try:
+        house.catalog.rollback(tx)
+    except LockstepError as error:
+        _log.warning("transaction %s was not rolled back: %s", tx.id, error)
+        return error
+    except Exception as error:  # noqa: BLE001 (logged; it may keep neither this session nor another from its end)
+        _log.exception("transaction %s was not rolled back in good order", tx.id)
+        if tx.in_doubt is None:
+            return None  # what it leaves is litter: without a COMMIT nothing of it is in any table
+        return CommitUnknownError(
+            f"nobody looked whether transaction {tx.id} is committed as database version {tx.in_doubt} "
+            f"({type(error).__name__}: {error}). The transaction has ended; look for its id in the timeline."
+        )
+    return None
+
+
+def _named(tx: Transaction) -> Answer:
+    return {"database_version": tx.base.version, "transaction_id": tx.id}
+
+
+def _goes_on(value: str | None) -> bool:
+    """Tell what `lockstep.on_statement_error` says, as it stands at BEGIN."""
+    if value is not None and value.lower() not in ("fail", "continue"):
+        raise InvalidError(f"lockstep.on_statement_error is {value!r}: expected fail or continue")
+    return value is not None and value.lower() == "continue"
+
+
+def _seconds(setting: str, value: str | None, default: int) -> int:
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit()):
+        raise InvalidError(f"{setting} is {value!r}: expected a number of seconds")
+    return int(value)
+
+
+def _is_due(before: int, after: int) -> bool:
+    return after // CHECKPOINT_INTERVAL > max(before, 0) // CHECKPOINT_INTERVAL

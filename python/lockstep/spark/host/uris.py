@@ -1,0 +1,100 @@
+"""The overlay's URIs, as the shim's `LockstepFileSystem` reads them.
+
+    lockstep://head.<scheme>[.<authority>]/<path>                  a table as published
+    lockstep://<transaction>-<pin>.<scheme>[.<authority>]/<path>   as a transaction sees it; pin `new`: its own creation
+    lockstep://<transaction>x<epoch>-<pin>.…                       the same after that many ROLLBACK TO
+
+The URI carries everything, so executors need no other word from the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from lockstep.errors import InvalidError
+from lockstep.timeline.entry import NEW
+
+SCHEME = "lockstep"
+HEAD = "head"
+EPOCH = "x"
+"""What no transaction's id has in it, for those are hexadecimal."""
+_HADOOP = {"s3": "s3a"}
+"""Where Hadoop has another name for a store than everybody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a URI says: whose view of which folder. `transaction` is None at the head; `epoch` is the transaction's."""
+
+    transaction: str | None
+    location: str
+    epoch: int = 0
+
+
+class Uris:
+    """The URIs of one lake."""
+
+    def __init__(self, root_url: str) -> None:
+        """Take the lake's root as its storage names it, `file:///data/lake`."""
+        parts = urlsplit(root_url)
+        scheme = _HADOOP.get(parts.scheme, parts.scheme)
+        self._base = f"{scheme}.{parts.netloc}" if parts.netloc else scheme
+        self._path = root_url.split("://", 1)[1][len(parts.netloc) :].rstrip("/")
+
+    def head(self, location: str) -> str:
+        """Return the URI of a table as published."""
+        return f"{SCHEME}://{HEAD}.{self._base}{self._path}/{location}"
+
+    def own(self, location: str, transaction: str, pin: int, epoch: int = 0) -> str:
+        """Return the URI of a table as a transaction sees it that pinned this version of it."""
+        view = f"{transaction}{EPOCH}{epoch}" if epoch else transaction
+        return f"{SCHEME}://{view}-{'new' if pin == NEW else pin}.{self._base}{self._path}/{location}"
+
+    def real(self, location: str) -> str:
+        """Return where a folder really is, for messages."""
+        scheme, _, authority = self._base.partition(".")
+        return f"{scheme}://{authority}{self._path}/{location}"
+
+    def holds(self, uri: str) -> bool:
+        """Tell whether a URI lies in this lake."""
+        authority, path = _split(uri)
+        return authority.partition(".")[2] == self._base and path.startswith(f"{self._path}/")
+
+    def parse(self, uri: str) -> View:
+        """Read a URI of this lake.
+
+        Raises:
+            InvalidError: it is none.
+        """
+        if not self.holds(uri):
+            raise InvalidError(f"{uri} is not in this lake ({self.real('')})")
+        authority, path = _split(uri)
+        transaction, epoch = _viewer(authority)
+        return View(transaction, path.removeprefix(f"{self._path}/"), epoch)
+
+
+def transaction_in(uri: str) -> str | None:
+    """Return the id of the transaction as which a URI of any lake shows a folder, None at the head.
+
+    Raises:
+        InvalidError: it is no overlay URI.
+    """
+    return _viewer(_split(uri)[0])[0]
+
+
+def _viewer(authority: str) -> tuple[str | None, int]:
+    """Return the transaction, and its epoch, that the authority of a URI names."""
+    view = authority.partition(".")[0]
+    if view == HEAD:
+        return None, 0
+    transaction, _, epoch = view.rpartition("-")[0].partition(EPOCH)
+    return transaction, int(epoch or 0)
+
+
+def _split(uri: str) -> tuple[str, str]:
+    scheme, found, rest = uri.partition("://")
+    if not found or scheme != SCHEME:
+        raise InvalidError(f"{uri} is not a {SCHEME}:// URI")
+    authority, _, path = rest.partition("/")
+    return authority, f"/{path}"

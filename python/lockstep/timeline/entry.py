@@ -1,0 +1,277 @@
+"""The values of Lockstep: what a timeline entry says, and the database that a run of entries makes.
+
+`Entry` is one file of the timeline, `<root>/_lockstep/timeline/<version, 20 digits>.json`: immutable, and the only
+thing that makes a change real. `Database` is what the entries 0..n say together, folded by `lockstep.timeline.fold`.
+
+All values are frozen and strict: an unknown field, a wrong type or an unknown format number is refused, because a
+reader that guesses would show a database that nobody committed. Times are UTC, to the millisecond.
+
+    format      1
+    encoding    JSON, UTF-8, one object, fields with default values left out
+    size        at most MAX_ENTRY_BYTES
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from lockstep.errors import LockstepError
+
+FORMAT = 1
+MAX_ENTRY_BYTES = 64 * 1024 * 1024
+"""A bound, not a target: commits larger than INLINE_BYTES are staged in files and only named here."""
+
+INLINE_BYTES = 64 * 1024
+"""A table's commit up to this size travels inside the timeline entry; a larger one is a staged file."""
+
+MAX_VIEW_BYTES = 1024 * 1024
+"""A view's definition as JSON may have this size: it travels inside the entry, and every opened lake holds it."""
+
+NEW = -1
+"""The table version before a table's first: a pin of `NEW` means that the table does not exist yet."""
+
+MAX_APPLICATION_CHARACTERS = 256
+"""How long the name of a streaming application may be: each database version keeps all of them."""
+
+MAX_BATCH_NUMBER = 2**63 - 1
+"""Delta's own bound of a transaction identifier's version, a `long`."""
+
+Isolation: TypeAlias = Literal["SNAPSHOT", "SERIALIZABLE"]
+Namespace: TypeAlias = tuple[str, ...]
+
+
+class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """The base of every stored value: frozen, strict, keyword-only."""
+
+
+class Name(Value, frozen=True, order=True):
+    """The name of a table or a view inside a catalog: its namespace and its last part, as the user wrote them."""
+
+    namespace: Namespace
+    table: str
+
+    def __str__(self) -> str:
+        return ".".join((*self.namespace, self.table))
+
+
+class Commit(Value, frozen=True):
+    """One Delta commit of one table: the lines of its `<version>.json`, inline or in a staged file.
+
+    Exactly one of the two is set. `staged` is relative to the table's location.
+    """
+
+    inline: list[msgspec.Raw] | None = None
+    staged: str | None = None
+
+
+class Counts(Value, frozen=True):
+    """How many files and rows a change adds and removes; rows are -1 where neither metrics nor statistics tell."""
+
+    files_added: int = 0
+    files_removed: int = 0
+    rows_added: int = 0
+    rows_removed: int = 0
+
+
+class TableWrite(Value, frozen=True):
+    """Delta commits of one table: its versions `from_version + 1 … to_version`, one commit each."""
+
+    id: str
+    name: Name
+    location: str
+    from_version: int
+    to_version: int
+    commits: list[Commit]
+    counts: Counts = Counts()
+
+
+class TableDdl(Value, frozen=True):
+    """A change of the catalog's list of tables.
+
+    `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`.
+    """
+
+    action: Literal["create", "rename", "drop"]
+    id: str
+    name: Name
+    location: str = ""
+    new_name: Name | None = None
+
+
+class NamespaceDdl(Value, frozen=True):
+    """A change of the catalog's list of namespaces; `properties` is the whole new map of create and alter."""
+
+    action: Literal["create", "alter", "drop"]
+    name: Namespace
+    properties: dict[str, str] = {}
+
+
+class ViewDefinition(Value, frozen=True):
+    """What a view says, and all that gives its text a meaning; Spark's to interpret (its CatalogTable of a view).
+
+    `text` is the query, `schema` Spark's JSON of the columns that it gave when the view was made. `catalog` and
+    `namespace` were current then, and `configs` were the SQL settings: the text is analyzed with them.
+    `query_columns` are the names of the query's own columns; `mode` says what becomes of a view whose query gives
+    others meanwhile.
+    """
+
+    text: str
+    schema: str
+    catalog: str | None = None
+    namespace: list[str] = []
+    configs: dict[str, str] = {}
+    mode: str | None = None
+    query_columns: list[str] = []
+    properties: dict[str, str] = {}
+
+
+class ViewDdl(Value, frozen=True):
+    """A change of the catalog's list of views; `create` and `replace` give the definition. A rename is both others."""
+
+    action: Literal["create", "replace", "drop"]
+    name: Name
+    definition: ViewDefinition | None = None
+
+
+class TableRead(Value, frozen=True):
+    """A table that the transaction read, and the version it saw.
+
+    `predicates`: conditions in Spark's SQL on the table's physical columns. Every row that mattered satisfies one of
+    them, so none at all means that only the table's name and schema did; null is any row.
+    """
+
+    id: str
+    name: Name
+    version: int
+    predicates: list[str] | None = None
+
+
+class TransactionInfo(Value, frozen=True):
+    """Who did it, from where, and why. `id` is unique for ever: the answer to "did my commit land?"."""
+
+    id: str
+    began_at: datetime
+    base_version: int
+    isolation: Isolation
+    author: str = ""
+    application: str = ""
+    message: str = ""
+    statements: list[str] = []
+
+
+class Moved(Value, frozen=True):
+    """A ratified commit that a foreign commit pushed to a later table version before it was published.
+
+    Entry `entry` said that table `id` ends at some version; it ends at `to_version`. The first `kept` of its commits
+    were in the table's log by then: they stay where they are, and the others follow the foreign commit, up to
+    `to_version`.
+    """
+
+    id: str
+    entry: int
+    to_version: int
+    kept: int = 0
+
+
+class Batch(Value, frozen=True):
+    """A micro-batch of a streaming application, which is to happen once: all its tables, and this record of it.
+
+    What `txn` is to one Delta table (PROTOCOL.md, "Transaction Identifiers") this is to the database: an application's
+    numbers only grow, and whoever finds its number recorded, or a later one, has nothing to do.
+    """
+
+    application: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_APPLICATION_CHARACTERS)]
+    number: Annotated[int, msgspec.Meta(ge=0, le=MAX_BATCH_NUMBER)]
+
+    def __str__(self) -> str:
+        return f"batch {self.number} of application {self.application}"
+
+
+class Entry(Value, frozen=True):
+    """One version of the database.
+
+    `kind` is `create` (version 0, an empty database), `transaction`, `external`: commits that a plain Delta writer
+    made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published), or
+    `abort`: the transactions whose ids are in `aborts` can never commit after it; it changes nothing else.
+    Order of meaning: `namespaces`, then the drops of `views`, then `tables`, then what else is in `views`, then
+    `writes`, then `moved`, then `batch`. So a name goes from a table to a view, or the other way, in one entry.
+
+    `view_reads` names the views of its snapshot whose definitions the transaction used.
+    `precedes` is the first database version whose changes a SERIALIZABLE transaction did not see though it read what
+    they changed: it comes before that version in every serial order, though it committed after it.
+
+    `batch` is the micro-batch that the transaction carried out, which no later one may do again.
+    """
+
+    format: int
+    version: int
+    committed_at: datetime
+    kind: Literal["create", "transaction", "external", "abort"]
+    transaction: TransactionInfo
+    namespaces: list[NamespaceDdl] = []
+    tables: list[TableDdl] = []
+    views: list[ViewDdl] = []
+    writes: list[TableWrite] = []
+    reads: list[TableRead] = []
+    view_reads: list[Name] = []
+    precedes: int | None = None
+    moved: list[Moved] = []
+    batch: Batch | None = None
+    aborts: list[str] = []
+
+
+class Table(Value, frozen=True):
+    """A table in one database version: `version` is Delta's own, `since` the database version of its last change."""
+
+    id: str
+    name: Name
+    location: str
+    version: int
+    since: int
+
+
+class View(Value, frozen=True):
+    """A view in one database version; `since` is the database version of its last change."""
+
+    name: Name
+    definition: ViewDefinition
+    since: int
+
+
+class Database(Value, frozen=True):
+    """The whole catalog at one database version; a value, never changed in place.
+
+    `tables` and `views` are by name, and have none in common; `namespaces` maps each namespace to its properties,
+    `batches` each streaming application to the number of its last micro-batch.
+
+    `set_aside` says by table id why a table cannot be used at this version, as far as whoever read the version knows:
+    what was ratified for it could not be published, and may end at another table version than this value says.
+    """
+
+    version: int
+    committed_at: datetime
+    namespaces: dict[Namespace, dict[str, str]]
+    tables: dict[Name, Table]
+    views: dict[Name, View] = {}
+    batches: dict[str, int] = {}
+    set_aside: dict[str, LockstepError] = {}
+
+    def check(self, table: Table, more: str = "") -> None:
+        """Raise why a table is set aside, if it is; the message ends with `more`."""
+        if (error := self.set_aside.get(table.id)) is not None:
+            raise error.again(more) from error
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Tell whether this micro-batch, or a later one of its application, is recorded."""
+        return batch.number <= self.batches.get(batch.application, -1)
+
+    def table_by_id(self, id: str) -> Table | None:
+        """Return the table with this id, whatever it is called now."""
+        return next((t for t in self.tables.values() if t.id == id), None)
+
+    def table_at(self, location: str) -> Table | None:
+        """Return the table whose data lies in this folder."""
+        return next((t for t in self.tables.values() if t.location == location), None)

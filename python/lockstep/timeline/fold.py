@@ -1,0 +1,355 @@
+"""The fold: what a run of timeline entries makes of the database. Pure, and the one judge of what an entry may say.
+
+    fold([])            nothing: a database begins with entry 0
+    fold([e0, e1, e2])  == apply(apply(apply(None, e0), e1), e2)
+
+An entry that does not fit the database before it raises `CorruptTimelineError`; since a writer applies its entry before
+it writes it, only a damaged or foreign file can do that.
+
+**Amendments.** A commit is ratified under one table version and may be pushed to a later one, before it is published,
+by a plain Delta writer. A later `external` entry says so in `moved`. From then on every older database version sees
+the table where the commit really is: `amendments` collects what a timeline says, and `apply` and `fold` take it.
+Where an entry has several commits of a table, the first may be in the table's log when a plain Delta writer takes the
+version of the next: `placements` tells the version of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TypeAlias
+
+import msgspec
+
+from lockstep.errors import CorruptTimelineError
+from lockstep.timeline.entry import (
+    NEW,
+    Batch,
+    Database,
+    Entry,
+    Moved,
+    Name,
+    Namespace,
+    NamespaceDdl,
+    Table,
+    TableDdl,
+    TableWrite,
+    View,
+    ViewDdl,
+)
+
+Moves: TypeAlias = Mapping[tuple[str, int], int]
+"""(table id, version of the entry that wrote it) → the table version where that entry's last commit is now."""
+
+Placements: TypeAlias = Mapping[tuple[str, int], tuple[int, ...]]
+"""(table id, version of the entry that wrote it) → the table version of each of that entry's commits, in order."""
+
+NOT_MOVED: Moves = MappingProxyType({})
+DEFAULT_NAMESPACE: Namespace = ("default",)
+
+
+def apply(db: Database | None, entry: Entry, moved: Moves = NOT_MOVED) -> Database:
+    """Return the database after one more entry; `db` is None before entry 0, and never changed.
+
+    Args:
+        db: the database version before, made with the same amendments.
+        entry: the next entry.
+        moved: what entries after this one say about it, see `amendments`.
+
+    Raises:
+        CorruptTimelineError: the entry does not fit; the message names its version and what was expected.
+    """
+    state = _State(db, moved)
+    state.apply(entry)
+    return state.database()
+
+
+def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED) -> Database:
+    """Return the database after all the entries, which begin with entry 0.
+
+    Args:
+        entries: 0, 1, 2, … without a gap.
+        moved: amendments from the whole timeline, of which `entries` may be the first part.
+
+    Raises:
+        CorruptTimelineError: an entry does not fit those before it, or there is none.
+    """
+    state = _State(None, moved)
+    for entry in entries:
+        state.apply(entry)
+    return state.database()
+
+
+def amendments(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
+    """Collect from a whole timeline where the commits that were moved end; the last word on a commit wins.
+
+    Raises:
+        CorruptTimelineError: see `placements`.
+    """
+    return {key: versions[-1] for key, versions in placements(entries).items()}
+
+
+def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Collect from a whole timeline the versions of the commits that were moved; the last word on a commit wins.
+
+    Raises:
+        CorruptTimelineError: an entry moves a commit that no earlier entry made, or moves it back, or leaves two
+            commits of a table at one version.
+    """
+    written: dict[str, dict[int, tuple[int, ...]]] = {}
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    for entry in entries:
+        for move in entry.moved:
+            was = written.get(move.id, {}).get(move.entry)
+            if not was:
+                raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
+            written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
+        for id_ in {move.id for move in entry.moved}:
+            for (one, low), (other, high) in pairwise(written[id_].items()):
+                if low[-1] >= high[-1]:
+                    raise _corrupt(
+                        entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
+                    )
+        # What an external entry writes was published before it was found, so it stays where it is.
+        for write in entry.writes if entry.kind == "transaction" else ():
+            written.setdefault(write.id, {})[entry.version] = as_ratified(write)
+    return found
+
+
+def as_ratified(write: TableWrite) -> tuple[int, ...]:
+    """Return the table version that each of a write's commits was ratified for."""
+    return tuple(range(write.to_version - len(write.commits) + 1, write.to_version + 1))
+
+
+def _placed(entry: Entry, move: Moved, was: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the versions of a write's commits after a move: the first ones stay, the others end at its version."""
+    if move.to_version <= was[-1]:
+        raise _corrupt(entry, f"moves table {move.id} in entry {move.entry} to {move.to_version}, not past {was[-1]}")
+    if not 0 <= move.kept < len(was):
+        raise _corrupt(
+            entry,
+            f"moves table {move.id} in entry {move.entry} and keeps {move.kept} of its {len(was)} commits: expected to "
+            "keep less than all",
+        )
+    behind = len(was) - move.kept
+    return was[: move.kept] + tuple(range(move.to_version - behind + 1, move.to_version + 1))
+
+
+class _State:
+    """A database in the making; changed in place so that a fold costs what the entries say, not what the lake holds."""
+
+    def __init__(self, db: Database | None, moved: Moves) -> None:
+        self._version = -1 if db is None else db.version
+        self._committed_at = None if db is None else db.committed_at
+        self._namespaces = {} if db is None else dict(db.namespaces)
+        self._tables = {} if db is None else dict(db.tables)
+        self._views = {} if db is None else dict(db.views)
+        self._names = {table.id: name for name, table in self._tables.items()}
+        self._batches = {} if db is None else dict(db.batches)
+        self._locations = {table.location for table in self._tables.values()}
+        self._moved = moved
+
+    def database(self) -> Database:
+        """Return the state as a value."""
+        if self._committed_at is None:
+            raise CorruptTimelineError("no timeline entries: a database begins with entry 0")
+        return Database(
+            version=self._version,
+            committed_at=self._committed_at,
+            namespaces=dict(self._namespaces),
+            tables=dict(self._tables),
+            batches=dict(self._batches),
+            views=dict(self._views),
+        )
+
+    def apply(self, entry: Entry) -> None:
+        """Take one entry in, in its order of meaning; after an error the state is of no use."""
+        self._check_header(entry)
+        for namespace in entry.namespaces:
+            self._change_namespace(entry, namespace)
+        for view in entry.views:
+            if view.action == "drop":
+                self._drop_view(entry, view)
+        for ddl in entry.tables:
+            self._change_table(entry, ddl)
+        for view in entry.views:
+            if view.action != "drop":
+                self._define_view(entry, view)
+        for write in entry.writes:
+            self._write(entry, write)
+        for move in entry.moved:
+            self._move(entry, move)
+        if entry.batch is not None:
+            self._record(entry, entry.batch)
+        self._check_result(entry)
+        self._version = entry.version
+        self._committed_at = entry.committed_at
+
+    def _check_header(self, entry: Entry) -> None:
+        """See that the entry is the next one, and of a kind that may say what it says."""
+        if entry.version != self._version + 1:
+            raise _corrupt(entry, f"expected entry {self._version + 1}")
+        if self._committed_at is not None and entry.committed_at <= self._committed_at:
+            at, before = entry.committed_at.isoformat(), self._committed_at.isoformat()
+            raise _corrupt(entry, f"committed at {at}: expected a time after {before}, its predecessor's")
+        if (entry.kind == "create") != (entry.version == 0):
+            raise _corrupt(entry, f"is of kind {entry.kind!r}: expected 'create' in entry 0 and only there")
+        if entry.kind == "create" and (_touches(entry) or entry.moved):
+            raise _corrupt(entry, "touches tables or views: expected an empty database")
+        if entry.version > 0 and not -1 < entry.transaction.base_version < entry.version:
+            base = entry.transaction.base_version
+            raise _corrupt(entry, f"is based on database version {base}: expected one from 0 to {entry.version - 1}")
+        if entry.moved and entry.kind != "external":
+            raise _corrupt(entry, f"is of kind {entry.kind!r} and moves commits: expected that of 'external' only")
+        if (entry.kind == "abort") != bool(entry.aborts):
+            raise _corrupt(
+                entry, f"is of kind {entry.kind!r} and aborts {entry.aborts}: expected ids with 'abort' only"
+            )
+        if entry.kind == "abort" and (entry.namespaces or _touches(entry)):
+            raise _corrupt(entry, "aborts transactions and touches tables or views: expected one of the two")
+        ids = [write.id for write in entry.writes]
+        if len(set(ids)) != len(ids):
+            raise _corrupt(entry, "writes a table twice: expected one write for each table")
+
+    def _change_namespace(self, entry: Entry, ddl: NamespaceDdl) -> None:
+        name = ".".join(ddl.name)
+        if not ddl.name or not all(ddl.name):
+            raise _corrupt(entry, f"names a namespace {name!r}: expected no empty part")
+        known = ddl.name in self._namespaces
+        if ddl.action == "create" and known:
+            raise _corrupt(entry, f"creates namespace {name}: expected no such namespace before")
+        if ddl.action != "create" and not known:
+            raise _corrupt(entry, f"has {ddl.action} of namespace {name}: expected it to exist")
+        if ddl.action == "drop":
+            del self._namespaces[ddl.name]
+        else:
+            self._namespaces[ddl.name] = dict(ddl.properties)
+
+    def _change_table(self, entry: Entry, ddl: TableDdl) -> None:
+        if ddl.action == "create":
+            self._create(entry, ddl)
+            return
+        table = self._table(entry, ddl.id, ddl.name, ddl.action)
+        del self._tables[ddl.name]
+        if ddl.action == "drop":
+            del self._names[ddl.id]
+            self._locations.discard(table.location)
+            return
+        if ddl.new_name is None:
+            raise _corrupt(entry, f"renames table {ddl.name}: expected a new name")
+        self._take_name(entry, ddl.new_name)
+        self._put(msgspec.structs.replace(table, name=ddl.new_name, since=entry.version))
+
+    def _create(self, entry: Entry, ddl: TableDdl) -> None:
+        self._take_name(entry, ddl.name)
+        if not ddl.id or ddl.id in self._names:
+            raise _corrupt(entry, f"creates table {ddl.name} with id {ddl.id!r}: expected a new one")
+        if not ddl.location or ddl.location in self._locations:
+            raise _corrupt(entry, f"creates table {ddl.name} at {ddl.location!r}: expected a folder of its own")
+        self._put(Table(id=ddl.id, name=ddl.name, location=ddl.location, version=NEW, since=entry.version))
+
+    def _take_name(self, entry: Entry, name: Name, what: str = "table") -> None:
+        if name in self._tables or name in self._views or not name.table:
+            raise _corrupt(entry, f"gives a {what} the name {name}: expected one that is free")
+        if name.namespace not in self._namespaces:
+            raise _corrupt(entry, f"gives a {what} the name {name}: expected its namespace to exist")
+
+    def _drop_view(self, entry: Entry, ddl: ViewDdl) -> None:
+        self._check_view(entry, ddl)
+        if ddl.definition is not None:
+            raise _corrupt(entry, f"drops view {ddl.name} and defines it: expected one of the two")
+        del self._views[ddl.name]
+
+    def _define_view(self, entry: Entry, ddl: ViewDdl) -> None:
+        if ddl.definition is None:
+            raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected its definition")
+        if ddl.action == "create":
+            self._take_name(entry, ddl.name, "view")
+        else:
+            self._check_view(entry, ddl)
+        self._views[ddl.name] = View(name=ddl.name, definition=ddl.definition, since=entry.version)
+
+    def _check_view(self, entry: Entry, ddl: ViewDdl) -> None:
+        if ddl.name not in self._views:
+            raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected it to exist")
+
+    def _write(self, entry: Entry, write: TableWrite) -> None:
+        table = self._table(entry, write.id, write.name, "write")
+        if write.location != table.location:
+            raise _corrupt(entry, f"writes table {write.name} at {write.location!r}: expected {table.location!r}")
+        if write.from_version != table.version and not self._was_moved(table):
+            raise _corrupt(entry, f"writes table {write.name} from {write.from_version}: expected {table.version}")
+        if write.to_version <= write.from_version:
+            raise _corrupt(
+                entry, f"writes table {write.name} to {write.to_version}: expected past {write.from_version}"
+            )
+        expected = 0 if entry.kind == "external" else write.to_version - write.from_version
+        if len(write.commits) != expected:
+            raise _corrupt(entry, f"has {len(write.commits)} commits of table {write.name}: expected {expected}")
+        if any((commit.inline is None) == (commit.staged is None) for commit in write.commits):
+            raise _corrupt(
+                entry, f"writes table {write.name}: expected each commit to be inline or staged, and not both"
+            )
+        version = max(write.to_version, self._moved.get((write.id, entry.version), NEW))
+        self._put(msgspec.structs.replace(table, version=max(version, table.version), since=entry.version))
+
+    def _record(self, entry: Entry, batch: Batch) -> None:
+        if entry.kind != "transaction":
+            raise _corrupt(entry, f"is of kind {entry.kind!r} and records {batch}: expected that of 'transaction' only")
+        last = self._batches.get(batch.application)
+        if last is not None and batch.number <= last:
+            raise _corrupt(entry, f"records {batch}: expected a number above {last}, the last one")
+        self._batches[batch.application] = batch.number
+
+    def _was_moved(self, table: Table) -> bool:
+        """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""
+        return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moved.items())
+
+    def _move(self, entry: Entry, move: Moved) -> None:
+        """Put the table where its moved commits are; `amendments` has judged whether the move itself makes sense."""
+        if move.entry >= entry.version:
+            raise _corrupt(entry, f"moves a commit of entry {move.entry}: expected an earlier entry")
+        name = self._names.get(move.id)
+        if name is None:  # It has been dropped since; the versions before the drop still see it, moved.
+            return
+        version = max(self._tables[name].version, move.to_version)
+        self._put(msgspec.structs.replace(self._tables[name], version=version, since=entry.version))
+
+    def _check_result(self, entry: Entry) -> None:
+        """See that the whole entry leaves no table without a version, and nothing without a namespace."""
+        created = {ddl.id for ddl in entry.tables if ddl.action == "create"} & self._names.keys()
+        for id_ in created:
+            if self._tables[self._names[id_]].version == NEW:
+                raise _corrupt(entry, f"creates table {self._names[id_]}: expected a write of its first version")
+        dropped = {ddl.name for ddl in entry.namespaces if ddl.action == "drop"} - self._namespaces.keys()
+        for name in (*self._tables, *self._views) if dropped else ():
+            if name.namespace in dropped:
+                raise _corrupt(entry, f"drops namespace {'.'.join(name.namespace)}: expected nothing in it, not {name}")
+        if entry.kind == "create" and self._namespaces != {DEFAULT_NAMESPACE: {}}:
+            raise _corrupt(
+                entry, f"creates namespaces {self._namespaces}: expected 'default' alone, without properties"
+            )
+
+    def _table(self, entry: Entry, id_: str, name: Name, action: str) -> Table:
+        """Return the table that has this name and this id."""
+        table = self._tables.get(name)
+        if table is None:
+            raise _corrupt(entry, f"has {action} of table {name}: expected it to exist")
+        if table.id != id_:
+            raise _corrupt(entry, f"has {action} of table {name} with id {id_}: expected id {table.id}")
+        return table
+
+    def _put(self, table: Table) -> None:
+        self._tables[table.name] = table
+        self._names[table.id] = table.name
+        self._locations.add(table.location)
+
+
+def _touches(entry: Entry) -> bool:
+    """Tell whether an entry changes or reads tables or views."""
+    return bool(entry.tables or entry.views or entry.writes or entry.reads or entry.view_reads)
+
+
+def _corrupt(entry: Entry, what: str) -> CorruptTimelineError:
+    return CorruptTimelineError(f"timeline entry {entry.version} {what}")

@@ -1,0 +1,162 @@
+"""What changed in the lists of tables and views: from what a transaction began with to what it sees now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from lockstep.errors import InvalidError
+from lockstep.timeline.entry import MAX_VIEW_BYTES, Name, Namespace, Table, TableDdl, View, ViewDdl, ViewDefinition
+
+T = TypeVar("T")
+
+TOO_LARGE = "54000"
+TOO_LONG = "42622"
+AMBIGUOUS = "42702"
+MAX_NAME_CHARACTERS = 255
+"""Of one part of a new name, as other catalogs of Spark have it."""
+
+
+def check_name(*parts: str) -> None:
+    """Raise InvalidError (42622) if a part of the name of a new table, view or namespace is too long."""
+    for part in parts:
+        if len(part) > MAX_NAME_CHARACTERS:
+            raise InvalidError(
+                f"the name {part[:40]}… has {len(part)} characters, at most {MAX_NAME_CHARACTERS} fit",
+                sqlstate=TOO_LONG,
+            )
+
+
+class Named(Protocol):
+    """What has tables, views and namespaces: a database version, or a transaction's view of one."""
+
+    @property
+    def tables(self) -> Mapping[Name, Table]: ...  # those of `Database` and `Transaction`
+    @property
+    def views(self) -> Mapping[Name, View]: ...
+    @property
+    def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]: ...
+
+
+def folded(name: Name) -> Name:
+    """Return a name as it is compared where case does not count."""
+    return Name(namespace=tuple(part.lower() for part in name.namespace), table=name.table.lower())
+
+
+def spellings(name: Name, seen: Named) -> list[Name]:
+    """Return the stored names that one whose case does not count may mean: itself alone, if that is one."""
+    if name in seen.tables or name in seen.views:
+        return [name]
+    wanted = folded(name)
+    return sorted(each for each in (*seen.tables, *seen.views) if folded(each) == wanted)
+
+
+def spelled(name: Name, seen: Named) -> Name:
+    """Return how a name is stored whose case does not count; one that nothing has as it is, in its stored namespace.
+
+    Raises:
+        InvalidError (42702): several fit, and none of them exactly; they were made where case counts.
+    """
+    if name in seen.tables or name in seen.views:
+        return name
+    inside = Name(namespace=spelled_namespace(name.namespace, seen), table=name.table)
+    found = spellings(inside, seen)
+    return _only(found, str(name)) if found else inside
+
+
+def spelled_namespace(namespace: Namespace, seen: Named) -> Namespace:
+    """Return how a namespace is stored whose case does not count, as far as there is one."""
+    for length in range(len(namespace), 0, -1):
+        if namespace[:length] in seen.namespaces:
+            return namespace
+        wanted = tuple(part.lower() for part in namespace[:length])
+        if found := sorted(each for each in seen.namespaces if tuple(part.lower() for part in each) == wanted):
+            return _only(found, ".".join(namespace)) + namespace[length:]
+    return namespace
+
+
+def _only(found: Sequence[T], name: str) -> T:
+    if len(found) > 1:
+        raise InvalidError(
+            f"{name} may be any of {', '.join(map(str, found))}, which differ in case alone: say it as it is "
+            "stored, or SET spark.sql.caseSensitive = true",
+            sqlstate=AMBIGUOUS,
+        )
+    return found[0]
+
+
+def holder(name: Name, seen: Named, *, case_sensitive: bool = True) -> str | None:
+    """Return what has this name, a "table" or a "view", which share their names; None if it is free."""
+    if not case_sensitive:
+        wanted = folded(name)
+        name = next((each for each in (*seen.tables, *seen.views) if folded(each) == wanted), name)
+    if name in seen.tables:
+        return "table"
+    return "view" if name in seen.views else None
+
+
+def check_size(name: Name, definition: ViewDefinition) -> None:
+    """Raise InvalidError (54000) if the definition of a view is larger than `MAX_VIEW_BYTES`."""
+    if (size := len(msgspec.json.encode(definition))) > MAX_VIEW_BYTES:
+        raise InvalidError(
+            f"the definition of view {name} has {size} bytes, at most {MAX_VIEW_BYTES} fit: make it of several views",
+            sqlstate=TOO_LARGE,
+        )
+
+
+def net_ddl(before: Iterable[Table], after: Iterable[Table], unique: str) -> list[TableDdl]:
+    """Return the changes between two lists of tables, in an order in which each finds its name free.
+
+    A name that was held in between is nobody's business, and its namespace may be gone.
+
+    Args:
+        unique: a text that no name has in it, for detours.
+    """
+    old, new = {table.id: table for table in before}, {table.id: table for table in after}
+    renames = [
+        TableDdl(action="rename", id=id, name=table.name, new_name=new[id].name)
+        for id, table in old.items()
+        if id in new and table.name != new[id].name
+    ]
+    return [
+        *(TableDdl(action="drop", id=id, name=table.name) for id, table in old.items() if id not in new),
+        *_without_collisions(renames, unique),
+        *(
+            TableDdl(action="create", id=id, name=table.name, location=table.location)
+            for id, table in new.items()
+            if id not in old
+        ),
+    ]
+
+
+def net_views(before: Mapping[Name, View], after: Mapping[Name, View]) -> list[ViewDdl]:
+    """Return the changes between two mappings of views, drops first, each in the order of names.
+
+    A view is its name and definition: one that was dropped and made again as it was has not changed.
+    """
+    drops = [ViewDdl(action="drop", name=name) for name in sorted(before.keys() - after.keys())]
+    return drops + [
+        ViewDdl(action="replace" if name in before else "create", name=name, definition=view.definition)
+        for name, view in sorted(after.items())
+        if name not in before or before[name].definition != view.definition
+    ]
+
+
+def _without_collisions(renames: Sequence[TableDdl], unique: str) -> list[TableDdl]:
+    """Order renames so that each finds its new name free; in a circle (a swap) one table takes a detour."""
+    waiting = {rename.name: rename for rename in renames}
+    ordered = []
+    while waiting:
+        name, rename = next(
+            ((name, rename) for name, rename in waiting.items() if rename.new_name not in waiting),
+            next(iter(waiting.items())),
+        )
+        del waiting[name]
+        if rename.new_name in waiting:
+            detour = Name(namespace=rename.new_name.namespace, table=f"{rename.new_name.table}-{unique}")
+            waiting[detour] = msgspec.structs.replace(rename, name=detour)
+            rename = msgspec.structs.replace(rename, new_name=detour)
+        ordered.append(rename)
+    return ordered

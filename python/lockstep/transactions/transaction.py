@@ -1,0 +1,512 @@
+"""A transaction before it commits: the database as it sees it, and what it did so far. Values only, no storage.
+
+    REQUESTED ──first staged write──▶ INFLIGHT ──▶ COMPLETED | ROLLED_BACK
+        └──────────────────────────────────────────▶
+
+What it sees is its snapshot, the database version at BEGIN, with its own changes on top. What it staged is kept as
+table versions only; the commits themselves lie in the tables' staging folders.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from lockstep.delta.pruning.row_sets import RowsRead, listed
+from lockstep.errors import (
+    DuplicateError,
+    FailedTransactionError,
+    InvalidError,
+    NoTransactionError,
+    ReadOnlyError,
+    TransactionStateError,
+    UndefinedError,
+)
+from lockstep.timeline.entry import (
+    NEW,
+    Batch,
+    Database,
+    Isolation,
+    Name,
+    Namespace,
+    NamespaceDdl,
+    Table,
+    TableDdl,
+    TableRead,
+    TransactionInfo,
+    View,
+    ViewDdl,
+    ViewDefinition,
+)
+from lockstep.transactions.ddl import check_name, check_size, folded, holder, net_ddl, net_views
+from lockstep.transactions.undo import Creation, Savepoint, Undone, new_location
+
+MAX_STATEMENTS = 100
+MAX_STATEMENT_CHARACTERS = 1000
+"""How much of a transaction's text its entry keeps."""
+
+MAX_SAVEPOINTS = 1000
+NO_SAVEPOINT = "3B001"
+NOT_EMPTY = "2BP01"
+NO_NAMESPACE = "3F000"
+NAMESPACE_EXISTS = "42P06"
+
+
+class State(enum.StrEnum):
+    """Where a transaction is in its life."""
+
+    REQUESTED = "REQUESTED"
+    INFLIGHT = "INFLIGHT"
+    COMPLETED = "COMPLETED"
+    ROLLED_BACK = "ROLLED_BACK"
+
+
+@dataclass
+class Transaction:
+    """One transaction's view and changes; not for use by two threads at once: a session's host has a lock.
+
+    Attributes:
+        id: unique for ever.
+        base: the database version at BEGIN.
+        began_at: when, UTC.
+        record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
+        batch: the micro-batch that it carries out, if it is one: its entry records it.
+        epoch: how often it went back to a savepoint; its URIs differ from one to the next.
+        staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
+        dropped: tables that it staged commits for, and then dropped.
+        failure: what the first failed write said, once one failed.
+        in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
+            settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
+        vectors: files of deletion vectors that COMMIT wrote for it, relative to the lake's root.
+        state, version: see `State`; the database version that it committed, the snapshot's if that changed nothing.
+    """
+
+    id: str
+    base: Database
+    began_at: datetime
+    isolation: Isolation = "SERIALIZABLE"
+    read_only: bool = False
+    record_reads: bool = False
+    batch: Batch | None = None
+    comment: str = ""
+    author: str = ""
+    application: str = ""
+    epoch: int = 0
+    staged: dict[str, list[int]] = field(default_factory=dict)
+    case_sensitive: bool = True
+    failure: str | None = None
+    in_doubt: int | None = None
+    vectors: set[str] = field(default_factory=set)
+    state: State = State.REQUESTED
+    version: int | None = None
+    statements: list[str] = field(default_factory=list)
+    dropped: list[Table] = field(default_factory=list)
+    _tables: dict[Name, Table] = field(init=False)
+    _views: dict[Name, View] = field(init=False)
+    _namespaces: dict[Namespace, dict[str, str]] = field(init=False)
+    _namespace_ddl: list[NamespaceDdl] = field(init=False, default_factory=list)
+    _reads: RowsRead = field(init=False, default_factory=RowsRead)
+    _view_reads: set[Name] = field(init=False, default_factory=set)
+    _creations: dict[str, Creation] = field(init=False, default_factory=dict)
+    _savepoints: list[Savepoint] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._tables = dict(self.base.tables)
+        self._views = dict(self.base.views)
+        self._namespaces = dict(self.base.namespaces)
+
+    def __repr__(self) -> str:
+        wrote = f", {len(self.staged)} tables written" if self.staged else ""
+        return f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{wrote}>"
+
+    # --- what it sees -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still do anything."""
+        return self.state in (State.REQUESTED, State.INFLIGHT)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its micro-batch was done before it began: whatever it does, COMMIT changes nothing."""
+        return self.batch is not None and self.base.has_batch(self.batch)
+
+    @property
+    def tables(self) -> Mapping[Name, Table]:
+        """The tables that it sees. A table's `version` is its pin: the version at BEGIN, `NEW` for one of its own."""
+        return self._tables
+
+    @property
+    def views(self) -> Mapping[Name, View]:
+        """The views that it sees; of one that it made itself, `since` is the database version at BEGIN."""
+        return self._views
+
+    @property
+    def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]:
+        """The namespaces that it sees, with their properties."""
+        return self._namespaces
+
+    def table(self, name: Name, *, usable: bool = True) -> Table:
+        """Return a table that it sees.
+
+        Raises:
+            UndefinedError: it sees none of that name.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: it was set aside at BEGIN. If that is mended, it
+                may be at another version than the snapshot says; to drop or rename it needs no `usable` table.
+        """
+        if (table := self._tables.get(name)) is None:
+            raise UndefinedError(f"no table {name} in database version {self.base.version} or made by this transaction")
+        if usable:
+            self.base.check(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
+        return table
+
+    def view(self, name: Name) -> View:
+        """Return a view that it sees.
+
+        Raises:
+            UndefinedError: it sees none of that name.
+        """
+        if (view := self._views.get(name)) is None:
+            raise UndefinedError(f"no view {name} in database version {self.base.version} or made by this transaction")
+        return view
+
+    def has_written(self, table: Table) -> bool:
+        """Whether reads of the table must see staged commits."""
+        return table.id in self.staged
+
+    def touch(self, table: Table, number: int | None = None) -> None:
+        """Note that a statement loads the table: it may read any row, unless this very use of it is settled."""
+        self._reads.touch(table.id, number)
+
+    def settle(self, numbers: Iterable[int]) -> None:
+        """Note of which uses of tables all is known: they read columns, and the rows that `read` notes."""
+        self._reads.settle(numbers)
+
+    def read(self, table: Table, predicate: str | None = None) -> None:
+        """Note that rows of the table were read: those that satisfy the predicate, or any."""
+        self._reads.add(table.id, predicate)
+
+    def read_view(self, name: Name) -> None:
+        """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
+        if name in self.base.views and self._views.get(name) is self.base.views[name]:
+            self._view_reads.add(name)
+
+    def said(self, text: str) -> None:
+        """Keep a statement's text for the entry, bounded; an analysis that runs twice says it once."""
+        short = " ".join(text.split())[:MAX_STATEMENT_CHARACTERS]
+        if len(self.statements) < MAX_STATEMENTS and self.statements[-1:] != [short]:
+            self.statements.append(short)
+
+    # --- what it does -------------------------------------------------------------------------------------------------
+
+    def check_usable(self) -> None:
+        """Raise unless it is open, and not in doubt.
+
+        Raises:
+            NoTransactionError: it has ended.
+            TransactionStateError: nobody knows whether its COMMIT landed.
+        """
+        if not self.is_open:
+            raise NoTransactionError(f"transaction {self.id} has ended ({self.state}); begin another")
+        if self.in_doubt is not None:
+            raise TransactionStateError(
+                f"the store did not say whether transaction {self.id} was committed as database version "
+                f"{self.in_doubt}, so nothing can be added to it; COMMIT again to find out, or ROLLBACK"
+            )
+
+    def check_writable(self) -> None:
+        """Raise unless it may change something.
+
+        Raises:
+            NoTransactionError, TransactionStateError: see `check_usable`.
+            ReadOnlyError: it was begun READ ONLY.
+            FailedTransactionError: a write of it failed; only ROLLBACK helps.
+        """
+        self.check_usable()
+        if self.read_only:
+            raise ReadOnlyError(
+                "this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write"
+            )
+        self.check_sound()
+
+    def check_sound(self) -> None:
+        """Raise if a write of this transaction failed."""
+        if self.failure is not None:
+            raise FailedTransactionError(
+                f"a write of this transaction failed, so it can only be rolled back. The failure was: {self.failure}"
+            )
+
+    def next_version(self, location: str) -> int:
+        """Return which version of a table Delta may stage next: one more than it sees, the first of a reserved one.
+
+        Raises:
+            InvalidError, DuplicateError (42P07): no table of this transaction; the name of a reserved one was taken.
+        """
+        self.check_writable()
+        table = self._table_at(location)
+        return [table.version, *self.staged.get(table.id, [])][-1] + 1
+
+    def stage(self, location: str, version: int) -> None:
+        """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real."""
+        if version != (expected := self.next_version(location)):
+            raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
+        self._put(table := self._table_at(location))
+        self.staged.setdefault(table.id, []).append(version)
+        self.state = State.INFLIGHT
+
+    def _table_at(self, location: str) -> Table:
+        if found := [table for table in self._tables.values() if table.location == location]:
+            return found[0]
+        if (made := self._creations.get(location)) is None:
+            raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
+        self._check_free(made.name)
+        return Table(id=made.id, name=made.name, location=location, version=NEW, since=self.base.version)
+
+    def reserve(self, name: Name, id: str) -> Creation:
+        """Choose where a new table of this name will lie; `stage` of its first version makes it real.
+
+        Raises:
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
+        """
+        self.check_writable()
+        self._check_free(name)
+        creation = Creation(id=id, name=name, location=new_location(name, id))
+        self._creations[creation.location] = creation
+        return creation
+
+    def drop_table(self, name: Name) -> None:
+        """Take a table out of the catalog; its files stay for the database versions that have it."""
+        self.check_writable()
+        table = self.table(name, usable=False)
+        del self._tables[name]
+        if table.id in self.staged:
+            self.dropped.append(table)
+        self.state = State.INFLIGHT
+
+    def rename_table(self, name: Name, new_name: Name) -> None:
+        """Give a table another name, in another namespace if asked."""
+        self.check_writable()
+        table = self.table(name, usable=False)
+        self._check_free(new_name, before=name)
+        del self._tables[name]
+        self._put(msgspec.structs.replace(table, name=new_name))
+        self.state = State.INFLIGHT
+
+    def create_view(self, name: Name, definition: ViewDefinition, *, replace: bool) -> None:
+        """Make a view, in the place of the one of that name if `replace`.
+
+        Raises:
+            UndefinedError (3F000): no such namespace.
+            DuplicateError (42P07): the name is a table's, or a view's that is not to be replaced.
+            InvalidError (54000): the definition is larger than `MAX_VIEW_BYTES`.
+        """
+        self.check_writable()
+        check_size(name, definition)
+        if not (replace and name in self._views):
+            self._check_free(name)
+        self._views[name] = View(name=name, definition=definition, since=self.base.version)
+        self.state = State.INFLIGHT
+
+    def drop_view(self, name: Name) -> None:
+        """Take a view out of the catalog."""
+        self.check_writable()
+        del self._views[self.view(name).name]
+        self.state = State.INFLIGHT
+
+    def rename_view(self, name: Name, new_name: Name) -> None:
+        """Give a view another name, in another namespace if asked: a drop and a create to all others."""
+        self.check_writable()
+        definition = self.view(name).definition
+        self._check_free(new_name, before=name)
+        self.drop_view(name)
+        self.create_view(new_name, definition, replace=False)
+
+    def create_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
+        """Make a namespace.
+
+        Raises:
+            DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
+        """
+        self.check_writable()
+        check_name(*name)
+        if name in self._namespaces:
+            raise DuplicateError(f"namespace {'.'.join(name)} exists", sqlstate=NAMESPACE_EXISTS)
+        if len(name) > 1:
+            self.check_namespace(name[:-1])
+        self._namespaces[name] = dict(properties)
+        self._namespace_ddl.append(NamespaceDdl(action="create", name=name, properties=dict(properties)))
+
+    def alter_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
+        """Replace a namespace's properties."""
+        self.check_writable()
+        self.check_namespace(name)
+        self._namespaces[name] = dict(properties)
+        self._namespace_ddl.append(NamespaceDdl(action="alter", name=name, properties=dict(properties)))
+
+    def drop_namespace(self, name: Namespace, *, cascade: bool) -> None:
+        """Remove a namespace, with all that is in it if `cascade`.
+
+        Raises:
+            InvalidError (2BP01): it is not empty, and `cascade` was not asked for.
+        """
+        self.check_writable()
+        self.check_namespace(name)
+        inside = [n for n in (*self._tables, *self._views) if n.namespace[: len(name)] == name]
+        below = sorted((n for n in self._namespaces if n[: len(name)] == name and n != name), key=len, reverse=True)
+        if (inside or below) and not cascade:
+            what = inside[0] if inside else ".".join(below[0])
+            raise InvalidError(f"namespace {'.'.join(name)} is not empty ({what}); use CASCADE", sqlstate=NOT_EMPTY)
+        for each in inside:
+            (self.drop_view if each in self._views else self.drop_table)(each)
+        for namespace in (*below, name):
+            del self._namespaces[namespace]
+            self._namespace_ddl.append(NamespaceDdl(action="drop", name=namespace))
+
+    def check_namespace(self, name: Namespace) -> None:
+        """Raise UndefinedError (3F000) unless it sees this namespace."""
+        if name not in self._namespaces:
+            raise UndefinedError(f"no namespace {'.'.join(name)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
+
+    def _check_free(self, name: Name, *, before: Name | None = None) -> None:
+        check_name(name.table)
+        if not self.case_sensitive and before is not None and before != name and folded(before) == folded(name):
+            return  # nothing but itself, in another case
+        self.check_namespace(name.namespace)
+        if kind := holder(name, self, case_sensitive=self.case_sensitive):
+            raise DuplicateError(f"{kind} {name} exists")
+
+    def _put(self, table: Table) -> None:
+        self._tables[table.name] = table
+
+    # --- savepoints ---------------------------------------------------------------------------------------------------
+
+    def savepoint(self, name: str) -> None:
+        """Remember what it has done so far. A name that is taken hides the older savepoint until it is released.
+
+        Raises:
+            FailedTransactionError: a write failed: go back to an older savepoint first.
+            InvalidError: there are `MAX_SAVEPOINTS`.
+        """
+        self.check_usable()
+        self.check_sound()
+        if len(self._savepoints) >= MAX_SAVEPOINTS:
+            raise InvalidError(f"transaction {self.id} has {MAX_SAVEPOINTS} savepoints; RELEASE some")
+        self._savepoints.append(
+            Savepoint(
+                name=name.casefold(),
+                staged={id: tuple(versions) for id, versions in self.staged.items()},
+                tables=dict(self._tables),
+                views=dict(self._views),
+                namespaces=dict(self._namespaces),
+                namespace_ddl=tuple(self._namespace_ddl),
+                creations=dict(self._creations),
+                dropped=tuple(self.dropped),
+                statements=tuple(self.statements),
+            )
+        )
+
+    def rollback_to(self, name: str) -> Undone:
+        """Go back to a savepoint, which stays; those after it are gone. What was read since stays read.
+
+        Raises:
+            UndefinedError (3B001): it has no such savepoint.
+            FailedTransactionError: another transaction ended this one, or an earlier undo failed.
+        """
+        self.check_usable()
+        self.check_sound()
+        at = self._find_savepoint(name)
+        del self._savepoints[at + 1 :]
+        point = self._savepoints[at]
+        known = {table.id: table for table in (*self._tables.values(), *self.dropped, *point.tables.values())}
+        cut = [
+            (known[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
+            for id, versions in self.staged.items()
+            if len(versions) > len(point.staged.get(id, ())) and known[id].location not in self._made_since(point)
+        ]
+        undone = Undone(cut, self._made_since(point))
+        self.epoch += 1
+        self.staged = {id: list(versions) for id, versions in point.staged.items()}
+        self.dropped, self.statements = list(point.dropped), list(point.statements)
+        self._tables, self._views, self._namespaces = dict(point.tables), dict(point.views), dict(point.namespaces)
+        self._namespace_ddl, self._creations = list(point.namespace_ddl), dict(point.creations)
+        return undone
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and those after it; what was done since stays done.
+
+        Raises:
+            UndefinedError (3B001): it has no such savepoint.
+        """
+        self.check_usable()
+        self.check_sound()
+        del self._savepoints[self._find_savepoint(name) :]
+
+    def _find_savepoint(self, name: str) -> int:
+        for at in reversed(range(len(self._savepoints))):
+            if self._savepoints[at].name == name.casefold():
+                return at
+        raise UndefinedError(f"transaction {self.id} has no savepoint {name}", sqlstate=NO_SAVEPOINT)
+
+    def _made_since(self, point: Savepoint) -> list[str]:
+        return [location for location in self._creations if location not in point.creations]
+
+    # --- what it changed ----------------------------------------------------------------------------------------------
+
+    def written(self) -> list[Table]:
+        """The tables with staged commits, by their names now."""
+        return sorted((t for t in self._tables.values() if t.id in self.staged), key=lambda t: t.name)
+
+    def made(self) -> list[str]:
+        """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
+        return list(self._creations)
+
+    def abandoned(self) -> list[str]:
+        """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
+        kept = {table.location for table in self._tables.values()}
+        return [location for location in self._creations if location not in kept]
+
+    def table_ddl(self) -> list[TableDdl]:
+        """Its net changes of the list of tables, see `net_ddl`."""
+        return net_ddl(self.base.tables.values(), self._tables.values(), self.id)
+
+    def view_ddl(self) -> list[ViewDdl]:
+        """Its net changes of the list of views, see `net_views`."""
+        return net_views(self.base.views, self._views)
+
+    def namespace_ddl(self) -> list[NamespaceDdl]:
+        """Its changes of the list of namespaces, in order, without those that it both made and dropped."""
+        gone = {n.name for n in self._namespace_ddl} - self._namespaces.keys() - self.base.namespaces.keys()
+        return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
+
+    def is_recorded(self) -> bool:
+        """Whether it makes an entry even if it staged nothing: it changed names, or what it did is to be recorded."""
+        if self.batch is not None or self.table_ddl() or self.view_ddl() or self.namespace_ddl():
+            return True
+        return self.record_reads and self.isolation == "SERIALIZABLE" and bool(self.reads() or self._view_reads)
+
+    def view_reads(self) -> list[Name]:
+        """The views of its snapshot whose definitions it used."""
+        return sorted(self._view_reads)
+
+    def reads(self) -> list[TableRead]:
+        """The tables of its snapshot that it read, and which rows."""
+        rows = self._reads.by_table()
+        read = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
+        return [TableRead(id=t.id, name=t.name, version=t.version, predicates=listed(rows[t.id])) for t in read]
+
+    def info(self, operations: Sequence[str] = ()) -> TransactionInfo:
+        """Who, when and why, for the entry; `operations` stand in where no statement's text is known."""
+        return TransactionInfo(
+            id=self.id,
+            began_at=self.began_at.replace(microsecond=self.began_at.microsecond // 1000 * 1000),
+            base_version=self.base.version,
+            isolation=self.isolation,
+            author=self.author,
+            application=self.application,
+            message=self.comment,
+            statements=self.statements or list(operations),
+        )
