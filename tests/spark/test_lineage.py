@@ -155,3 +155,65 @@ def test_an_rdd_of_more_others_than_are_looked_at_is_refused_and_says_so(spark: 
     assert lineage.refusal(rdd, tx).isEmpty()
     assert lineage.refusal(rdd, tx, 1).isEmpty(), "what is known is not looked at again"
     assert commits(spark)
+
+
+def outside(frame: DataFrame, session: Any) -> DataFrame:
+    """Return a DataFrame of one session whose rows are another's."""
+    return session.range(1).select().crossJoin(frame)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda frame, session: session.table("global_temp.g"), id="global view"),
+        pytest.param(outside, id="joined"),
+        pytest.param(lambda frame, session: session.range(1).where(frame.where("id = 77").exists()), id="subquery"),
+        pytest.param(lambda frame, session: session.createDataFrame(frame.rdd, frame.schema), id="rdd"),
+        pytest.param(lambda frame, session: outside(frame.cache(), session), id="cached"),
+        pytest.param(
+            lambda frame, session: DataFrame(
+                session._jsparkSession.internalCreateDataFrame(
+                    frame._jdf.queryExecution().toRdd(), frame._jdf.schema(), False
+                ),
+                session,
+            ),
+            id="rows",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_open", [False, True], ids=["outside", "in a transaction of its own"])
+def test_nobody_reads_through_another_sessions_open_transaction(
+    spark: Any, other: Any, tables: None, read: Any, is_open: bool
+) -> None:
+    """Its rows may be rolled back, and what was made of them would stay."""
+    begins(spark)
+    spark.sql(f"INSERT INTO {T} VALUES (77)")
+    frame = spark.table(T)
+    frame.createOrReplaceGlobalTempView("g")
+    if is_open:
+        begins(other)
+    assert is_refused(other, "25001", lambda: read(frame, other).collect())
+    assert is_refused(other, "25001", lambda: read(frame, other).write.saveAsTable("lake.default.leak"))
+    assert len(frame.collect()) == 3, "the transaction itself goes on reading it"
+    spark.sql("ROLLBACK")
+    if is_open:
+        other.sql("ROLLBACK")
+    spark.catalog.dropGlobalTempView("g")
+    assert ids(other, T) == [1, 2]
+
+
+@pytest.mark.parametrize("how", ["rdd", "persisted", "checkpoint"])
+def test_a_dataframe_of_an_rdd_from_before_begin_of_which_no_file_was_left_is_not_read_inside(
+    spark: Any, other: Any, tables: None, how: str
+) -> None:
+    """That it has no rows is what another's commit may have changed, though it reads no file of ours now."""
+    none = spark.sql(f"SELECT id FROM {T} WHERE id = 10")
+    before = none.rdd.persist() if how == "persisted" else none.rdd
+    checkpoint = none.localCheckpoint(eager=False)
+    begins(spark)
+    add(other, T)
+    frame = checkpoint if how == "checkpoint" else spark.createDataFrame(before, none.schema)
+    assert is_refused(spark, "25001", frame.collect)
+    inside = spark.sql(f"SELECT id FROM {T} WHERE id = 10")
+    assert spark.createDataFrame(inside.rdd, none.schema).collect() == []
+    spark.sql("ROLLBACK")

@@ -34,6 +34,7 @@ private[spark] object Executions extends Logging {
       query =>
         val session = query.sparkSession
         val plan = query.withCachedData
+        Transactions.checkOwn(session, plan)
         if (Transactions.isOpen(session)) {
           Ended.check(plan)
           Transactions.checkSnapshot(session, plan)

@@ -31,20 +31,31 @@ private[spark] object Lineage {
 
   def refusal(rdd: RDD[_], tx: Open, most: Int): Option[LockstepException] = {
     val seen = mutable.HashSet.empty[Step]
-    val todo = mutable.Stack(Step(rdd, None))
-    var found = Option.empty[LockstepException]
-    while (todo.nonEmpty && found.isEmpty) {
-      val next = todo.pop()
-      if (!tx.computable.has(next) && seen.add(next))
-        if (isOlder(next, tx)) found = Some(older(tx))
-        else next.rdd.dependencies.foreach { dependency =>
-          val through = next.reader.orElse(Option.when(Internals.isCache(dependency.rdd))(next.rdd.id))
-          todo.push(Step(dependency.rdd, through))
-        }
-      if (found.isEmpty && seen.size > most) found = Some(tooMany(tx, most))
-    }
+    val found = steps(rdd, step => !tx.computable.has(step) && seen.add(step)).flatMap { step =>
+      if (isOlder(step, tx)) Some(older(tx)) else Option.when(seen.size > most)(tooMany(tx, most))
+    }.nextOption()
     if (found.isEmpty) tx.computable.add(seen)
     found
+  }
+
+  /** The transactions through whose views an RDD's rows are read, of the first of those that it is computed from. */
+  def transactions(rdd: RDD[_]): Set[String] = {
+    val seen = mutable.HashSet.empty[Step]
+    steps(rdd, seen.add).take(Most).flatMap(step => files(step.rdd).find(isOverlaid)).flatMap { file =>
+      Overlay.parse(file.getAuthority).id
+    }.toSet
+  }
+
+  /** An RDD and those that it is computed from, as far as they are new. */
+  private def steps(rdd: RDD[_], isNew: Step => Boolean): Iterator[Step] = {
+    val todo = mutable.Stack(Step(rdd, None))
+    Iterator.continually(()).takeWhile(_ => todo.nonEmpty).map(_ => todo.pop()).filter(isNew).map { next =>
+      next.rdd.dependencies.foreach { dependency =>
+        val through = next.reader.orElse(Option.when(Internals.isCache(dependency.rdd))(next.rdd.id))
+        todo.push(Step(dependency.rdd, through))
+      }
+      next
+    }
   }
 
   /** What has been looked at and may be computed, so that nobody looks again for each job. */
@@ -63,7 +74,7 @@ private[spark] object Lineage {
 
   private def isOlder(step: Step, tx: Open): Boolean = {
     val file = ours(step.rdd, tx)
-    file.nonEmpty && step.reader.getOrElse(step.rdd.id) < tx.firstRdd ||
+    (file.nonEmpty || isEmptyScan(step.rdd)) && step.reader.getOrElse(step.rdd.id) < tx.firstRdd ||
     step.reader.isEmpty && file.filter(isOverlaid).exists(each => !tx.reads.knows(each.getPath))
   }
 
@@ -71,11 +82,20 @@ private[spark] object Lineage {
    * A file of ours that is read, which stands for the others: a scan has one table's. Those that a shallow clone shares with
    * its source have their real names.
    */
-  private def ours(rdd: RDD[_], tx: Open): Option[URI] = rdd match {
+  private def ours(rdd: RDD[_], tx: Open): Option[URI] =
+    files(rdd).find(uri => isOverlaid(uri) || isBelow(uri, tx.root))
+
+  private def files(rdd: RDD[_]): Iterator[URI] = rdd match {
     case scan: FileScanRDD =>
-      val files = scan.filePartitions.iterator.flatMap(_.files).map(_.toPath.toUri)
-      files.find(uri => (isOverlaid(uri) || isBelow(uri, tx.root)) && !uri.getPath.contains("/_delta_log/"))
-    case _ => None
+      val all = scan.filePartitions.iterator.flatMap(_.files).map(_.toPath.toUri)
+      all.filterNot(_.getPath.contains("/_delta_log/"))
+    case _ => Iterator.empty
+  }
+
+  /** Whether it is a scan of a table none of whose files may have rows for it: of which table, it does not say. */
+  private def isEmptyScan(rdd: RDD[_]): Boolean = rdd match {
+    case scan: FileScanRDD => scan.filePartitions.forall(_.files.isEmpty)
+    case _ => false
   }
 
   private def isOverlaid(uri: URI): Boolean = uri.getScheme == Overlay.Scheme

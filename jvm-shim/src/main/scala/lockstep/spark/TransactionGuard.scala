@@ -24,6 +24,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
 
   override def apply(plan: LogicalPlan): Unit = {
     Ended.check(plan)
+    Transactions.checkOwn(session, plan)
     if (Transactions.isOpen(session)) {
       if (plan.isStreaming) refuse("STREAM")
       plan.foreach {

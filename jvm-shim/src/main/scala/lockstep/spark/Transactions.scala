@@ -7,7 +7,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.QueryExecution
-import org.apache.spark.sql.lockstep.Internals
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
 import scala.jdk.CollectionConverters._
 
@@ -102,6 +102,22 @@ private[spark] object Transactions {
         tx.passed.addAll(asked.asJava)
       }
     }
+
+  /** Refuses a plan that reads what another session's open transaction sees: it may yet be rolled back. */
+  def checkOwn(session: SparkSession, plan: LogicalPlan): Unit =
+    if (!open.isEmpty) {
+      Scans.relations(plan).flatMap(_.view.id).foreach(checkOwn(session, _))
+      for (rdd <- Lineage.of(plan); id <- Lineage.transactions(rdd)) checkOwn(session, id)
+    }
+
+  private def checkOwn(session: SparkSession, transaction: String): Unit =
+    for (tx <- all if tx.id == transaction && tx.owner != owner(session) && !tx.hasJoined(Internals.id(session)))
+      throw new LockstepException(
+        "LOCKSTEP_ACTIVE_TRANSACTION",
+        s"what is read here is what the open transaction $transaction of another session sees, and nobody else sees that " +
+          "before its COMMIT: make the DataFrame or view anew in this session.",
+        "25001"
+      )
 
   /** What the open transaction reads, to be added to. */
   def reads(session: SparkSession): Option[Reads.Log] = of(session).map(_.reads)
