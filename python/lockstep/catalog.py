@@ -20,16 +20,13 @@ import msgspec
 from msgspec import structs
 
 from lockstep.commit.announce import Announcer
-from lockstep.commit.autocommit import Scan
-from lockstep.commit.commit import (
-    commit,
-    commit_statement,
-    new_table,
-    rollback,
-)
+from lockstep.commit.autocommit import commit_statement, new_table
+from lockstep.commit.commit import commit
+from lockstep.commit.ending import rollback
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome, Taken
 from lockstep.commit.presence import Gone
 from lockstep.commit.savepoint import rollback_to
+from lockstep.commit.scans import Scan
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import parse

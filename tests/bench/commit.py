@@ -19,9 +19,9 @@ from lockstep.transactions.transaction import Transaction
 
 TABLES = (1, 10, 100)
 STAGES = {
-    "collect": "_collect",
+    "collect": "collect",
     "catch up and judge": "_caught_up",
-    "rebase and stage": "_place",
+    "rebase and stage": "_rebase",
 }
 
 COLUMNS = (*STAGES, "ratify", "publish", "clean up and the rest")
@@ -89,18 +89,18 @@ def _clocked(catalog: TransactionalCatalog, spent: dict[str, float]) -> Iterator
         return timed
 
     saved = {name: getattr(committing, name) for name in STAGES.values()}
-    append, publish = catalog.timeline.append, catalog.lake.try_publish
+    append, publish = catalog.timeline.append, catalog.lake.publisher.try_publish
     for stage, name in STAGES.items():
         setattr(committing, name, clock(stage, saved[name]))
     catalog.timeline.append = clock("ratify", append)  # type: ignore[method-assign]
-    catalog.lake.try_publish = clock("publish", publish)  # type: ignore[method-assign]
+    catalog.lake.publisher.try_publish = clock("publish", publish)  # type: ignore[method-assign]
     try:
         yield
     finally:
         for name, original in saved.items():
             setattr(committing, name, original)
         catalog.timeline.append = append  # type: ignore[method-assign]
-        catalog.lake.try_publish = publish  # type: ignore[method-assign]
+        catalog.lake.publisher.try_publish = publish  # type: ignore[method-assign]
 
 
 def _stage_new(catalog: TransactionalCatalog, tx: Transaction, name: Name) -> None:

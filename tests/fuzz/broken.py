@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from lockstep.delta import checksum
 from lockstep.delta.combine import collapse
-from lockstep.lake import lake
+from lockstep.lake import changes
 
 Replace: TypeAlias = Callable[[ModuleType, str, Callable[..., object]], None]
 """Puts another function in a module's place: `setattr`, for good, or that of a test."""
@@ -17,7 +17,7 @@ DEFECTS: Mapping[str, tuple[tuple[ModuleType, str, Callable[..., object]], ...]]
     # A checksum counts a file that is added again as one more.
     "counted-twice": ((checksum, "_listed", lambda _: None), (checksum, "added_again", lambda _: 0)),
     # Commits are merged and renumbered though their data files name row ids and versions of theirs.
-    "renumbered": tuple((module, "copies_own_rows", lambda *_: False) for module in (collapse, lake)),
+    "renumbered": tuple((module, "copies_own_rows", lambda *_: False) for module in (collapse, changes)),
 }
 
 

@@ -53,15 +53,15 @@ def late_snapshot(catalog: TransactionalCatalog) -> None:
 
 def early_publish(catalog: TransactionalCatalog) -> None:
     """COMMIT publishes its first table before it ratifies; a rollback deletes no files, so that they can be read."""
-    original = committing._append
+    original = committing._ratify
 
-    def append(lake: Lake, tx: Transaction, draft: Callable[..., Entry], judged: int) -> Ratified | Lost | Unknown:
-        for write in draft(judged + 1, lake.clock()).writes[:1]:
+    def ratify(lake: Lake, tx: Transaction, draft: Callable[..., Entry], after: int) -> Ratified | Lost | Unknown:
+        for write in draft(after + 1, lake.clock()).writes[:1]:
             publish(lake.storage, write, as_ratified(write))
         time.sleep(0.01)
-        return original(lake, tx, draft, judged)
+        return original(lake, tx, draft, after)
 
-    _replace(committing, "_append", append)
+    _replace(committing, "_ratify", ratify)
     catalog.lake.delete = lambda *_: None  # type: ignore[method-assign]
 
 

@@ -191,14 +191,14 @@ def before_ratify() -> None:
 
 
 def after_ratify() -> None:
-    from lockstep.lake.lake import Lake
+    from lockstep.lake.publisher import Publisher
 
-    _replace(Lake, "try_publish", lambda original: lambda *args, **kwargs: stop("after-ratify"))
+    _replace(Publisher, "try_publish", lambda original: lambda *args, **kwargs: stop("after-ratify"))
 
 
 def between_publishes() -> None:
     """Let the first table through, and stop all others; say so when the first is done."""
-    from lockstep.lake import lake
+    from lockstep.lake import publisher
 
     turn = threading.Lock()
     done: list[object] = []
@@ -213,7 +213,7 @@ def between_publishes() -> None:
 
         return publish
 
-    _replace(lake, "publish", one)
+    _replace(publisher, "publish", one)
 
 
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:

@@ -219,5 +219,5 @@ def test_what_a_transaction_sees_of_its_own_writes_is_known(catalog: Transaction
     stage(catalog, tx, "a", metadata("c"))
     entry = catalog.commit(tx).entry
     assert entry is not None
-    found: Changes = catalog.lake.changes(entry)
+    found: Changes = catalog.lake.past.of(entry)
     assert [touched.metadata for touched in found.writes.values()] == [frozenset({"properties", "columns"})]

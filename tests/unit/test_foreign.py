@@ -217,7 +217,7 @@ def test_a_file_that_a_later_commit_needs_must_be_there(catalog: TransactionalCa
         store.delete(f"{where}/x")
         database = catalog.timeline.at(last + 1)
         with pytest.raises(CorruptTimelineError, match="/x is gone"):
-            Foreign(store, catalog.timeline, clock=utc_now, new_id=str).look(
+            Foreign(store, catalog.timeline, catalog.lake._external, clock=utc_now).look(
                 database.tables[named("a")], lambda *_: None, closely=True
             )
 

@@ -31,6 +31,7 @@ from tests.support.lakes import (
     foreign,
     location,
     named,
+    open_catalog,
     remove,
     staged_commits,
 )
@@ -553,7 +554,7 @@ def test_what_another_process_chose_is_published_before_it_is_read(
     """That process has died since, between ratifying a commit and publishing it."""
     one.resolve("a")
     with monkeypatch.context() as patched:
-        patched.setattr(elsewhere.lake, "try_publish", lambda *_, **__: False)
+        patched.setattr(elsewhere.lake.publisher, "try_publish", lambda *_, **__: False)
         pin = append(elsewhere, "b", "x")
     found = one.resolve("b", pin=pin, mentioned=[])
     assert found["version"] == 1
@@ -640,7 +641,7 @@ def test_a_write_past_the_open_transaction_is_refused(one: Client) -> None:
 def test_a_table_set_aside_is_refused_inside_a_transaction_too(one: Client, elsewhere: TransactionalCatalog) -> None:
     """At its pin the log has a foreign commit where the timeline has ours: reading it would show the wrong rows."""
     store = FaultyStorage(elsewhere.lake.storage)
-    elsewhere.lake.storage = store
+    elsewhere = open_catalog(store)
     log = f"{elsewhere.database().tables[named('a')].location}/_delta_log/{1:020d}.json"
     store.interrupt("put_if_absent", lambda: foreign(elsewhere, "a", 1, {"remove": {"path": "x"}}), path=log)
     tx = elsewhere.begin(isolation="SNAPSHOT")

@@ -149,7 +149,7 @@ def test_the_rules_see_what_they_forbid() -> None:
     assert list(imports_in(at_import_time(ast.parse(text)))) == ["lockstep.catalog"]
 
 
-ANSWERS = {"put_if_absent", "try_put", "append", "publish", "try_publish", "commit_statement", "rollback", "_settled"}
+ANSWERS = {"put_if_absent", "try_put", "append", "publish", "try_publish", "commit_statement", "rollback", "settle"}
 """What answers with a value that says what really happened: who drops it guesses."""
 
 

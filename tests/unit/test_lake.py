@@ -13,7 +13,8 @@ import pytest
 from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
-from lockstep.lake.lake import Lake, Progress
+from lockstep.lake.lake import Lake
+from lockstep.lake.publisher import Progress
 from lockstep.retry import RACE
 from lockstep.timeline.clock import utc_now
 from lockstep.timeline.entry import INLINE_BYTES, Isolation
@@ -446,7 +447,7 @@ def test_a_lake_forgets_what_was_dropped(catalog: TransactionalCatalog, store: F
     catalog.database([named("a"), named("b")])
     ids = {table.id for table in catalog.timeline.head.tables.values()}
     assert catalog.lake._foreign._looked.keys() <= ids
-    assert catalog.lake._aside.keys() <= ids
+    assert catalog.lake.publisher._aside.keys() <= ids
 
 
 def test_of_many_tables_all_that_can_be_are_published(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

@@ -14,6 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 
@@ -21,9 +22,9 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.errors import LockstepError, UnavailableError
+from lockstep.lake import lake
 from lockstep.lake.verify import verify
 from lockstep.storage import Names, Storage, open_storage
-from lockstep.workers import Workers
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
@@ -78,10 +79,11 @@ class Turns:
 
 
 class Scheduled(Storage):
-    """A store in which each call is a step of one actor."""
+    """A store in which each call is a step of one actor, once it is told whose turns they are."""
 
-    def __init__(self, inner: Storage, actor: str, turns: Turns) -> None:
-        self.inner, self._actor, self._turns = inner, actor, turns
+    def __init__(self, inner: Storage, actor: str) -> None:
+        self.inner, self._actor = inner, actor
+        self.turns: Turns | None = None
 
     @property
     def url(self) -> str:
@@ -109,7 +111,8 @@ class Scheduled(Storage):
         self._run(lambda: self.inner.delete_folder(path))
 
     def _run(self, call: Callable[[], T]) -> T:
-        self._turns.step(self._actor)
+        if self.turns is not None:
+            self.turns.step(self._actor)
         return call()
 
 
@@ -144,13 +147,15 @@ def recovered(
         events: what else happens, just before a step.
     """
     turns = Turns(first, switches, events)
-    catalogs = []
+    catalogs: list[TransactionalCatalog] = []
+    stores: list[Scheduled] = []
     for actor in ACTORS:
-        catalog = open_catalog(open_storage(str(root)))  # opened before both begin: neither knows of the other
-        catalog.lake._pool = Workers(1, "one")  # so that a schedule says it all
-        store = Scheduled(catalog.lake.storage, actor, turns)
-        catalog.lake.storage = catalog.timeline.storage = catalog.lake._foreign._storage = store
-        catalogs.append(catalog)
+        store = Scheduled(open_storage(str(root)), actor)
+        with patch.object(lake, "WORKERS", 1):  # so that a schedule says it all
+            catalogs.append(open_catalog(store))  # before both begin: neither knows of the other
+        stores.append(store)
+    for store in stores:
+        store.turns = turns
 
     def begin(actor: str, catalog: TransactionalCatalog) -> Any:
         try:

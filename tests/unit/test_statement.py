@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.commit.autocommit import Scan
+from lockstep.commit.scans import Scan
 from lockstep.delta.actions import Action, render
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.errors import ConflictError, UnsupportedError
@@ -137,7 +137,7 @@ def test_who_wrote_has_read_the_columns_and_who_removed_maybe_any_row(
 ) -> None:
     entry = write(catalog, "a", *actions, operation=operation)
     [id_] = [each.id for each in entry.writes]
-    assert catalog.lake.changes(entry).reads == {id_: NO_ROW if known else EVERY_ROW}
+    assert catalog.lake.past.of(entry).reads == {id_: NO_ROW if known else EVERY_ROW}
 
 
 def of_row(id_: int, path: str) -> Action:
@@ -180,7 +180,7 @@ def test_an_overwrite_of_an_older_lockstep_has_read_any_row_whatever_its_entry_s
     entry = write(catalog, "a", remove("p"), of_row(4, "x"), scans=(scan(catalog, "a"),))
     [read] = entry.reads
     older = structs.replace(entry, reads=[structs.replace(read, predicates=["(id = 4)"])])
-    assert catalog.lake.changes(older).reads == {read.id: EVERY_ROW}
+    assert catalog.lake.past.of(older).reads == {read.id: EVERY_ROW}
 
 
 def test_an_overwrite_that_read_nothing_has_replaced_what_it_found(catalog: TransactionalCatalog) -> None:
@@ -207,7 +207,7 @@ def test_an_overwrite_in_a_transaction_has_read_any_row(
     assert entry is not None
     assert [read.predicates for read in entry.reads] == [["(id = 4)"] if looks else None]
     [read] = entry.reads
-    assert catalog.lake.changes(entry).reads == {read.id: frozenset({"(id = 4)"}) if looks else EVERY_ROW}
+    assert catalog.lake.past.of(entry).reads == {read.id: frozenset({"(id = 4)"}) if looks else EVERY_ROW}
 
 
 CHANGES: list[tuple[str, Callable[[TransactionalCatalog], object], int | None]] = [

@@ -164,7 +164,7 @@ def test_who_used_a_view_is_in_the_entry(catalog: TransactionalCatalog, other: T
     other.database()
     [stored] = other.timeline.entries(done.version - 1)
     assert stored.view_reads == [named("v")]
-    assert other.lake.changes(stored).view_reads == frozenset({named("v")})
+    assert other.lake.past.of(stored).view_reads == frozenset({named("v")})
 
 
 def test_a_recorded_reader_of_a_view_alone_makes_an_entry(catalog: TransactionalCatalog) -> None:

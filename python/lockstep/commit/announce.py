@@ -28,9 +28,10 @@ from lockstep.delta.log import UNREADABLE, read_staged
 from lockstep.errors import ConflictError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import POLL, RACE, Backoff
+from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT as ENTRY_FORMAT
 from lockstep.timeline.entry import NEW, Entry, Table, TransactionInfo
-from lockstep.timeline.log import Lost, Ratified, Unknown
+from lockstep.timeline.log import Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 FOLDER = "_lockstep/announced"
@@ -67,7 +68,7 @@ class Announcer:
             return
         try:
             staged = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
-            touched = self._lake.footprint(staged, table.location, before=table.version)
+            touched = self._lake.past.footprint(staged, table.location, before=table.version)
             message = self._resolved(tx, table, touched)
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
@@ -137,7 +138,7 @@ class Announcer:
         mine = Changes(tx.id, writes={table.id: touched}, names={table.id: table.name})
         for entry in winners:
             # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
-            if (conflict := check(mine, self._lake.changes(entry), same_rows=lambda *_: None)) is not None:
+            if (conflict := check(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
                 return conflict.message
         return None
 
@@ -149,22 +150,30 @@ class Announcer:
         Raises:
             UnavailableError: nobody knows whether there is such an entry; asking again is safe.
         """
-        for _ in RACE.tries(self._lake.contention):
+
+        def propose() -> Proposal | Settled[None]:
             self._lake.timeline.refresh()
             # Once: another thread may read on at any moment, and what it read was not looked through for the victim.
             looked = self._lake.timeline.head.version
             if self._has_ended(victim, looked):
-                return
-            outcome = self._lake.timeline.append(self._abort(tx, victim), after=looked)
-            match outcome:
-                case Ratified(entry):
-                    _log.info("database version %d: killed transaction %s", entry.version, victim.transaction)
-                    return
-                case Unknown(_, cause):
-                    raise UnavailableError(f"cannot tell whether {victim.transaction} was killed: {cause.message}")
-                case Lost():
-                    continue
-        raise UnavailableError(f"transaction {victim.transaction} was not killed: every race for the timeline was lost")
+                return Settled(None)
+            return Proposal(self._abort(tx, victim), after=looked)
+
+        timeline = self._lake.timeline
+        match append_until(
+            lambda draft, after: timeline.append(draft, after=after),
+            propose,
+            backoff=RACE,
+            contention=self._lake.contention,
+        ):
+            case Ratified(entry):
+                _log.info("database version %d: killed transaction %s", entry.version, victim.transaction)
+            case Unknown(_, cause):
+                raise UnavailableError(f"cannot tell whether {victim.transaction} was killed: {cause.message}")
+            case Exhausted(attempts):
+                raise UnavailableError(
+                    f"transaction {victim.transaction} was not killed: {attempts} races for the timeline were lost"
+                )
 
     def _abort(self, tx: Transaction, victim: Announcement) -> Callable[[int, datetime], Entry]:
         # An id of its own: under the id of the killer it would read as the killer's commit.

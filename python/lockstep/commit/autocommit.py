@@ -1,152 +1,200 @@
-"""What an autocommitted statement read from other tables than the one it writes: judged as it commits.
-
-Delta checks such a statement's own table, at its `Serializable` level, and only that. The others were read at the
-versions that the scans name. So the statement is a transaction whose snapshot is as old as the first change that it did
-not see; where it saw all of them, and that is nearly always, there is nothing to judge.
-"""
+"""One statement on its own: what Delta wants to write as one version of one table becomes one entry of the timeline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from datetime import datetime
 
-from lockstep.conflict.serializable import Antidependency, antidependency, judge
-from lockstep.conflict.writes import Changes, Conflict, Hit
-from lockstep.delta.actions import Footprint
-from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, listed
-from lockstep.errors import UnsupportedError
+from msgspec import structs
+
+from lockstep.commit.drafts import store
+from lockstep.commit.outcomes import Committed, Contended, InDoubt, Taken
+from lockstep.commit.presence import Gone, added_files, check
+from lockstep.commit.scans import Scan, judge_statement, table_reads
+from lockstep.conflict.serializable import Antidependency
+from lockstep.conflict.writes import Changes, Conflict
+from lockstep.delta.actions import Action, assert_real, bodies, real_paths, total
+from lockstep.delta.log import staging_folder
+from lockstep.errors import DuplicateError, InvalidError, UnavailableError, UndefinedError
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database, Entry, TableRead
-from lockstep.timeline.log import Timeline
+from lockstep.retry import RACE, Backoff
+from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
+from lockstep.timeline.entry import (
+    FORMAT,
+    NEW,
+    Database,
+    Entry,
+    Table,
+    TableDdl,
+    TableRead,
+    TableWrite,
+    TransactionInfo,
+)
+from lockstep.timeline.log import Draft, Ratified, Unknown
+from lockstep.transactions.ddl import check_name, holder
+from lockstep.transactions.undo import Creation
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """One scan of a table.
+def commit_statement(
+    lake: Lake,
+    info: TransactionInfo,
+    location: str,
+    version: int,
+    actions: list[Action],
+    *,
+    creation: Creation | None = None,
+    scans: Sequence[Scan] = (),
+    backoff: Backoff = RACE,
+) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
+    """Commit what Delta wants to write as one version of one table: an autocommitted statement.
 
-    Attributes:
-        table: its id.
-        version: its version then; None is not known, or that of a transaction's own view.
-        where: the rows it was after; None is any.
-        head: whether it was not seen through a transaction.
-        cached: whether its rows came from what Spark keeps of an earlier query.
-    """
-
-    table: str
-    version: int | None
-    where: str | None
-    head: bool = True
-    cached: bool = False
-
-
-def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
-    """Return which rows were read, by table id."""
-    found: dict[str, Rows] = {}
-    for scan in scans:
-        found[scan.table] = either(found.get(scan.table, frozenset()), scan.where)
-    return found
-
-
-def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint]) -> list[TableRead]:
-    """Return the reads as an entry says them, of the tables that are still there.
-
-    Args:
-        writes: by table id, what the statement changes. Rows that it removes without having looked for them (INSERT
-            OVERWRITE, replaceWhere) are rows that it depends on, so any row of that table counts as read.
-    """
-    rows = rows_read(scans)
-    for id_, wrote in writes.items():
-        if wrote.overwrites or (wrote.rows_removed and id_ not in rows):
-            rows[id_] = EVERY_ROW
-    oldest = _oldest(scans)
-    tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
-    return [
-        TableRead(id=t.id, name=t.name, version=oldest.get(t.id, t.version), predicates=listed(rows[t.id]))
-        for t in tables
-    ]
-
-
-def judge_statement(
-    lake: Lake, head: Database, mine: Changes, scans: Sequence[Scan], read_version: int
-) -> Conflict | Antidependency | None:
-    """Judge a statement that is about to commit behind `head`, as `lockstep.conflict.serializable` does a transaction.
+    Losing the timeline to transactions on other tables is retried here; losing the table version is Delta's to judge.
+    What the statement read from other tables is judged here too, see `lockstep.commit.autocommit`.
 
     Args:
-        mine: what it changes: one table. Its `reads` are not looked at.
-        scans: what it read. Delta judges what it read of its own table, but for what came from a cache.
-        read_version: the version of its own table that it began from; `NEW` for a table that it makes.
+        info: the statement's transaction; its id must be new.
+        location: the table's folder, relative to the root.
+        version: the table version to be.
+        actions: the commit.
+        creation: given for the first version of a new table.
+        scans: what the statement read.
+        backoff: how often, and how soon, it is tried again after a lost race.
+
+    Raises:
+        UndefinedError: the table, or a new table's namespace, was dropped meanwhile.
+        DuplicateError: a new table's name was taken meanwhile.
+        UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed.
     """
-    [target] = mine.writes
-    if mine.isolation == "SERIALIZABLE":
-        _check_known(head, scans)
-    others = [scan for scan in scans if scan.version is not None and (scan.cached or scan.table != target)]
-    first = first_unseen(lake.timeline, head, _oldest(others))
-    if first is None:
+    litter = staging_folder(location, info.id) if creation is None else location
+    try:
+        outcome = _commit_statement(
+            lake, info, backoff, location=location, version=version, actions=actions, creation=creation, scans=scans
+        )
+    except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
+        lake.delete([litter], [])
+        raise
+    if isinstance(outcome, Conflict | Taken | Contended | Gone):
+        lake.delete([litter], [])
+    return outcome
+
+
+def _commit_statement(
+    lake: Lake,
+    info: TransactionInfo,
+    backoff: Backoff,
+    *,
+    location: str,
+    version: int,
+    actions: list[Action],
+    creation: Creation | None,
+    scans: Sequence[Scan],
+) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
+    actions = real_paths(actions)
+    assert_real(actions)
+    read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
+    is_looked_for = False
+
+    def propose() -> Proposal | Settled[Conflict | Taken | Gone]:
+        nonlocal is_looked_for
+        head = lake.caught_up(
+            lambda database: [t for t in (database.table_at(location),) if t is not None], for_write=True
+        )
+        if (table := _target(lake, head, location, version, creation)) is None:
+            return Settled(Taken())
+        writes = {table.id: lake.past.footprint(actions, location, before=version - 1)}
+        mine = Changes(info.id, writes=writes, isolation=info.isolation)
+        judged = judge_statement(lake, head, mine, scans, read_version)
+        if isinstance(judged, Conflict):
+            return Settled(judged)
+        if not is_looked_for:
+            is_looked_for = True
+            added = added_files([actions], location, lake.storage.url)
+            if (gone := check(lake.storage, added, f"the statement (transaction {info.id})")) is not None:
+                return Settled(gone)
+        write = TableWrite(
+            id=table.id,
+            name=table.name,
+            location=location,
+            from_version=table.version,
+            to_version=version,
+            commits=[store(lake, location, info.id, version, actions)],
+            counts=total([actions]),
+        )
+        draft = _entry(info, creation, write, table_reads(scans, head, writes), judged)
+        return Proposal(draft, after=head.version)
+
+    match append_until(
+        lambda draft, after: lake.timeline.append(draft, after=after),
+        propose,
+        backoff=backoff,
+        contention=lake.contention,
+    ):
+        case Ratified(entry):
+            is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
+            if lake.publisher.try_publish(entry, fresh=True, checksums=False) and is_staged:
+                lake.delete([staging_folder(location, info.id)], [])
+            return Committed(entry.version, entry)
+        case Settled(why):
+            return why
+        case Unknown(entry, cause):
+            return InDoubt(entry.version, cause)
+        case Exhausted(attempts):
+            return Contended(attempts)
+
+
+def _target(lake: Lake, head: Database, location: str, version: int, creation: Creation | None) -> Table | None:
+    """Return the table that is to get a version; None if it has that already.
+
+    Raises:
+        UndefinedError, DuplicateError, InvalidError, CorruptTimelineError: it cannot get it.
+    """
+    table = new_table(head, creation) if creation is not None else head.table_at(location)
+    if table is None:
+        raise UndefinedError(f"the table at {location} was dropped while the statement ran; nothing was written")
+    if table.version >= version:
+        lake.check_reaches(table, version)
         return None
-    reads = rows_read(others)
-    if target in reads:  # from a cache; what is removed is bounded by all that was looked for, and not by the cache's
-        reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
-    mine = replace(mine, reads=reads, base=first - 1)
-    entries = lake.timeline.entries(first - 1, head.version)
-    winners = [lake.changes(entry) for entry in entries]
-    if any(scan.table == target and not scan.cached for scan in scans):
-        seen = _made_in(lake.timeline, entries, target, read_version)
-        for winner in winners:
-            if (winner.database_version or 0) <= seen and (hit := antidependency(mine, winner)) is not None:
-                return _torn(winner, hit)
-    return judge(mine, winners) if mine.isolation == "SERIALIZABLE" else None
+    if table.version != version - 1:
+        raise InvalidError(f"table {table.name} is at version {table.version}: version {version} cannot follow")
+    return table
 
 
-def _check_known(head: Database, scans: Sequence[Scan]) -> None:
-    for scan in scans:
-        if scan.cached and scan.version is None and scan.head:
-            table = head.table_by_id(scan.table)
-            raise UnsupportedError(
-                f"this statement reads table {scan.table if table is None else table.name} from a cache of which Spark "
-                "does not say how old it is, so nothing was written: uncache it, or cache a query with a condition"
-            )
+def new_table(head: Database, creation: Creation) -> Table:
+    """Return the table that a creation makes of this database.
+
+    Raises:
+        UndefinedError (3F000), DuplicateError: its namespace is gone; its name is taken.
+    """
+    check_name(creation.name.table)
+    if creation.name.namespace not in head.namespaces:
+        raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
+    if kind := holder(creation.name, head, case_sensitive=creation.case_sensitive):
+        raise DuplicateError(f"{kind} {creation.name} exists; nothing was written")
+    return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 
-def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -> int | None:
-    """Return the first database version that changed one of these tables after the table version that was read."""
-    now = {table.id: table.version for table in head.tables.values() if table.id in versions}
-    behind = {id_: version for id_, version in versions.items() if now.get(id_, version + 1) > version}
-    first = None
-    for entry in reversed(timeline.entries(0, head.version)) if behind else ():
-        for id_ in [id_ for id_ in behind if _touches(entry, id_)]:
-            if _end(timeline, entry, id_) <= behind[id_]:
-                del behind[id_]
-            else:
-                first = entry.version
-        if not behind:
-            break
-    return first
+def _entry(
+    info: TransactionInfo,
+    creation: Creation | None,
+    write: TableWrite,
+    reads: list[TableRead],
+    first: Antidependency | None,
+) -> Draft:
+    precedes = None if first is None else first.winner.database_version
 
+    def draft(version: int, committed_at: datetime) -> Entry:
+        return Entry(
+            format=FORMAT,
+            version=version,
+            committed_at=committed_at,
+            kind="transaction",
+            transaction=structs.replace(info, base_version=(precedes or version) - 1),
+            tables=[TableDdl(action="create", id=creation.id, name=creation.name, location=creation.location)]
+            if creation is not None
+            else [],
+            writes=[write],
+            reads=reads,
+            precedes=precedes,
+        )
 
-def _touches(entry: Entry, table: str) -> bool:
-    return table in {w.id for w in entry.writes} | {d.id for d in entry.tables} | {m.id for m in entry.moved}
-
-
-def _end(timeline: Timeline, entry: Entry, table: str) -> float:
-    """Return the table version that an entry leaves behind; one that drops or renames the table is past them all."""
-    ends = [timeline.moved.get((w.id, entry.version), w.to_version) for w in entry.writes if w.id == table]
-    ends += [move.to_version for move in entry.moved if move.id == table]
-    return max(ends, default=float("inf"))
-
-
-def _made_in(timeline: Timeline, entries: Sequence[Entry], table: str, version: int) -> int:
-    """Return the last of these entries that a table version has in it; 0 for none of them."""
-    return max((e.version for e in entries if _touches(e, table) and _end(timeline, e, table) <= version), default=0)
-
-
-def _oldest(scans: Iterable[Scan]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for scan in scans:
-        if scan.version is not None:
-            found[scan.table] = min(scan.version, found.get(scan.table, scan.version))
-    return found
-
-
-def _torn(winner: Changes, hit: Hit) -> Conflict:
-    what = f"{hit.what}, which this statement had read before, while its own table is read after that"
-    return Conflict.of("torn-read", winner, Hit(what, table=hit.table))
+    return draft

@@ -13,27 +13,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TypeAlias
 from urllib.parse import unquote
 
-from lockstep import __version__
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
 from lockstep.delta.publish import content
-from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.retry import RACE, Backoff
+from lockstep.errors import CorruptTimelineError
+from lockstep.lake.external import Content, ExternalEntries
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
-from lockstep.timeline.entry import FORMAT, Commit, Database, Entry, Moved, Table, TableWrite, TransactionInfo
-from lockstep.timeline.log import Draft, Lost, Ratified, Timeline, Unknown
+from lockstep.timeline.entry import Commit, Database, Entry, Table, TableWrite
+from lockstep.timeline.log import Timeline
 
 LOOK_EVERY = timedelta(minutes=1)
 """How long a look at a log's files is believed: what is gone is noticed then, not at every use of the table."""
 
 LISTED_VERSIONS = 100
 """So many versions are listed to find the newest checkpoint; more only where none is among them."""
-
-Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
 
 CHECKED_FILES = 100
 """So many of the newest data files are looked for before commits that name them are published again."""
@@ -48,17 +44,15 @@ class Foreign:
         self,
         storage: Storage,
         timeline: Timeline,
+        external: ExternalEntries,
         *,
         clock: Clock,
-        new_id: Callable[[], str],
-        backoff: Backoff = RACE,
     ) -> None:
-        """Look at the tables of one timeline; `backoff` says how often an entry of ours is tried."""
+        """Look at the tables of one timeline."""
         self._storage = storage
         self._timeline = timeline
+        self._external = external
         self._clock = clock
-        self._new_id = new_id
-        self._backoff = backoff
         self._looked: dict[str, datetime] = {}
 
     def look(
@@ -172,7 +166,7 @@ class Foreign:
             newest = None if current is None else self._newest(current)
             return None if current is None or newest is None else ([_write(current, newest)], [])
 
-        self.append(foreign)
+        self._external.append(foreign)
 
     def _newest(self, table: Table) -> int | None:
         """Return the newest version of a log that goes on after what the timeline knows; None if it does not."""
@@ -182,62 +176,6 @@ class Foreign:
             if last > table.version
             else log_files(self._storage, table.location, table.version).newest_after(table.version)
         )
-
-    # --- external entries ---------------------------------------------------------------------------------------------
-
-    def append(self, wanted: Callable[[Database], Content | None]) -> None:
-        """Append an `external` entry, unless somebody else's makes it needless.
-
-        Args:
-            wanted: what it is to say, judged against this database version; None if there is no need.
-
-        Raises:
-            UnavailableError: the store failed, or other transactions took the next database version too often. Whether
-                the entry was written does not matter: the next one to look finds it, or writes it.
-        """
-        lost = 0
-        for attempt in self._backoff.tries():
-            head = self._timeline.head
-            if (found := wanted(head)) is None:
-                return
-            match self._timeline.append(self._draft(*found), after=head.version):
-                case Ratified(entry):
-                    _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
-                    return
-                case Lost():
-                    lost = attempt
-                case Unknown(entry, cause):
-                    raise UnavailableError(
-                        f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
-                        f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
-                    ) from cause
-        raise UnavailableError(
-            f"an entry that takes in commits of a plain Delta writer lost the timeline to other transactions {lost} "
-            "times; nothing changed, and the next statement looks again"
-        )
-
-    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
-        id_ = self._new_id()
-
-        def draft(version: int, at: datetime) -> Entry:
-            info = TransactionInfo(
-                id=id_,
-                began_at=at,
-                base_version=version - 1,
-                isolation="SNAPSHOT",
-                application=f"Lockstep {__version__}",
-            )
-            return Entry(
-                format=FORMAT,
-                version=version,
-                committed_at=at,
-                kind="external",
-                transaction=info,
-                writes=writes,
-                moved=moved,
-            )
-
-        return draft
 
 
 def added_files(commits: Iterable[Sequence[Action]]) -> dict[str, None]:

@@ -203,6 +203,10 @@ class Transaction:
 
     # --- what it does -------------------------------------------------------------------------------------------------
 
+    def complete(self, version: int) -> None:
+        """Note that it is committed as this database version; the snapshot's if it changed nothing."""
+        self.state, self.version = State.COMPLETED, version
+
     def check_usable(self) -> None:
         """Raise unless it is open, and not in doubt.
 

@@ -26,6 +26,7 @@ from tests.support.lakes import (
     location,
     metadata,
     named,
+    open_catalog,
     remove,
     stage,
     stage_new,
@@ -156,16 +157,14 @@ def test_a_transaction_that_turns_in_commit_timestamps_on_has_no_winners(
         catalog.commit(tx)
 
 
-def test_a_winner_that_was_moved_counts_where_it_is(
-    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
-) -> None:
+def test_a_winner_that_was_moved_counts_where_it_is(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     """Ours lands behind both: the foreign commit, and the ratified one that it displaced."""
     tx = catalog.begin(isolation="SNAPSHOT")
     stage(catalog, tx, "a", add("x"))
+    store_of_other = FaultyStorage(store.inner)
+    other = open_catalog(store_of_other)
     late = other.begin()
     stage(other, late, "a", add("y"))
-    store_of_other = FaultyStorage(other.lake.storage)
-    other.lake.storage = store_of_other
     store_of_other.interrupt("put_if_absent", lambda: foreign(other, "a", 1, add("f")), path=f"{1:020d}.json")
     other.commit(late)
     catalog.commit(tx)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lockstep.commit.autocommit import Scan
 from lockstep.commit.outcomes import Taken
+from lockstep.commit.scans import Scan
 from lockstep.errors import (
     ActiveTransactionError,
     InvalidError,
@@ -162,7 +162,7 @@ class TableRequests(Requests):
         return {}
 
     def _head(self, house: Lakehouse, table: Table) -> Answer:
-        house.catalog.lake.check(table)
+        house.catalog.lake.publisher.check(table)
         return {
             "missing": False,
             "uri": house.uris.head(table.location),
@@ -171,7 +171,7 @@ class TableRequests(Requests):
         }
 
     def _own(self, session: Session, house: Lakehouse, tx: Transaction, table: Table) -> Answer:
-        house.catalog.lake.check(table)
+        house.catalog.lake.publisher.check(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
         session.used.add((uri, table.name))
         name = [*table.name.namespace, table.name.table]

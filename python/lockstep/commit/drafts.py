@@ -1,0 +1,97 @@
+"""What a transaction staged, collapsed: what its COMMIT tries to land, and what conflicts are judged by."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
+
+from lockstep import __version__
+from lockstep.commit.presence import added_files
+from lockstep.conflict.writes import Changes
+from lockstep.delta.actions import Action, Footprint, assert_real, bodies, overwrites, real_paths, render, total
+from lockstep.delta.combine.collapse import collapse
+from lockstep.delta.log import ratified_path, read_staged
+from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, rows_of
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import INLINE_BYTES, Commit, Counts, Table
+from lockstep.transactions.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One table's part of the commit before it is placed: its collapsed commits, what they touch, and add."""
+
+    table: Table
+    commits: list[list[Action]]
+    footprint: Footprint
+    counts: Counts
+    files: set[str]
+
+
+def collect(lake: Lake, tx: Transaction) -> list[Draft]:
+    """Read each written table's staged commits, and collapse them into those that are to land.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: they cannot be read.
+    """
+    drafts = []
+    for table in tx.written():
+        staged = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
+        operations = [info.get("operation", "?") for actions in staged for info in bodies(actions, "commitInfo")]
+        commits = collapse(
+            staged,
+            pin=table.version,
+            transaction_id=tx.id,
+            statements=operations,
+            timestamp_ms=int(lake.clock().timestamp() * 1000),
+            engine=f"Lockstep/{__version__}",
+        )
+        if commits:
+            actions = [action for commit in commits for action in commit]
+            assert_real(actions)
+            rows = total(staged)  # a statement knows its rows, which the files of all together do not tell
+            counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
+            touched = lake.past.footprint(actions, table.location, before=table.version)
+            touched = replace(touched, overwrites=any(map(overwrites, staged)))
+            added = added_files(commits, table.location, lake.storage.url)
+            drafts.append(Draft(table, commits, touched, counts, added))
+    return drafts
+
+
+def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
+    """Return what a transaction changed and read; what it removed without looking for it is noted as read."""
+    reads = {read.id: rows_of(read.predicates) for read in tx.reads()}
+    for draft in drafts:
+        # It must have looked for what it removed, or have replaced whatever was there.
+        if draft.footprint.overwrites or (draft.footprint.rows_removed and draft.table.id not in reads):
+            tx.read(draft.table)
+            reads[draft.table.id] = EVERY_ROW
+    return Changes(
+        transaction=tx.id,
+        namespaces=tuple(tx.namespace_ddl()),
+        tables=tuple(tx.table_ddl()),
+        views=tuple(tx.view_ddl()),
+        writes={draft.table.id: draft.footprint for draft in drafts},
+        reads={draft.table.id: NO_ROW for draft in drafts} | reads,
+        view_reads=frozenset(tx.view_reads()),
+        names={table.id: table.name for table in tx.tables.values()},
+        isolation=tx.isolation,
+        base=tx.base.version,
+        batch=tx.batch,
+        case_sensitive=tx.case_sensitive,
+    )
+
+
+def store(lake: Lake, location: str, transaction: str, version: int, actions: list[Action]) -> Commit:
+    """Make a commit's actions part of an entry: inline, or in a staged file if they are many."""
+    data = render(actions)
+    if len(data) <= INLINE_BYTES:
+        return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
+    # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
+    # may still be on its way.
+    staged = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
+    lake.storage.put_once(f"{location}/{staged}", data)
+    return Commit(staged=staged)

@@ -1,0 +1,152 @@
+"""What an autocommitted statement read from other tables than the one it writes: judged as it commits.
+
+Delta checks such a statement's own table, at its `Serializable` level, and only that. The others were read at the
+versions that the scans name. So the statement is a transaction whose snapshot is as old as the first change that it did
+not see; where it saw all of them, and that is nearly always, there is nothing to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lockstep.conflict.serializable import Antidependency, antidependency, judge
+from lockstep.conflict.writes import Changes, Conflict, Hit
+from lockstep.delta.actions import Footprint
+from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, listed
+from lockstep.errors import UnsupportedError
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Database, Entry, TableRead
+from lockstep.timeline.log import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One scan of a table.
+
+    Attributes:
+        table: its id.
+        version: its version then; None is not known, or that of a transaction's own view.
+        where: the rows it was after; None is any.
+        head: whether it was not seen through a transaction.
+        cached: whether its rows came from what Spark keeps of an earlier query.
+    """
+
+    table: str
+    version: int | None
+    where: str | None
+    head: bool = True
+    cached: bool = False
+
+
+def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
+    """Return which rows were read, by table id."""
+    found: dict[str, Rows] = {}
+    for scan in scans:
+        found[scan.table] = either(found.get(scan.table, frozenset()), scan.where)
+    return found
+
+
+def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint]) -> list[TableRead]:
+    """Return the reads as an entry says them, of the tables that are still there.
+
+    Args:
+        writes: by table id, what the statement changes. Rows that it removes without having looked for them (INSERT
+            OVERWRITE, replaceWhere) are rows that it depends on, so any row of that table counts as read.
+    """
+    rows = rows_read(scans)
+    for id_, wrote in writes.items():
+        if wrote.overwrites or (wrote.rows_removed and id_ not in rows):
+            rows[id_] = EVERY_ROW
+    oldest = _oldest(scans)
+    tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
+    return [
+        TableRead(id=t.id, name=t.name, version=oldest.get(t.id, t.version), predicates=listed(rows[t.id]))
+        for t in tables
+    ]
+
+
+def judge_statement(
+    lake: Lake, head: Database, mine: Changes, scans: Sequence[Scan], read_version: int
+) -> Conflict | Antidependency | None:
+    """Judge a statement that is about to commit behind `head`, as `lockstep.conflict.serializable` does a transaction.
+
+    Args:
+        mine: what it changes: one table. Its `reads` are not looked at.
+        scans: what it read. Delta judges what it read of its own table, but for what came from a cache.
+        read_version: the version of its own table that it began from; `NEW` for a table that it makes.
+    """
+    [target] = mine.writes
+    if mine.isolation == "SERIALIZABLE":
+        _check_known(head, scans)
+    others = [scan for scan in scans if scan.version is not None and (scan.cached or scan.table != target)]
+    first = first_unseen(lake.timeline, head, _oldest(others))
+    if first is None:
+        return None
+    reads = rows_read(others)
+    if target in reads:  # from a cache; what is removed is bounded by all that was looked for, and not by the cache's
+        reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
+    mine = replace(mine, reads=reads, base=first - 1)
+    entries = lake.timeline.entries(first - 1, head.version)
+    winners = [lake.past.of(entry) for entry in entries]
+    if any(scan.table == target and not scan.cached for scan in scans):
+        seen = _made_in(lake.timeline, entries, target, read_version)
+        for winner in winners:
+            if (winner.database_version or 0) <= seen and (hit := antidependency(mine, winner)) is not None:
+                return _torn(winner, hit)
+    return judge(mine, winners) if mine.isolation == "SERIALIZABLE" else None
+
+
+def _check_known(head: Database, scans: Sequence[Scan]) -> None:
+    for scan in scans:
+        if scan.cached and scan.version is None and scan.head:
+            table = head.table_by_id(scan.table)
+            raise UnsupportedError(
+                f"this statement reads table {scan.table if table is None else table.name} from a cache of which Spark "
+                "does not say how old it is, so nothing was written: uncache it, or cache a query with a condition"
+            )
+
+
+def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -> int | None:
+    """Return the first database version that changed one of these tables after the table version that was read."""
+    now = {table.id: table.version for table in head.tables.values() if table.id in versions}
+    behind = {id_: version for id_, version in versions.items() if now.get(id_, version + 1) > version}
+    first = None
+    for entry in reversed(timeline.entries(0, head.version)) if behind else ():
+        for id_ in [id_ for id_ in behind if _touches(entry, id_)]:
+            if _end(timeline, entry, id_) <= behind[id_]:
+                del behind[id_]
+            else:
+                first = entry.version
+        if not behind:
+            break
+    return first
+
+
+def _touches(entry: Entry, table: str) -> bool:
+    return table in {w.id for w in entry.writes} | {d.id for d in entry.tables} | {m.id for m in entry.moved}
+
+
+def _end(timeline: Timeline, entry: Entry, table: str) -> float:
+    """Return the table version that an entry leaves behind; one that drops or renames the table is past them all."""
+    ends = [timeline.moved.get((w.id, entry.version), w.to_version) for w in entry.writes if w.id == table]
+    ends += [move.to_version for move in entry.moved if move.id == table]
+    return max(ends, default=float("inf"))
+
+
+def _made_in(timeline: Timeline, entries: Sequence[Entry], table: str, version: int) -> int:
+    """Return the last of these entries that a table version has in it; 0 for none of them."""
+    return max((e.version for e in entries if _touches(e, table) and _end(timeline, e, table) <= version), default=0)
+
+
+def _oldest(scans: Iterable[Scan]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for scan in scans:
+        if scan.version is not None:
+            found[scan.table] = min(scan.version, found.get(scan.table, scan.version))
+    return found
+
+
+def _torn(winner: Changes, hit: Hit) -> Conflict:
+    what = f"{hit.what}, which this statement had read before, while its own table is read after that"
+    return Conflict.of("torn-read", winner, Hit(what, table=hit.table))

@@ -1,0 +1,130 @@
+"""What entries of the timeline changed and read, as the conflict check needs it: read from their commits, and kept."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec import structs
+
+from lockstep.conflict.writes import Changes
+from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, overwrites, parse
+from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
+from lockstep.delta.log import read_published, state_at
+from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, Rows, rows_of
+from lockstep.delta.publish import content, foreign_footprint
+from lockstep.errors import LockstepError, UnavailableError
+from lockstep.storage import Storage
+from lockstep.timeline.entry import Entry, Moved, TableWrite
+from lockstep.timeline.log import Timeline
+
+CACHED_CHANGES = 256
+
+_log = logging.getLogger(__name__)
+
+
+class PastChanges:
+    """What the entries of one timeline changed; safe to share between threads."""
+
+    def __init__(self, storage: Storage, timeline: Timeline) -> None:
+        """Read the commits of one timeline's entries."""
+        self._storage = storage
+        self._timeline = timeline
+        self._cache: OrderedDict[int, Changes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, entry: Entry) -> Changes:
+        """Return what an entry changed, as the conflict check needs it.
+
+        Of a table whose commits cannot be read, Delta's clean-up may have taken them, that is anything: who uses the
+        table has a conflict, and nobody else.
+        """
+        with self._lock:
+            if entry.version in self._cache:
+                return self._cache[entry.version]
+        footprints = {write.id: self._footprint_if_known(entry, write) for write in entry.writes}
+        footprints |= {move.id: self._overtaking(move) for move in entry.moved}
+        names = {write.id: write.name for write in entry.writes}
+        found = Changes(
+            transaction=entry.transaction.id,
+            namespaces=tuple(entry.namespaces),
+            tables=tuple(entry.tables),
+            views=tuple(entry.views),
+            writes=footprints,
+            reads=reads_of(entry, footprints),
+            view_reads=frozenset(entry.view_reads),
+            names=names,
+            # A plain Delta writer's own check is a serializable one, of the table that it writes.
+            isolation="SERIALIZABLE" if entry.kind == "external" else entry.transaction.isolation,
+            base=entry.transaction.base_version,
+            batch=entry.batch,
+            aborts=frozenset(entry.aborts),
+            database_version=entry.version,
+            precedes=entry.precedes,
+        )
+        with self._lock:
+            if UNKNOWN not in footprints.values():  # it may be mended
+                self._cache[entry.version] = found
+            if len(self._cache) > CACHED_CHANGES:
+                self._cache.popitem(last=False)
+        return found
+
+    def _footprint_if_known(self, entry: Entry, write: TableWrite) -> Footprint:
+        """Return what an entry's write touched, UNKNOWN if nobody can tell for good.
+
+        Raises:
+            UnavailableError: the store does not say now. It may later: this is no conflict.
+        """
+        try:
+            return self.of_write(entry, write)
+        except UnavailableError:
+            raise
+        except LockstepError as error:
+            _log.warning("table %s: what database version %d changed is unknown: %s", write.name, entry.version, error)
+            return UNKNOWN
+
+    def of_write(self, entry: Entry, write: TableWrite) -> Footprint:
+        if not write.commits:  # external: published, and nowhere else
+            versions = range(write.from_version + 1, write.to_version + 1)
+            return foreign_footprint(self._storage, write.location, versions)
+        places = self._timeline.versions(write, entry.version)
+        actions: list[Action] = []
+        for version, commit in zip(places, write.commits, strict=True):
+            data = content(self._storage, write.location, commit)
+            # A staged file is cleaned up once its commit is published.
+            actions += read_published(self._storage, write.location, version) if data is None else parse(data)
+        return self.footprint(actions, write.location, before=places[0] - 1)
+
+    def footprint(self, actions: list[Action], location: str, *, before: int) -> Footprint:
+        """Return what a table's commits touch that come after its version `before`, or began from it."""
+        found = footprint(actions, lambda: state_at(self._storage, location, before))
+        commits = by_commit(actions)
+        return replace(found, fixed=copies_own_rows(commits, before), overwrites=any(map(overwrites, commits)))
+
+    def _overtaking(self, move: Moved) -> Footprint:
+        """Return what the foreign commits that overtook a ratified one touched."""
+        [moved_entry] = self._timeline.entries(move.entry - 1, move.entry)
+        write = next(write for write in moved_entry.writes if write.id == move.id)
+        versions = self._timeline.versions(write, move.entry)
+        from_version = versions[move.kept - 1] if move.kept else write.from_version
+        to_version = move.to_version - (len(write.commits) - move.kept)
+        return self._footprint_if_known(
+            moved_entry,
+            structs.replace(write, commits=[], from_version=from_version, to_version=to_version),  # as an external one
+        )
+
+
+def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
+    """Return what an entry's transaction read; of a plain Delta writer it is only known when it read no row.
+
+    Who wrote a table has read its columns. One that removed rows and does not say which it read may have read any, and
+    so may one that overwrote, whatever its entry says: which rows it removed does not follow from those that it read.
+    """
+    found = {id_: EVERY_ROW if footprint.rows_removed else NO_ROW for id_, footprint in footprints.items()}
+    if entry.kind == "external":
+        return found | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
+    said = {read.id: rows_of(read.predicates) for read in entry.reads}
+    return found | said | {id_: EVERY_ROW for id_, footprint in footprints.items() if footprint.overwrites}

@@ -1,0 +1,85 @@
+"""Entries of the timeline that no transaction wrote: what plain Delta writers committed, and what they overtook."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import TypeAlias
+
+from lockstep import __version__
+from lockstep.errors import UnavailableError
+from lockstep.retry import RACE, Backoff
+from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
+from lockstep.timeline.entry import FORMAT, Database, Entry, Moved, TableWrite, TransactionInfo
+from lockstep.timeline.log import Draft, Ratified, Timeline, Unknown
+
+Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
+"""What such an entry says: the commits that it takes in, and where commits of ours that they overtook are now."""
+
+_log = logging.getLogger(__name__)
+
+
+class ExternalEntries:
+    """Appends `external` entries to one timeline; safe to share between threads."""
+
+    def __init__(self, timeline: Timeline, *, new_id: Callable[[], str], backoff: Backoff = RACE) -> None:
+        """Append to a timeline; `backoff` says how often an entry is tried."""
+        self._timeline = timeline
+        self._new_id = new_id
+        self._backoff = backoff
+
+    def append(self, wanted: Callable[[Database], Content | None]) -> None:
+        """Append an `external` entry, unless somebody else's makes it needless.
+
+        Args:
+            wanted: what it is to say, judged against this database version; None if there is no need.
+
+        Raises:
+            UnavailableError: the store failed, or other transactions took the next database version too often. Whether
+                the entry was written does not matter: the next one to look finds it, or writes it.
+        """
+
+        def propose() -> Proposal | Settled[None]:
+            head = self._timeline.head
+            content = wanted(head)
+            return Settled(None) if content is None else Proposal(self._draft(*content), head.version)
+
+        match append_until(
+            lambda draft, after: self._timeline.append(draft, after=after), propose, backoff=self._backoff
+        ):
+            case Ratified(entry):
+                _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
+            case Unknown(entry, cause):
+                raise UnavailableError(
+                    f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
+                    f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
+                ) from cause
+            case Exhausted(attempts):
+                raise UnavailableError(
+                    "an entry that takes in commits of a plain Delta writer lost the timeline to other transactions "
+                    f"{attempts} times; nothing changed, and the next statement looks again"
+                )
+
+    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
+        id_ = self._new_id()
+
+        def draft(version: int, at: datetime) -> Entry:
+            info = TransactionInfo(
+                id=id_,
+                began_at=at,
+                base_version=version - 1,
+                isolation="SNAPSHOT",
+                application=f"Lockstep {__version__}",
+            )
+            return Entry(
+                format=FORMAT,
+                version=version,
+                committed_at=at,
+                kind="external",
+                transaction=info,
+                writes=writes,
+                moved=moved,
+            )
+
+        return draft

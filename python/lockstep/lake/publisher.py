@@ -1,0 +1,253 @@
+"""Publishing: the tables' Delta logs get what the timeline ratified, before anybody reads past it.
+
+A foreign commit, a plain Delta writer's, may take the very version that a ratified commit of ours was meant for. If the
+two do not conflict, ours is moved behind it, and an entry of the timeline says so; if they do, the table has diverged:
+nothing of either is lost, and whoever touches the table is told. A table whose log is not up to date, for this or
+another reason (its folder cannot be written), is set aside until it is: nobody reads it, nobody writes it, and all
+other tables go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from msgspec import structs
+
+from lockstep.delta.log import log_files
+from lockstep.delta.publish import Displaced, publish, write_checksums
+from lockstep.errors import LockstepError, UnavailableError
+from lockstep.lake.behind import behind
+from lockstep.lake.changes import PastChanges
+from lockstep.lake.external import ExternalEntries
+from lockstep.lake.foreign import LOOK_EVERY
+from lockstep.storage import Storage
+from lockstep.timeline.clock import Clock
+from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
+from lockstep.timeline.log import Timeline
+from lockstep.workers import Workers
+
+BEHIND = 3
+"""How often a commit is moved behind a foreign one in one go, before its table is set aside."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one process knows to be published: all entries up to a version, but for some tables' commits.
+
+    It knows more than the hint says: a table that is set aside holds that up for all.
+
+    Attributes:
+        through: the last version of which that is known.
+        failed: (version, table id) of the commits that could not be published.
+    """
+
+    through: int = NEW
+    failed: frozenset[tuple[int, str]] = frozenset()
+
+    def has(self, commit: tuple[int, str]) -> bool:
+        """Tell whether a commit is known to be published."""
+        return commit[0] <= self.through and commit not in self.failed
+
+    def merged(self, other: Progress) -> Progress:
+        """Return what both know together: two threads may have begun from the same and come to different ends."""
+        failed = {each for each in self.failed | other.failed if not (self.has(each) or other.has(each))}
+        return Progress(max(self.through, other.through), frozenset(failed))
+
+
+class Publisher:
+    """Publishes what one timeline ratified; safe to share between threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        timeline: Timeline,
+        past: PastChanges,
+        external: ExternalEntries,
+        *,
+        clock: Clock,
+        pool: Workers,
+    ) -> None:
+        """Publish into the logs of a timeline's tables, as many at a time as the pool has threads."""
+        self._storage = storage
+        self._timeline = timeline
+        self._past = past
+        self._external = external
+        self._clock = clock
+        self._pool = pool
+        self._progress = Progress()
+        self._aside: dict[str, tuple[int, LockstepError]] = {}
+        self._lock = threading.Lock()
+
+    def publish_all(self) -> Database:
+        """Return the newest database version, with all that it ratified published, save for what it has `set_aside`.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: as the timeline and the store say.
+        """
+        while True:
+            self._timeline.refresh()
+            # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
+            # head, which would show tables at versions that their logs may not have yet.
+            moved, head = self._timeline.moved, self._timeline.head
+            known = self._known()
+            failed: dict[str, LockstepError] = {}
+            unpublished: set[tuple[int, str]] = set()
+            for entry, writes in self._pending(known, head):
+                errors = self._publish_entry(entry, writes, fresh=False, checksums=True)
+                failed |= errors
+                unpublished |= {(entry.version, id_) for id_ in errors}
+            self._note(Progress(head.version, frozenset(unpublished)))
+            if self._timeline.moved is not moved:
+                continue  # the head does not say yet where these tables are now
+            if not failed and self._timeline.published_through < head.version:
+                self._timeline.mark_published(head.version)
+            self._forget_dropped(head, failed)
+            # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
+            return structs.replace(head, set_aside=failed) if failed else head
+
+    def _known(self) -> Progress:
+        """Return what this process knows to be published."""
+        return self._progress.merged(Progress(self._timeline.published_through))
+
+    def _note(self, progress: Progress) -> None:
+        with self._lock:
+            self._progress = self._known().merged(progress)
+
+    def _pending(self, known: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
+        """Yield what is not known to be published up to a database version, in order."""
+        for version, writes in groupby(sorted(known.failed), key=itemgetter(0)):
+            if version <= head.version:
+                ids = {id_ for _, id_ in writes}
+                [entry] = self._timeline.entries(version - 1, version)
+                yield entry, [write for write in entry.writes if write.id in ids]
+        for entry in self._timeline.entries(min(known.through, head.version), head.version):
+            yield entry, entry.writes
+
+    def _forget_dropped(self, head: Database, failed: Mapping[str, LockstepError]) -> None:
+        """Forget why tables were set aside that are in the catalog no more."""
+        for id_ in self._aside.keys() - failed.keys():
+            if head.table_by_id(id_) is None:
+                self._aside.pop(id_, None)
+
+    def check(self, table: Table) -> None:
+        """Raise why a table is set aside now, if it is.
+
+        Raises:
+            ForeignCommitError: it has diverged, see above.
+            UnavailableError, CorruptTimelineError: what it has ratified could not be published.
+        """
+        if (found := self._aside.get(table.id)) is not None:
+            raise found[1].again() from found[1]
+
+    def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> bool:
+        """Publish a ratified entry, and tell whether that is done. It raises nothing.
+
+        The entry is committed: whatever goes wrong now delays its readers, and no more.
+
+        Args:
+            fresh: whether the caller has just ratified it. COMMIT may also be asked again, hours later, whether it
+                landed: then others may have published it, and Delta's clean-up may have been there. The entry's time
+                alone does not tell, for it is that of the writer's clock, or of one before it that was ahead.
+            checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
+        """
+        try:
+            fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
+            failed = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
+            known = self._known()
+            if known.through == entry.version - 1:
+                self._note(Progress(entry.version, known.failed | {(entry.version, id_) for id_ in failed}))
+            if failed:
+                return False
+            if self._timeline.published_through == entry.version - 1:
+                self._timeline.mark_published(entry.version)
+            return True
+        except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
+            _log.exception("database version %d is committed; it is not published yet", entry.version)
+            return False
+
+    def _publish_entry(
+        self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool, checksums: bool
+    ) -> dict[str, LockstepError]:
+        """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
+        if entry.kind != "transaction":
+            return {}
+        done = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
+        return {write.id: error for write, error in zip(writes, done, strict=True) if error is not None}
+
+    def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
+        try:
+            versions = self.published(entry, write, fresh=fresh)
+        except LockstepError as error:
+            return self._set_aside(entry, write, error)
+        except Exception as error:  # noqa: BLE001 (logged, and told to whoever uses the table; no other is concerned)
+            _log.exception("table %s: database version %d could not be published", write.name, entry.version)
+            what = f"table {write.name}: database version {entry.version} cannot be published ({error!r}): report it"
+            return self._set_aside(entry, write, LockstepError(what))
+        if self._aside.get(write.id, (entry.version,))[0] == entry.version:
+            self._aside.pop(write.id, None)
+        if checksums and versions is not None:
+            self._write_checksums(write, versions)
+        return None
+
+    def published(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
+        """Publish a write, behind foreign commits if need be, and return the version of each of its commits.
+
+        None for a dropped table whose folder somebody removed: nobody brings it back.
+        """
+        if not fresh and self._is_dropped(write) and log_files(self._storage, write.location).is_empty:
+            return None
+        for _ in range(BEHIND):
+            versions = self._timeline.versions(write, entry.version)
+            outcome = publish(self._storage, write, versions, fresh=fresh)
+            if not isinstance(outcome, Displaced):
+                return versions
+            # Who else found the same may have moved the commit, and published it: what then follows the foreign
+            # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
+            # any file that was seen before.
+            self._timeline.refresh()
+            if self._timeline.versions(write, entry.version) == versions:
+                self._move_behind(entry, write, outcome)
+        raise UnavailableError(
+            f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
+            f"table version {BEHIND} times before it could be published; the next statement tries again"
+        )
+
+    def _is_dropped(self, write: TableWrite) -> bool:
+        return self._timeline.head.table_by_id(write.id) is None
+
+    def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> LockstepError | None:
+        """Remember why a write cannot be published, and return it; None if that is as good as published."""
+        if not isinstance(error, UnavailableError) and self._is_dropped(write):
+            _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
+            return None  # nobody will miss it, and a person who dropped the table has decided
+        if self._aside.get(write.id, (NEW,))[0] != entry.version:
+            _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
+        self._aside[write.id] = entry.version, error
+        return error
+
+    def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> None:
+        try:
+            write_checksums(self._storage, write, versions)
+        except LockstepError as error:
+            _log.info("table %s goes without a checksum of version %d: %s", write.name, versions[-1], error)
+        except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
+            _log.exception("table %s goes without a checksum of version %d", write.name, versions[-1])
+
+    def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
+        """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
+
+        Raises:
+            ForeignCommitError: it cannot, for the two conflict.
+        """
+        moved = behind(entry, write, displaced, self._past.of_write(entry, write))
+        self._external.append(lambda _: None if self._moved_already(moved) else ([], [moved]))
+
+    def _moved_already(self, wanted: Moved) -> bool:
+        return self._timeline.moved.get((wanted.id, wanted.entry), NEW) >= wanted.to_version

@@ -1,0 +1,82 @@
+"""The optimistic loop: judge a change against the newest database version, try to append it, and again if others won.
+
+All that goes into the timeline goes through here: COMMIT, autocommitted statements, what plain Delta writers did, and
+the end of a killed transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from lockstep.retry import Backoff, Contention
+from lockstep.timeline.log import Draft, Lost, Outcome, Ratified, Unknown
+
+T = TypeVar("T")
+
+Append: TypeAlias = Callable[[Draft, int], Outcome]
+"""Tries once to make an entry the version after the given one, as `Timeline.append` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An entry to append.
+
+    Attributes:
+        draft: makes the entry.
+        after: the database version that it was judged against.
+    """
+
+    draft: Draft
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Generic[T]):
+    """There is nothing to append, and this is why."""
+
+    why: T
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """Every attempt was lost to other transactions; nothing was written.
+
+    Attributes:
+        attempts: how many there were.
+    """
+
+    attempts: int
+
+
+def append_until(
+    append: Append,
+    propose: Callable[[], Proposal | Settled[T]],
+    *,
+    backoff: Backoff,
+    contention: Contention | None = None,
+) -> Ratified | Unknown | Settled[T] | Exhausted:
+    """Append an entry, proposing it anew whenever another transaction took the version that it was for.
+
+    Args:
+        append: tries once.
+        propose: reads on, judges, and says what to append, or that nothing is. Called once an attempt.
+        backoff: how often, and how soon, it is tried again after a lost race.
+        contention: what is remembered of races from one call to the next; nothing, if None.
+
+    Returns:
+        What ended it. `Unknown` is not tried again: whoever asked must find out first.
+
+    Raises:
+        LockstepError: whatever `append` and `propose` raise.
+    """
+    attempts = 0
+    for attempts in backoff.tries(contention):  # noqa: B007 (how many there were is the answer of a lost loop)
+        proposal = propose()
+        if isinstance(proposal, Settled):
+            return proposal
+        outcome = append(proposal.draft, proposal.after)
+        if not isinstance(outcome, Lost):
+            return outcome
+    return Exhausted(attempts)
