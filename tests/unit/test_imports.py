@@ -149,7 +149,16 @@ def test_the_rules_see_what_they_forbid() -> None:
     assert list(imports_in(at_import_time(ast.parse(text)))) == ["lockstep.catalog"]
 
 
-ANSWERS = {"put_if_absent", "try_put", "append", "publish", "try_publish", "commit_statement", "rollback", "settle"}
+ANSWERS = {
+    "put_if_absent",
+    "try_put",
+    "append",
+    "publish",
+    "try_publish",
+    "commit_statement",
+    "rollback",
+    "settle_doubt",
+}
 """What answers with a value that says what really happened: who drops it guesses."""
 
 

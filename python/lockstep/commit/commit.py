@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import partial
 
 from lockstep.commit.drafts import Draft, changes_of, collect, store
-from lockstep.commit.ending import discard, finish, found, landed, settle, undo
+from lockstep.commit.ending import discard, finish, found, landed, settle_doubt, undo
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.presence import Gone, check
 from lockstep.commit.race import Race
@@ -117,7 +117,7 @@ def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone) -> Out
     Raises:
         UnavailableError: the store does not say whether it has; the transaction stays as it is.
     """
-    if tx.in_doubt is not None and (committed := settle(lake, tx.in_doubt, tx)) is not None:
+    if tx.in_doubt is not None and (committed := settle_doubt(lake, tx.in_doubt, tx)) is not None:
         return committed
     undo(lake, tx)
     return by

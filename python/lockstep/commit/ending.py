@@ -61,7 +61,7 @@ def found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
     return finish(lake, tx, entry, fresh=False)
 
 
-def settle(lake: Lake, version: int, tx: Transaction) -> Committed | None:
+def settle_doubt(lake: Lake, version: int, tx: Transaction) -> Committed | None:
     """Return what an earlier COMMIT as this version did; None once it is sure that it did nothing and never will.
 
     Raises:
@@ -83,7 +83,7 @@ def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
     """
     if tx.in_doubt is not None:
         try:
-            if (committed := settle(lake, tx.in_doubt, tx)) is not None:
+            if (committed := settle_doubt(lake, tx.in_doubt, tx)) is not None:
                 return committed
         except LockstepError as error:
             tx.state = State.ROLLED_BACK
