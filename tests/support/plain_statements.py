@@ -27,7 +27,13 @@ class PlainStatements:
     def __init__(self, folder: Path) -> None:
         from tests.support.plain import plain_settings
 
-        settings = {**SMALL, **INTERPRETED, **plain_settings(folder), "spark.master": "local[2]"}
+        settings = {
+            **SMALL,
+            **INTERPRETED,
+            **plain_settings(folder),
+            "spark.master": "local[2]",
+            "spark.default.parallelism": "1",  # as pytest-spark has it: how many files a statement writes follows from it
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.plain_statements", json.dumps(settings)],
             stdin=subprocess.PIPE,
