@@ -2,7 +2,7 @@
 
     catalog = TransactionalCatalog.open("/data/lake", create=True)
     tx = catalog.begin(comment="nightly load")
-    tx.create_namespace(("sales",), {})
+    tx.changing().create_namespace(("sales",), {})
     catalog.commit(tx)                          # Committed, or raises ConflictError
 
 Delta writes the tables themselves (through Spark, see `lockstep.spark`); this object says where and when, and decides.

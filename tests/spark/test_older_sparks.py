@@ -19,7 +19,7 @@ from tests.support.sparks import is_before
 def test_a_view_that_a_newer_spark_made_is_refused_by_name(query: str, spark: Any, root: Path) -> None:
     spark.sql("CREATE TABLE lake.default.t AS SELECT 1 AS n")
     view = ViewDefinition(text="SELECT n FROM lake.default.t", schema='{"type":"struct","fields":[]}')
-    TransactionalCatalog.open(str(root)).run(lambda tx: tx.create_view(named("v"), view, replace=False))
+    TransactionalCatalog.open(str(root)).run(lambda tx: tx.changing().create_view(named("v"), view, replace=False))
     with pytest.raises(PySparkException, match=r"lake\.default\.v is a view, and Spark reads the views") as refused:
         spark.sql(query)
     assert refused.value.getSqlState() == "0A000"

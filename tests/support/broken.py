@@ -45,7 +45,7 @@ def late_snapshot(catalog: TransactionalCatalog) -> None:
     def table(self: Transaction, name: Name, *, usable: bool = True) -> Table:
         if (self.id, name) not in used:
             used.add((self.id, name))
-            self._tables[name] = catalog.database([name]).tables[name]
+            self.names.put(catalog.database([name]).tables[name])
         return original(self, name, usable=usable)
 
     Transaction.table = table  # type: ignore[method-assign]

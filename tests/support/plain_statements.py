@@ -32,7 +32,7 @@ class PlainStatements:
             **INTERPRETED,
             **plain_settings(folder),
             "spark.master": "local[2]",
-            "spark.default.parallelism": "1",  # as pytest-spark has it: how many files a statement writes follows from it
+            "spark.default.parallelism": "1",  # as pytest-spark has it: it makes the number of files
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.plain_statements", json.dumps(settings)],

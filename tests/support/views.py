@@ -31,17 +31,17 @@ def do(tx: Transaction, text: str) -> None:
     for word in text.split():
         if word.endswith("!"):
             if word[0] == "-":
-                tx.drop_table(named(word[1:-1]))
+                tx.changing().drop_table(named(word[1:-1]))
             else:
                 tx.stage(tx.reserve(named(word[1:-1]), f"new-{len(tx.made())}").location, 0)
         elif word[0] == "-":
-            tx.drop_view(named(word[1:]))
+            tx.changing().drop_view(named(word[1:]))
         elif word[0] == "/":
-            tx.create_namespace((word[1:],), {})
+            tx.changing().create_namespace((word[1:],), {})
         elif word[0] == "!":
-            tx.drop_namespace((word[1:],), cascade=True)
+            tx.changing().drop_namespace((word[1:],), cascade=True)
         elif ">" in word:
-            tx.rename_view(*map(named, word.split(">")))
+            tx.changing().rename_view(*map(named, word.split(">")))
         else:
             name, text = word.split("=")
-            tx.create_view(named(name.removeprefix("+")), says(text), replace=word[0] != "+")
+            tx.changing().create_view(named(name.removeprefix("+")), says(text), replace=word[0] != "+")

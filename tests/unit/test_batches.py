@@ -224,7 +224,7 @@ def test_a_replayed_batch_changes_nothing(
     assert tx.is_replay
     both(other, tx, "y")
     stage_new(other, tx, "c")
-    tx.create_namespace(("s",), {})
+    tx.changing().create_namespace(("s",), {})
     committed = other.commit(tx)
     assert (committed.version, committed.entry) == (done.version, None)
     assert (tx.state, tx.version) == (State.COMPLETED, done.version)

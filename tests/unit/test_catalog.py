@@ -78,7 +78,7 @@ def test_a_store_that_nobody_has_is_unsupported() -> None:
 
 
 def test_a_corrupt_entry_is_named_with_what_was_expected(root: Path, catalog: TransactionalCatalog) -> None:
-    catalog.run(lambda tx: tx.create_namespace(("s",), {}))
+    catalog.run(lambda tx: tx.changing().create_namespace(("s",), {}))
     entry = root / entry_path(1)
     entry.write_bytes(b'{"format": 1, "version": 1')
     with pytest.raises(CorruptTimelineError, match=f"{entry_path(1)}: expected a timeline entry") as caught:
@@ -167,10 +167,10 @@ def test_of_two_that_reserve_a_name_the_first_to_write_has_it(catalog: Transacti
 def test_a_table_or_namespace_dropped_meanwhile_is_undefined(catalog: TransactionalCatalog) -> None:
     create(catalog, "a")
     location = catalog.database().tables[named("a")].location
-    catalog.run(lambda tx: tx.create_namespace(("s",), {}))
+    catalog.run(lambda tx: tx.changing().create_namespace(("s",), {}))
     creation = catalog.reserve(named("s.b"))
-    catalog.run(lambda tx: tx.drop_table(named("a")))
-    catalog.run(lambda tx: tx.drop_namespace(("s",), cascade=True))
+    catalog.run(lambda tx: tx.changing().drop_table(named("a")))
+    catalog.run(lambda tx: tx.changing().drop_namespace(("s",), cascade=True))
     with pytest.raises(UndefinedError, match="was dropped while the statement ran") as gone:
         catalog.write(location, 1, content(add("x")))
     with pytest.raises(UndefinedError, match="namespace s was dropped meanwhile") as nowhere:
@@ -195,10 +195,10 @@ def test_a_commit_that_names_the_overlay_names_the_real_folder(catalog: Transact
 def test_ddl_on_its_own_conflicts_like_a_transaction(catalog: TransactionalCatalog, root: Path) -> None:
     create(catalog, "a")
     tx = catalog.begin()
-    tx.drop_table(named("a"))
+    tx.changing().drop_table(named("a"))
     append(TransactionalCatalog.open(str(root)), "a", "x")
     with pytest.raises(ConflictError, match=r"wrote table default\.a, which this transaction dropped"):
         catalog.commit(tx)
-    assert catalog.run(lambda tx: tx.drop_table(named("a")), "DROP TABLE a").version == 3
+    assert catalog.run(lambda tx: tx.changing().drop_table(named("a")), "DROP TABLE a").version == 3
     with pytest.raises(UndefinedError):
         find_table(catalog.database(), named("a"))

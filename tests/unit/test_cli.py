@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> Path:
 def orders(root: Path) -> str:
     """Make a lake whose database version 2 creates a table, and 3 appends to it; return the table's location."""
     catalog = TransactionalCatalog.open(str(root), create=True, author="ada")
-    catalog.run(lambda tx: tx.create_namespace(("sales",), {"owner": "[bold]ada"}), "CREATE NAMESPACE sales")
+    catalog.run(lambda tx: tx.changing().create_namespace(("sales",), {"owner": "[bold]ada"}), "CREATE NAMESPACE sales")
     creation = catalog.reserve(ORDERS)
     content = f"{commit_info('CREATE TABLE')}\n{add('a.parquet')}\n"
     for file in ("a.parquet", "b.parquet"):
@@ -124,10 +124,10 @@ def totals(root: Path, orders: str) -> Name:
     catalog = TransactionalCatalog.open(str(root))
     name = Name(namespace=("sales",), table="totals")
     first, then = (ViewDefinition(text=text, schema="{}") for text in ("SELECT [bold]1", "SELECT 2"))
-    catalog.run(lambda tx: tx.create_view(name, first, replace=False))
+    catalog.run(lambda tx: tx.changing().create_view(name, first, replace=False))
     tx = catalog.begin()
     tx.read_view(name)
-    tx.create_view(name, then, replace=True)
+    tx.changing().create_view(name, then, replace=True)
     catalog.commit(tx)
     return name
 

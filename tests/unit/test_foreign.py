@@ -182,7 +182,7 @@ def test_nothing_is_committed_into_a_table_whose_folder_is_gone(
     catalog.rollback(tx)
     stage(catalog, elsewhere, "b", add("z"))
     catalog.commit(elsewhere)
-    dropping.drop_table(named("a"))
+    dropping.changing().drop_table(named("a"))
     catalog.commit(dropping)
     assert named("a") not in catalog.database().tables
 
@@ -269,7 +269,7 @@ def test_a_lost_hint_makes_no_dropped_tables_log_anew(catalog: TransactionalCata
     """Dropped tables' files stay until somebody removes them, and then they are gone."""
     append(catalog, "a", "x")
     where = location(catalog, "a")
-    catalog.run(lambda tx: tx.drop_table(named("a")))
+    catalog.run(lambda tx: tx.changing().drop_table(named("a")))
     store.delete_folder(where)
     store.delete(HINT)
     assert open_catalog(store.inner).database().version == 3

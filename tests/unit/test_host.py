@@ -571,7 +571,7 @@ def test_what_plain_writers_did_to_a_table_found_late_is_read_beside_what_is_the
     if changed == "a":
         append(elsewhere, "a", "x")
     elif changed == "a, dropped":
-        elsewhere.run(lambda tx: tx.drop_table(named("a")))
+        elsewhere.run(lambda tx: tx.changing().drop_table(named("a")))
     elif changed == "v, made":
         create(elsewhere, "v")
     foreign(elsewhere, "b", 1, add("f"))
@@ -626,7 +626,7 @@ def test_a_refused_create_is_forgotten(one: Client, elsewhere: TransactionalCata
     create(elsewhere, "c")
     write = {"uri": uri, "version": 0, "actions": content(*NEW_TABLE)}
     assert one.refused("write", **write)[0] == "42P07"
-    elsewhere.run(lambda tx: tx.drop_table(named("c")))
+    elsewhere.run(lambda tx: tx.changing().drop_table(named("c")))
     assert one.refused("write", **write)[0] == "42P01"
 
 

@@ -82,7 +82,9 @@ def test_a_renamed_tables_foreign_commit_is_absorbed_under_its_new_name(
     """The entry is judged against the version it follows, though another process renamed the table meanwhile."""
     foreign(catalog, "a", 1, add("f"))
     store.interrupt(
-        "put_if_absent", lambda: other.run(lambda tx: tx.rename_table(named("a"), named("c"))), path=entry_path(2)
+        "put_if_absent",
+        lambda: other.run(lambda tx: tx.changing().rename_table(named("a"), named("c"))),
+        path=entry_path(2),
     )
     catalog.database([named("a")])
     assert files(catalog, "c") == {"p", "f"}
@@ -93,7 +95,9 @@ def test_a_table_dropped_meanwhile_needs_no_absorbing(
     catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
 ) -> None:
     foreign(catalog, "a", 1, add("f"))
-    store.interrupt("put_if_absent", lambda: other.run(lambda tx: tx.drop_table(named("a"))), path=entry_path(2))
+    store.interrupt(
+        "put_if_absent", lambda: other.run(lambda tx: tx.changing().drop_table(named("a"))), path=entry_path(2)
+    )
     assert named("a") not in catalog.database([named("a")]).tables
     assert kinds(catalog) == ["transaction"]
 
@@ -378,7 +382,7 @@ def test_two_that_conflict_set_the_table_aside_and_no_other(
 
 def test_dropping_a_table_that_was_set_aside_is_a_way_out(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     collide(catalog, store, remove("p"))
-    catalog.run(lambda tx: tx.drop_table(named("a")))
+    catalog.run(lambda tx: tx.changing().drop_table(named("a")))
     assert catalog.database([named("a")]).version == 3
     assert catalog.timeline.published_through == 3, "nobody tries to publish it for ever"
     assert open_catalog(store.inner).database().version == 3
@@ -443,7 +447,7 @@ def test_a_lake_forgets_what_was_dropped(catalog: TransactionalCatalog, store: F
         stage(catalog, tx, f"t{n}", add("x"))
         store.fail("put_if_absent", path=log_file(catalog, f"t{n}", 1))
         catalog.commit(tx)
-        catalog.run(lambda tx, n=n: tx.drop_table(named(f"t{n}")))  # type: ignore[misc]
+        catalog.run(lambda tx, n=n: tx.changing().drop_table(named(f"t{n}")))  # type: ignore[misc]
     catalog.database([named("a"), named("b")])
     ids = {table.id for table in catalog.timeline.head.tables.values()}
     assert catalog.lake._foreign._looked.keys() <= ids

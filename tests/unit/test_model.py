@@ -177,10 +177,10 @@ class Processes(RuleBasedStateMachine):
         if what == "create" and is_free:
             self._create(one, name, features)
         elif what == "drop" and old:
-            one.tx.drop_table(named(old))
+            one.tx.changing().drop_table(named(old))
             one.model.drop(one.model.find(old))
         elif what == "rename" and old and is_free:
-            one.tx.rename_table(named(old), named(name))
+            one.tx.changing().rename_table(named(old), named(name))
             one.model.rename(one.model.find(old), name)
         elif what == "alter" and old:
             self.serials += 1

@@ -122,7 +122,7 @@ class Script:
             case ["optimize"]:
                 run.optimize("t")
             case ["drop", table]:
-                run.tx.drop_table(named(table))
+                run.tx.changing().drop_table(named(table))
             case ["get", key, "=", *expected]:
                 table, id = _key(key)
                 assert [str(row.value) for row in run.select(table, Condition("=", id))] == expected, words

@@ -48,10 +48,10 @@ ACTS: list[tuple[str, Act]] = [
     ("a delete", lambda catalog, tx: stage(catalog, tx, "a", remove("p"), operation="DELETE")),
     ("a table made", lambda catalog, tx: stage_new(catalog, tx, "c")),
     ("a table made of two commits", lambda catalog, tx: (stage_new(catalog, tx, "c"), appends(catalog, tx, table="c"))),
-    ("a table dropped", lambda _, tx: tx.drop_table(named("a"))),
-    ("a table renamed", lambda _, tx: tx.rename_table(named("a"), named("d"))),
-    ("a namespace", lambda _, tx: tx.create_namespace(("s",), {})),
-    ("a namespace altered", lambda _, tx: tx.alter_namespace(("default",), {"k": "v"})),
+    ("a table dropped", lambda _, tx: tx.changing().drop_table(named("a"))),
+    ("a table renamed", lambda _, tx: tx.changing().rename_table(named("a"), named("d"))),
+    ("a namespace", lambda _, tx: tx.changing().create_namespace(("s",), {})),
+    ("a namespace altered", lambda _, tx: tx.changing().alter_namespace(("default",), {"k": "v"})),
     ("nothing", lambda *_: None),
 ]
 
@@ -68,8 +68,8 @@ def test_what_is_undone_never_was(catalog: TransactionalCatalog, act: Act, befor
     act(catalog, tx)
     catalog.rollback_to(tx, "s")
     assert (tx.tables, tx.namespaces) == (tables, namespaces)
-    assert tx.table_ddl() == []
-    assert tx.namespace_ddl() == []
+    assert tx.names.table_ddl(tx.id) == []
+    assert tx.names.namespace_ddl() == []
     stage(catalog, tx, "a", add("w"))
     done = catalog.commit(tx)
     assert done.entry is not None

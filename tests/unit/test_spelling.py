@@ -95,8 +95,8 @@ def test_a_name_may_be_given_another_case_and_no_other_tables(tmp_path: Path) ->
     tx = catalog.begin(case_sensitive=False)
     stage_new(catalog, tx, "t")
     stage_new(catalog, tx, "u")
-    tx.rename_table(name("default.t"), name("default.T"))
+    tx.changing().rename_table(name("default.t"), name("default.T"))
     with pytest.raises(DuplicateError):
-        tx.rename_table(name("default.u"), name("default.t"))
+        tx.changing().rename_table(name("default.u"), name("default.t"))
     catalog.commit(tx)
     assert sorted(table.table for table in catalog.database().tables) == ["T", "u"]

@@ -218,8 +218,8 @@ CHANGES: list[tuple[str, Callable[[TransactionalCatalog], object], int | None]] 
     ("rearranged files", lambda catalog: plain(catalog, add("y", dataChange=False)), None),
     ("a column", lambda catalog: plain(catalog, metadata("c")), 3),
     ("a property", lambda catalog: plain(catalog, metadata(k="v")), None),
-    ("dropped", lambda catalog: catalog.run(lambda tx: tx.drop_table(named("b"))), 3),
-    ("renamed", lambda catalog: catalog.run(lambda tx: tx.rename_table(named("b"), named("c"))), None),
+    ("dropped", lambda catalog: catalog.run(lambda tx: tx.changing().drop_table(named("b"))), 3),
+    ("renamed", lambda catalog: catalog.run(lambda tx: tx.changing().rename_table(named("b"), named("c"))), None),
 ]
 
 

@@ -71,14 +71,14 @@ def do(tx: Transaction, text: str) -> None:
         if word[0] == "+":
             make(tx, word[1:])
         elif word[0] == "-":
-            tx.drop_table(named(word[1:]))
+            tx.changing().drop_table(named(word[1:]))
         elif word[0] == "/":
-            tx.create_namespace((word[1:],), {})
+            tx.changing().create_namespace((word[1:],), {})
         elif word[0] == "!":
-            tx.drop_namespace((word[1:],), cascade=True)
+            tx.changing().drop_namespace((word[1:],), cascade=True)
         else:
             old, new = word.split(">")
-            tx.rename_table(named(old), named(new))
+            tx.changing().rename_table(named(old), named(new))
 
 
 def entry_of(tx: Transaction) -> Entry:
@@ -103,8 +103,8 @@ def entry_of(tx: Transaction) -> Entry:
         committed_at=T0 + timedelta(milliseconds=1),
         kind="transaction",
         transaction=tx.info(),
-        namespaces=tx.namespace_ddl(),
-        tables=tx.table_ddl(),
+        namespaces=tx.names.namespace_ddl(),
+        tables=tx.names.table_ddl(tx.id),
         writes=writes,
     )
 
@@ -140,7 +140,7 @@ DDL = [
 def test_ddl_is_netted_and_can_be_applied(before: str, done: str, left: list[str]) -> None:
     tx = begin(*before.split())
     do(tx, done)
-    assert sorted(said(tx.table_ddl())) == sorted(left)
+    assert sorted(said(tx.names.table_ddl(tx.id))) == sorted(left)
     after = apply(tx.base, entry_of(tx))
     assert {name: table.id for name, table in after.tables.items()} == {n: t.id for n, t in tx.tables.items()}
     assert after.namespaces.keys() == tx.namespaces.keys()
@@ -169,24 +169,66 @@ def test_folders_of_tables_that_it_does_not_have_are_known() -> None:
     tx = begin()
     kept = make(tx, "a")
     dropped = make(tx, "b")
-    tx.drop_table(named("b"))
+    tx.changing().drop_table(named("b"))
     failed = tx.reserve(named("c"), "id-c")
     assert tx.abandoned() == [dropped.location, failed.location]
     assert tx.made() == [kept.location, dropped.location, failed.location]
 
 
 REFUSED: list[tuple[str, Callable[[Transaction], object], type[LockstepError], str, str]] = [
-    ("drop nothing", lambda tx: tx.drop_table(named("x")), UndefinedError, "42P01", "no table default.x"),
-    ("rename nothing", lambda tx: tx.rename_table(named("x"), named("y")), UndefinedError, "42P01", "no table"),
-    ("rename onto", lambda tx: tx.rename_table(named("a"), named("b")), DuplicateError, "42P07", "default.b exists"),
-    ("rename nowhere", lambda tx: tx.rename_table(named("a"), named("n.a")), UndefinedError, "3F000", "no namespace n"),
+    ("drop nothing", lambda tx: tx.changing().drop_table(named("x")), UndefinedError, "42P01", "no table default.x"),
+    (
+        "rename nothing",
+        lambda tx: tx.changing().rename_table(named("x"), named("y")),
+        UndefinedError,
+        "42P01",
+        "no table",
+    ),
+    (
+        "rename onto",
+        lambda tx: tx.changing().rename_table(named("a"), named("b")),
+        DuplicateError,
+        "42P07",
+        "default.b exists",
+    ),
+    (
+        "rename nowhere",
+        lambda tx: tx.changing().rename_table(named("a"), named("n.a")),
+        UndefinedError,
+        "3F000",
+        "no namespace n",
+    ),
     ("create again", lambda tx: tx.reserve(named("a"), "i"), DuplicateError, "42P07", "table default.a exists"),
     ("create nowhere", lambda tx: tx.reserve(named("n.a"), "i"), UndefinedError, "3F000", "no namespace n"),
-    ("namespace again", lambda tx: tx.create_namespace(("s",), {}), DuplicateError, "42P06", "namespace s exists"),
-    ("orphan", lambda tx: tx.create_namespace(("n", "m"), {}), UndefinedError, "3F000", "no namespace n"),
-    ("drop full", lambda tx: tx.drop_namespace(("s",), cascade=False), InvalidError, "2BP01", "not empty (s.t)"),
-    ("drop no namespace", lambda tx: tx.drop_namespace(("n",), cascade=True), UndefinedError, "3F000", "no namespace"),
-    ("alter no namespace", lambda tx: tx.alter_namespace(("n",), {}), UndefinedError, "3F000", "no namespace n"),
+    (
+        "namespace again",
+        lambda tx: tx.changing().create_namespace(("s",), {}),
+        DuplicateError,
+        "42P06",
+        "namespace s exists",
+    ),
+    ("orphan", lambda tx: tx.changing().create_namespace(("n", "m"), {}), UndefinedError, "3F000", "no namespace n"),
+    (
+        "drop full",
+        lambda tx: tx.changing().drop_namespace(("s",), cascade=False),
+        InvalidError,
+        "2BP01",
+        "not empty (s.t)",
+    ),
+    (
+        "drop no namespace",
+        lambda tx: tx.changing().drop_namespace(("n",), cascade=True),
+        UndefinedError,
+        "3F000",
+        "no namespace",
+    ),
+    (
+        "alter no namespace",
+        lambda tx: tx.changing().alter_namespace(("n",), {}),
+        UndefinedError,
+        "3F000",
+        "no namespace n",
+    ),
     ("stage elsewhere", lambda tx: tx.stage("at-z", 5), InvalidError, "22023", "nothing at at-z"),
     ("stage a gap", lambda tx: tx.stage("at-a", 6), InvalidError, "22023", "version 6 was staged where 5"),
 ]
@@ -201,7 +243,7 @@ def test_what_is_refused_and_why(
         act(tx)
     assert caught.value.sqlstate == state
     assert message in caught.value.message
-    assert (tx.table_ddl(), tx.namespace_ddl(), tx.staged) == ([], [], {})
+    assert (tx.names.table_ddl(tx.id), tx.names.namespace_ddl(), tx.staged) == ([], [], {})
 
 
 def ended(tx: Transaction) -> None:
@@ -228,13 +270,13 @@ def doubtful(tx: Transaction) -> None:
 @pytest.mark.parametrize(
     "act",
     [
-        lambda tx: tx.drop_table(named("a")),
-        lambda tx: tx.rename_table(named("a"), named("b")),
+        lambda tx: tx.changing().drop_table(named("a")),
+        lambda tx: tx.changing().rename_table(named("a"), named("b")),
         lambda tx: tx.reserve(named("b"), "i"),
         lambda tx: tx.stage("at-a", 5),
-        lambda tx: tx.create_namespace(("n",), {}),
-        lambda tx: tx.alter_namespace(("default",), {}),
-        lambda tx: tx.drop_namespace(("default",), cascade=True),
+        lambda tx: tx.changing().create_namespace(("n",), {}),
+        lambda tx: tx.changing().alter_namespace(("default",), {}),
+        lambda tx: tx.changing().drop_namespace(("default",), cascade=True),
     ],
 )
 def test_who_may_not_write(
@@ -277,7 +319,7 @@ def test_reads_are_of_the_snapshots_tables() -> None:
     tx = begin("a", "b")
     tx.read(tx.table(named("a")))
     tx.read(make(tx, "c"))
-    tx.rename_table(named("a"), named("z"))
+    tx.changing().rename_table(named("a"), named("z"))
     assert [(read.id, str(read.name), read.version) for read in tx.reads()] == [("a", "default.a", 4)]
 
 

@@ -211,12 +211,18 @@ def entry_of(tx: Transaction) -> Entry:
         )
         for t in tx.written()
     ]
-    return entry(2, namespaces=tx.namespace_ddl(), tables=tx.table_ddl(), views=tx.view_ddl(), writes=writes)
+    return entry(
+        2,
+        namespaces=tx.names.namespace_ddl(),
+        tables=tx.names.table_ddl(tx.id),
+        views=tx.names.view_ddl(),
+        writes=writes,
+    )
 
 
 def net(tx: Transaction) -> list[str]:
     signs = {"create": "+", "replace": "~", "drop": "-"}
-    shown = ((d, "" if d.definition is None else f"={d.definition.text}") for d in tx.view_ddl())
+    shown = ((d, "" if d.definition is None else f"={d.definition.text}") for d in tx.names.view_ddl())
     return [f"{signs[d.action]}{d.name}{text}".replace("default.", "") for d, text in shown]
 
 
@@ -250,7 +256,7 @@ def test_ddl_is_netted_and_can_be_applied(done: str, left: list[str]) -> None:
     tx = begin()
     do(tx, done)
     assert sorted(net(tx)) == sorted(left)
-    assert tx.is_recorded() is bool(tx.view_ddl() or tx.table_ddl() or tx.namespace_ddl())
+    assert tx.is_recorded() is bool(tx.names.view_ddl() or tx.names.table_ddl(tx.id) or tx.names.namespace_ddl())
     after = apply(tx.base, entry_of(tx))
     assert defined(after.views) == defined(dict(tx.views))
     assert set(after.tables) == set(tx.tables)
@@ -281,7 +287,7 @@ def test_whatever_ddl_a_transaction_does_can_be_applied(steps: list[str]) -> Non
 LARGE = says("x" * MAX_VIEW_BYTES)
 Act = Callable[[Transaction], object]
 REFUSED: list[tuple[str, Act, type[LockstepError], str, str]] = [
-    ("look at nothing", lambda tx: tx.view(named("x")), UndefinedError, "42P01", "no view default.x"),
+    ("look at nothing", lambda tx: tx.names.view(named("x")), UndefinedError, "42P01", "no view default.x"),
     ("drop nothing", lambda tx: do(tx, "-x"), UndefinedError, "42P01", "no view default.x"),
     ("drop a table", lambda tx: do(tx, "-t"), UndefinedError, "42P01", "no view default.t"),
     ("drop as a table", lambda tx: do(tx, "-v!"), UndefinedError, "42P01", "no table default.v"),
@@ -289,14 +295,32 @@ REFUSED: list[tuple[str, Act, type[LockstepError], str, str]] = [
     ("rename onto a view", lambda tx: do(tx, "v>s.w"), DuplicateError, "42P07", "view s.w exists"),
     ("rename onto a table", lambda tx: do(tx, "v>t"), DuplicateError, "42P07", "table default.t exists"),
     ("rename nowhere", lambda tx: do(tx, "v>n.v"), UndefinedError, "3F000", "no namespace n"),
-    ("rename a table onto it", lambda tx: tx.rename_table(named("t"), named("v")), DuplicateError, "42P07", "view d"),
+    (
+        "rename a table onto it",
+        lambda tx: tx.changing().rename_table(named("t"), named("v")),
+        DuplicateError,
+        "42P07",
+        "view d",
+    ),
     ("create again", lambda tx: do(tx, "+v=1"), DuplicateError, "42P07", "view default.v exists"),
     ("create over a table", lambda tx: do(tx, "+t=1"), DuplicateError, "42P07", "table default.t exists"),
     ("replace a table", lambda tx: do(tx, "t=1"), DuplicateError, "42P07", "table default.t exists"),
     ("create nowhere", lambda tx: do(tx, "n.x=1"), UndefinedError, "3F000", "no namespace n"),
     ("a table over it", lambda tx: tx.reserve(named("v"), "i"), DuplicateError, "42P07", "view default.v exists"),
-    ("drop full", lambda tx: tx.drop_namespace(("s",), cascade=False), InvalidError, "2BP01", "not empty (s.w)"),
-    ("too large", lambda tx: tx.create_view(named("v"), LARGE, replace=True), InvalidError, "54000", "several views"),
+    (
+        "drop full",
+        lambda tx: tx.changing().drop_namespace(("s",), cascade=False),
+        InvalidError,
+        "2BP01",
+        "not empty (s.w)",
+    ),
+    (
+        "too large",
+        lambda tx: tx.changing().create_view(named("v"), LARGE, replace=True),
+        InvalidError,
+        "54000",
+        "several views",
+    ),
 ]
 
 
@@ -307,7 +331,12 @@ def test_what_is_refused_and_why(act: Act, error: type[LockstepError], state: st
         act(tx)
     assert caught.value.sqlstate == state
     assert message in caught.value.message
-    assert (tx.view_ddl(), tx.table_ddl(), tx.namespace_ddl(), dict(tx.views)) == ([], [], [], BEFORE.views)
+    assert (tx.names.view_ddl(), tx.names.table_ddl(tx.id), tx.names.namespace_ddl(), dict(tx.views)) == (
+        [],
+        [],
+        [],
+        BEFORE.views,
+    )
 
 
 def failed(tx: Transaction) -> None:
@@ -334,9 +363,9 @@ def test_who_may_not_write(prepare: Act, error: type[LockstepError], done: str) 
 def test_a_definition_of_the_largest_size_fits() -> None:
     tx = begin()
     room = MAX_VIEW_BYTES - len(msgspec.json.encode(says("")))
-    tx.create_view(named("x"), says("x" * room), replace=False)
+    tx.changing().create_view(named("x"), says("x" * room), replace=False)
     with pytest.raises(InvalidError):
-        tx.create_view(named("y"), says("x" * (room + 1)), replace=False)
+        tx.changing().create_view(named("y"), says("x" * (room + 1)), replace=False)
 
 
 READS: list[tuple[str, str, list[str]]] = [

@@ -21,7 +21,7 @@ def catalog(tmp_path: Path) -> TransactionalCatalog:
     """A lake with the tables a and b, and the view v."""
     catalog = open_catalog(open_storage(str(tmp_path), create=True))
     create(catalog, "a", "b")
-    catalog.run(lambda tx: tx.create_view(named("v"), FULL, replace=False), "CREATE VIEW v")
+    catalog.run(lambda tx: tx.changing().create_view(named("v"), FULL, replace=False), "CREATE VIEW v")
     return catalog
 
 
@@ -77,7 +77,7 @@ def test_views_and_tables_commit_together_or_not_at_all(
 
 
 def test_what_changes_nothing_makes_no_entry(catalog: TransactionalCatalog) -> None:
-    assert catalog.run(lambda tx: tx.create_view(named("v"), FULL, replace=True)).entry is None
+    assert catalog.run(lambda tx: tx.changing().create_view(named("v"), FULL, replace=True)).entry is None
 
 
 RACES: list[tuple[str, str, str]] = [

@@ -71,9 +71,9 @@ def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
             reads[draft.table.id] = EVERY_ROW
     return Changes(
         transaction=tx.id,
-        namespaces=tuple(tx.namespace_ddl()),
-        tables=tuple(tx.table_ddl()),
-        views=tuple(tx.view_ddl()),
+        namespaces=tuple(tx.names.namespace_ddl()),
+        tables=tuple(tx.names.table_ddl(tx.id)),
+        views=tuple(tx.names.view_ddl()),
         writes={draft.table.id: draft.footprint for draft in drafts},
         reads={draft.table.id: NO_ROW for draft in drafts} | reads,
         view_reads=frozenset(tx.view_reads()),

@@ -14,11 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import msgspec
-
 from lockstep.delta.pruning.row_sets import RowsRead, listed
 from lockstep.errors import (
-    DuplicateError,
     FailedTransactionError,
     InvalidError,
     NoTransactionError,
@@ -33,16 +30,12 @@ from lockstep.timeline.entry import (
     Isolation,
     Name,
     Namespace,
-    NamespaceDdl,
     Table,
-    TableDdl,
     TableRead,
     TransactionInfo,
     View,
-    ViewDdl,
-    ViewDefinition,
 )
-from lockstep.transactions.ddl import check_name, check_size, folded, holder, net_ddl, net_views
+from lockstep.transactions.names import Names
 from lockstep.transactions.undo import Creation, Savepoint, Undone, new_location
 
 MAX_STATEMENTS = 100
@@ -77,7 +70,7 @@ class Transaction:
         batch: the micro-batch that it carries out, if it is one: its entry records it.
         epoch: how often it went back to a savepoint; its URIs differ from one to the next.
         staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
-        dropped: tables that it staged commits for, and then dropped.
+        names: what the names of tables, views and namespaces mean to it; `changing` is how to change that.
         failure: what the first failed write said, once one failed.
         in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
@@ -104,20 +97,14 @@ class Transaction:
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)
-    dropped: list[Table] = field(default_factory=list)
-    _tables: dict[Name, Table] = field(init=False)
-    _views: dict[Name, View] = field(init=False)
-    _namespaces: dict[Namespace, dict[str, str]] = field(init=False)
-    _namespace_ddl: list[NamespaceDdl] = field(init=False, default_factory=list)
+    names: Names = field(init=False)
     _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
     _savepoints: list[Savepoint] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self._tables = dict(self.base.tables)
-        self._views = dict(self.base.views)
-        self._namespaces = dict(self.base.namespaces)
+        self.names = Names(self.base, case_sensitive=self.case_sensitive)
 
     def __repr__(self) -> str:
         wrote = f", {len(self.staged)} tables written" if self.staged else ""
@@ -138,17 +125,17 @@ class Transaction:
     @property
     def tables(self) -> Mapping[Name, Table]:
         """The tables that it sees. A table's `version` is its pin: the version at BEGIN, `NEW` for one of its own."""
-        return self._tables
+        return self.names.tables
 
     @property
     def views(self) -> Mapping[Name, View]:
         """The views that it sees; of one that it made itself, `since` is the database version at BEGIN."""
-        return self._views
+        return self.names.views
 
     @property
     def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]:
         """The namespaces that it sees, with their properties."""
-        return self._namespaces
+        return self.names.namespaces
 
     def table(self, name: Name, *, usable: bool = True) -> Table:
         """Return a table that it sees.
@@ -158,21 +145,10 @@ class Transaction:
             ForeignCommitError, UnavailableError, CorruptTimelineError: it was set aside at BEGIN. If that is mended, it
                 may be at another version than the snapshot says; to drop or rename it needs no `usable` table.
         """
-        if (table := self._tables.get(name)) is None:
-            raise UndefinedError(f"no table {name} in database version {self.base.version} or made by this transaction")
+        table = self.names.table(name)
         if usable:
             self.base.check(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
         return table
-
-    def view(self, name: Name) -> View:
-        """Return a view that it sees.
-
-        Raises:
-            UndefinedError: it sees none of that name.
-        """
-        if (view := self._views.get(name)) is None:
-            raise UndefinedError(f"no view {name} in database version {self.base.version} or made by this transaction")
-        return view
 
     def has_written(self, table: Table) -> bool:
         """Whether reads of the table must see staged commits."""
@@ -192,7 +168,7 @@ class Transaction:
 
     def read_view(self, name: Name) -> None:
         """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
-        if name in self.base.views and self._views.get(name) is self.base.views[name]:
+        if name in self.base.views and self.names.views.get(name) is self.base.views[name]:
             self._view_reads.add(name)
 
     def said(self, text: str) -> None:
@@ -258,16 +234,16 @@ class Transaction:
         """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real."""
         if version != (expected := self.next_version(location)):
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
-        self._put(table := self._table_at(location))
+        self.names.put(table := self._table_at(location))
         self.staged.setdefault(table.id, []).append(version)
         self.state = State.INFLIGHT
 
     def _table_at(self, location: str) -> Table:
-        if found := [table for table in self._tables.values() if table.location == location]:
+        if found := [table for table in self.names.tables.values() if table.location == location]:
             return found[0]
         if (made := self._creations.get(location)) is None:
             raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
-        self._check_free(made.name)
+        self.names.check_free(made.name)
         return Table(id=made.id, name=made.name, location=location, version=NEW, since=self.base.version)
 
     def reserve(self, name: Name, id: str) -> Creation:
@@ -277,114 +253,20 @@ class Transaction:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
         """
         self.check_writable()
-        self._check_free(name)
+        self.names.check_free(name)
         creation = Creation(id=id, name=name, location=new_location(name, id))
         self._creations[creation.location] = creation
         return creation
 
-    def drop_table(self, name: Name) -> None:
-        """Take a table out of the catalog; its files stay for the database versions that have it."""
-        self.check_writable()
-        table = self.table(name, usable=False)
-        del self._tables[name]
-        if table.id in self.staged:
-            self.dropped.append(table)
-        self.state = State.INFLIGHT
-
-    def rename_table(self, name: Name, new_name: Name) -> None:
-        """Give a table another name, in another namespace if asked."""
-        self.check_writable()
-        table = self.table(name, usable=False)
-        self._check_free(new_name, before=name)
-        del self._tables[name]
-        self._put(msgspec.structs.replace(table, name=new_name))
-        self.state = State.INFLIGHT
-
-    def create_view(self, name: Name, definition: ViewDefinition, *, replace: bool) -> None:
-        """Make a view, in the place of the one of that name if `replace`.
+    def changing(self) -> Names:
+        """Return the names that it sees, to be changed.
 
         Raises:
-            UndefinedError (3F000): no such namespace.
-            DuplicateError (42P07): the name is a table's, or a view's that is not to be replaced.
-            InvalidError (54000): the definition is larger than `MAX_VIEW_BYTES`.
+            NoTransactionError, TransactionStateError, ReadOnlyError, FailedTransactionError: see `check_writable`.
         """
         self.check_writable()
-        check_size(name, definition)
-        if not (replace and name in self._views):
-            self._check_free(name)
-        self._views[name] = View(name=name, definition=definition, since=self.base.version)
         self.state = State.INFLIGHT
-
-    def drop_view(self, name: Name) -> None:
-        """Take a view out of the catalog."""
-        self.check_writable()
-        del self._views[self.view(name).name]
-        self.state = State.INFLIGHT
-
-    def rename_view(self, name: Name, new_name: Name) -> None:
-        """Give a view another name, in another namespace if asked: a drop and a create to all others."""
-        self.check_writable()
-        definition = self.view(name).definition
-        self._check_free(new_name, before=name)
-        self.drop_view(name)
-        self.create_view(new_name, definition, replace=False)
-
-    def create_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
-        """Make a namespace.
-
-        Raises:
-            DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
-        """
-        self.check_writable()
-        check_name(*name)
-        if name in self._namespaces:
-            raise DuplicateError(f"namespace {'.'.join(name)} exists", sqlstate=NAMESPACE_EXISTS)
-        if len(name) > 1:
-            self.check_namespace(name[:-1])
-        self._namespaces[name] = dict(properties)
-        self._namespace_ddl.append(NamespaceDdl(action="create", name=name, properties=dict(properties)))
-
-    def alter_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
-        """Replace a namespace's properties."""
-        self.check_writable()
-        self.check_namespace(name)
-        self._namespaces[name] = dict(properties)
-        self._namespace_ddl.append(NamespaceDdl(action="alter", name=name, properties=dict(properties)))
-
-    def drop_namespace(self, name: Namespace, *, cascade: bool) -> None:
-        """Remove a namespace, with all that is in it if `cascade`.
-
-        Raises:
-            InvalidError (2BP01): it is not empty, and `cascade` was not asked for.
-        """
-        self.check_writable()
-        self.check_namespace(name)
-        inside = [n for n in (*self._tables, *self._views) if n.namespace[: len(name)] == name]
-        below = sorted((n for n in self._namespaces if n[: len(name)] == name and n != name), key=len, reverse=True)
-        if (inside or below) and not cascade:
-            what = inside[0] if inside else ".".join(below[0])
-            raise InvalidError(f"namespace {'.'.join(name)} is not empty ({what}); use CASCADE", sqlstate=NOT_EMPTY)
-        for each in inside:
-            (self.drop_view if each in self._views else self.drop_table)(each)
-        for namespace in (*below, name):
-            del self._namespaces[namespace]
-            self._namespace_ddl.append(NamespaceDdl(action="drop", name=namespace))
-
-    def check_namespace(self, name: Namespace) -> None:
-        """Raise UndefinedError (3F000) unless it sees this namespace."""
-        if name not in self._namespaces:
-            raise UndefinedError(f"no namespace {'.'.join(name)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
-
-    def _check_free(self, name: Name, *, before: Name | None = None) -> None:
-        check_name(name.table)
-        if not self.case_sensitive and before is not None and before != name and folded(before) == folded(name):
-            return  # nothing but itself, in another case
-        self.check_namespace(name.namespace)
-        if kind := holder(name, self, case_sensitive=self.case_sensitive):
-            raise DuplicateError(f"{kind} {name} exists")
-
-    def _put(self, table: Table) -> None:
-        self._tables[table.name] = table
+        return self.names
 
     # --- savepoints ---------------------------------------------------------------------------------------------------
 
@@ -403,12 +285,8 @@ class Transaction:
             Savepoint(
                 name=name.casefold(),
                 staged={id: tuple(versions) for id, versions in self.staged.items()},
-                tables=dict(self._tables),
-                views=dict(self._views),
-                namespaces=dict(self._namespaces),
-                namespace_ddl=tuple(self._namespace_ddl),
+                names=self.names.copied(),
                 creations=dict(self._creations),
-                dropped=tuple(self.dropped),
                 statements=tuple(self.statements),
             )
         )
@@ -425,7 +303,8 @@ class Transaction:
         at = self._find_savepoint(name)
         del self._savepoints[at + 1 :]
         point = self._savepoints[at]
-        known = {table.id: table for table in (*self._tables.values(), *self.dropped, *point.tables.values())}
+        tables = (*self.names.tables.values(), *self.dropped, *point.names.tables.values())
+        known = {table.id: table for table in tables}
         cut = [
             (known[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
             for id, versions in self.staged.items()
@@ -434,9 +313,8 @@ class Transaction:
         undone = Undone(cut, self._made_since(point))
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
-        self.dropped, self.statements = list(point.dropped), list(point.statements)
-        self._tables, self._views, self._namespaces = dict(point.tables), dict(point.views), dict(point.namespaces)
-        self._namespace_ddl, self._creations = list(point.namespace_ddl), dict(point.creations)
+        self.statements, self._creations = list(point.statements), dict(point.creations)
+        self.names = point.names.copied()
         return undone
 
     def release(self, name: str) -> None:
@@ -462,7 +340,7 @@ class Transaction:
 
     def written(self) -> list[Table]:
         """The tables with staged commits, by their names now."""
-        return sorted((t for t in self._tables.values() if t.id in self.staged), key=lambda t: t.name)
+        return sorted((t for t in self.names.tables.values() if t.id in self.staged), key=lambda t: t.name)
 
     def made(self) -> list[str]:
         """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
@@ -470,25 +348,21 @@ class Transaction:
 
     def abandoned(self) -> list[str]:
         """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
-        kept = {table.location for table in self._tables.values()}
+        kept = {table.location for table in self.names.tables.values()}
         return [location for location in self._creations if location not in kept]
 
-    def table_ddl(self) -> list[TableDdl]:
-        """Its net changes of the list of tables, see `net_ddl`."""
-        return net_ddl(self.base.tables.values(), self._tables.values(), self.id)
+    @property
+    def dropped(self) -> list[Table]:
+        """The tables that it staged commits for, and then dropped."""
+        return [table for table in self.names.gone if table.id in self.staged]
 
-    def view_ddl(self) -> list[ViewDdl]:
-        """Its net changes of the list of views, see `net_views`."""
-        return net_views(self.base.views, self._views)
-
-    def namespace_ddl(self) -> list[NamespaceDdl]:
-        """Its changes of the list of namespaces, in order, without those that it both made and dropped."""
-        gone = {n.name for n in self._namespace_ddl} - self._namespaces.keys() - self.base.namespaces.keys()
-        return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
+    def changes_names(self) -> bool:
+        """Whether it makes, drops or renames anything, all in all."""
+        return bool(self.names.table_ddl(self.id) or self.names.view_ddl() or self.names.namespace_ddl())
 
     def is_recorded(self) -> bool:
         """Whether it makes an entry even if it staged nothing: it changed names, or what it did is to be recorded."""
-        if self.batch is not None or self.table_ddl() or self.view_ddl() or self.namespace_ddl():
+        if self.batch is not None or self.changes_names():
             return True
         return self.record_reads and self.isolation == "SERIALIZABLE" and bool(self.reads() or self._view_reads)
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lockstep.errors import InvalidError
-from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, Table, View
+from lockstep.timeline.entry import Name, Table
+from lockstep.transactions.names import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,8 @@ class Savepoint:
 
     name: str
     staged: Mapping[str, tuple[int, ...]]
-    tables: Mapping[Name, Table]
-    views: Mapping[Name, View]
-    namespaces: Mapping[Namespace, dict[str, str]]
-    namespace_ddl: tuple[NamespaceDdl, ...]
+    names: Names
     creations: Mapping[str, Creation]
-    dropped: tuple[Table, ...]
     statements: tuple[str, ...]
 
 

@@ -117,7 +117,7 @@ def test_a_transaction_that_changed_nothing_makes_no_entry_and_leaves_nothing(
     stage(catalog, tx, "a", add("x"))
     stage(catalog, tx, "a", remove("x"), operation="DELETE")
     stage_new(catalog, tx, "c", add("y"))
-    tx.drop_table(named("c"))
+    tx.changing().drop_table(named("c"))
     assert catalog.commit(tx).entry is None
     assert (tx.state, tx.version) == (State.COMPLETED, 1)
     assert tree(store) == before
@@ -157,7 +157,7 @@ def test_losing_every_race_is_a_conflict_that_may_be_retried(
     for version in (2, 3):
         store.interrupt(
             "put_if_absent",
-            lambda v=version: other.run(lambda t: t.create_namespace((f"n{v}",), {})),  # type: ignore[misc]
+            lambda v=version: other.run(lambda t: t.changing().create_namespace((f"n{v}",), {})),  # type: ignore[misc]
             path=entry_path(version),
         )
     with pytest.raises(ConflictError, match="lost 2 races"):

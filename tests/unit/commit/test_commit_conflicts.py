@@ -61,11 +61,11 @@ def makes(name: str) -> Act:
 
 
 def drops(name: str) -> Act:
-    return lambda _, tx: tx.drop_table(named(name))
+    return lambda _, tx: tx.changing().drop_table(named(name))
 
 
 def renames(name: str, to: str) -> Act:
-    return lambda _, tx: tx.rename_table(named(name), named(to))
+    return lambda _, tx: tx.changing().rename_table(named(name), named(to))
 
 
 def removes_p(catalog: TransactionalCatalog, tx: Transaction) -> None:
@@ -73,7 +73,7 @@ def removes_p(catalog: TransactionalCatalog, tx: Transaction) -> None:
 
 
 def makes_namespace(catalog: TransactionalCatalog, tx: Transaction) -> None:
-    tx.create_namespace(("s",), {})
+    tx.changing().create_namespace(("s",), {})
 
 
 CASES: list[tuple[str, Act, Act, Isolation, str | None]] = [

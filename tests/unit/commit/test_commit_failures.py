@@ -538,11 +538,11 @@ def test_rollback_removes_exactly_what_the_transaction_made(
     stage(catalog, tx, "a", remove("p2"), add("p"), operation="RESTORE")
     stage_new(catalog, tx, "c", add("y"))
     stage_new(catalog, tx, "d", add("z"))
-    tx.rename_table(named("c"), named("c2"))
-    tx.drop_table(named("d"))
+    tx.changing().rename_table(named("c"), named("c2"))
+    tx.changing().drop_table(named("d"))
     stage(catalog, tx, "b", add("w"))
-    tx.drop_table(named("b"))
-    tx.rename_table(named("a"), named("a2"))
+    tx.changing().drop_table(named("b"))
+    tx.changing().rename_table(named("a"), named("a2"))
     failed = tx.reserve(named("e"), "e-id")
     store.put(f"{failed.location}/half.parquet", b"rows of a CREATE TABLE AS SELECT that failed")
     assert tree(store) != before
@@ -604,7 +604,7 @@ def test_the_loser_of_a_drop_race_leaves_nothing_in_the_dropped_table(
 ) -> None:
     tx = catalog.begin()
     stage(catalog, tx, "a", add("x"))
-    other.run(lambda t: t.drop_table(named("a")))
+    other.run(lambda t: t.changing().drop_table(named("a")))
     before = tree(store) - {path for path in tree(store) if tx.id in path or path.endswith("/x")}
     with pytest.raises(ConflictError, match=r"dropped table default\.a"):
         catalog.commit(tx)

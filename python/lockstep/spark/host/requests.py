@@ -9,7 +9,8 @@ from lockstep.catalog import find_table
 from lockstep.errors import UndefinedError
 from lockstep.timeline.entry import Database, Name, Namespace, Table
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
-from lockstep.transactions.transaction import NO_NAMESPACE, Transaction
+from lockstep.transactions.names import NO_NAMESPACE
+from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host

@@ -19,7 +19,8 @@ from lockstep.spark.host.lakehouses import isolation_of
 from lockstep.spark.host.requests import Requests, find, is_case_sensitive, listed, namespace_of, stored
 from lockstep.spark.host.uris import View, transaction_in
 from lockstep.timeline.entry import NEW, Database, Table
-from lockstep.transactions.transaction import NO_NAMESPACE, Transaction
+from lockstep.transactions.names import NO_NAMESPACE
+from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
@@ -270,14 +271,16 @@ class TableRequests(Requests):
         name = self._name(session, house, asked)
         if name not in self._seen(session, house).tables:
             return {"dropped": False}
-        self._change(session, asked, lambda tx: tx.drop_table(name), f"DROP TABLE {name}")
+        self._change(session, asked, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
         return {"dropped": True}
 
     def _rename(self, session: Session, asked: Request) -> Answer:
         house = self._house(asked)
         name = self._name(session, house, asked)
         new = self._new_name(session, house, asked, name)
-        self._change(session, asked, lambda tx: tx.rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}")
+        self._change(
+            session, asked, lambda tx: tx.changing().rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}"
+        )
         return {}
 
     # --- namespaces ---------------------------------------------------------------------------------------------------
@@ -298,7 +301,10 @@ class TableRequests(Requests):
     def _create_namespace(self, session: Session, asked: Request) -> Answer:
         name, properties = namespace_of(asked, self._seen(session, self._house(asked))), asked["properties"]
         self._change(
-            session, asked, lambda tx: tx.create_namespace(name, properties), f"CREATE NAMESPACE {'.'.join(name)}"
+            session,
+            asked,
+            lambda tx: tx.changing().create_namespace(name, properties),
+            f"CREATE NAMESPACE {'.'.join(name)}",
         )
         return {}
 
@@ -306,9 +312,9 @@ class TableRequests(Requests):
         name = namespace_of(asked, self._seen(session, self._house(asked)))
 
         def alter(tx: Transaction) -> None:
-            tx.check_namespace(name)
+            tx.names.check_namespace(name)
             kept = {key: value for key, value in tx.namespaces[name].items() if key not in asked["unset"]}
-            tx.alter_namespace(name, {**kept, **asked["set"]})
+            tx.changing().alter_namespace(name, {**kept, **asked["set"]})
 
         self._change(session, asked, alter, f"ALTER NAMESPACE {'.'.join(name)}")
         return {}
@@ -319,7 +325,10 @@ class TableRequests(Requests):
         if name not in seen.namespaces:
             return {"dropped": False}
         self._change(
-            session, asked, lambda tx: tx.drop_namespace(name, cascade=cascade), f"DROP NAMESPACE {'.'.join(name)}"
+            session,
+            asked,
+            lambda tx: tx.changing().drop_namespace(name, cascade=cascade),
+            f"DROP NAMESPACE {'.'.join(name)}",
         )
         return {"dropped": True}
 

@@ -65,8 +65,8 @@ class ViewRequests(Requests):
 
         def create(tx: Transaction) -> None:
             if mode == "replace":
-                tx.view(name)
-            tx.create_view(name, definition, replace=mode != "create")
+                tx.names.view(name)
+            tx.changing().create_view(name, definition, replace=mode != "create")
 
         self._change(session, asked, create, f"{_VERBS[mode]} {name}")
         return {}
@@ -76,14 +76,16 @@ class ViewRequests(Requests):
         name = self._name(session, house, asked)
         if name not in self._seen(session, house).views:
             return {"dropped": False}
-        self._change(session, asked, lambda tx: tx.drop_view(name), f"DROP VIEW {name}")
+        self._change(session, asked, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
         return {"dropped": True}
 
     def _rename_view(self, session: Session, asked: Request) -> Answer:
         house = self._house(asked)
         name = self._name(session, house, asked)
         new = self._new_name(session, house, asked, name)
-        self._change(session, asked, lambda tx: tx.rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}")
+        self._change(
+            session, asked, lambda tx: tx.changing().rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}"
+        )
         return {}
 
 
