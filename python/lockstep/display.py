@@ -96,15 +96,34 @@ def sections(entry: Entry) -> list[Section]:
     return [section for section in found if section.rows]
 
 
-LOG_COLUMNS = ("version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what")
+LOG_COLUMNS = ("version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what", "transaction")
+BRIEF_COLUMNS = ("version", "id", "committed at", "author", "rows", "tables", "what")
+
+ID_CHARACTERS = 8
+"""Of a transaction's id, where there is little room; they are random, so few others begin so."""
 
 
 def log_row(entry: Entry) -> list[object]:
     """Return an entry as one row of `LOG_COLUMNS`."""
     said = summary(entry)
-    text = entry.transaction.message or "; ".join(entry.transaction.statements)
     counts = [_signed(said["rows_added"], "+"), _signed(said["rows_removed"], "-")]
-    return [entry.version, time(entry), entry.kind, entry.transaction.author, _names(said), *counts, text]
+    info = entry.transaction
+    return [entry.version, time(entry), entry.kind, info.author, _names(said), *counts, _what(entry), info.id]
+
+
+def brief_row(entry: Entry) -> list[object]:
+    """Return an entry as one row of `BRIEF_COLUMNS`: to the second, and of its kind only that it is no transaction."""
+    said = summary(entry)
+    counts = f"{_signed(said['rows_added'], '+')} {_signed(said['rows_removed'], '-')}".strip()
+    at = entry.committed_at.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    kind = "" if entry.kind == "transaction" else entry.kind
+    what = ": ".join(filter(None, (kind, _what(entry))))
+    info = entry.transaction
+    return [entry.version, info.id[:ID_CHARACTERS], at, info.author, counts, _names(said), what]
+
+
+def _what(entry: Entry) -> str:
+    return entry.transaction.message or "; ".join(entry.transaction.statements)
 
 
 def summary(entry: Entry) -> dict[str, Any]:
