@@ -9,7 +9,7 @@ import click
 from lockstep._version import __version__
 from lockstep.cli.arguments import at_option, json_option, open_timeline, root_argument
 from lockstep.cli.printing import print_json, print_table
-from lockstep.display import counted
+from lockstep.display import TABLE_COLUMNS, counted, table_row
 from lockstep.errors import InvalidError
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        rows = [[table.name, table.version, table.since, table.location] for table in found]
-        print_table(["table", "version", "changed in", "location"], rows)
+        print_table(TABLE_COLUMNS, map(table_row, found))
 
 
 @click.command()
