@@ -81,7 +81,7 @@ test: setup jar ## run every test
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'
 
-test-fast: setup ## run the tests that need no Spark and no network
+test-fast: setup jar ## run the tests that start no Spark and need no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
 
