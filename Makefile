@@ -23,6 +23,9 @@ VENV := .venv$(if $(filter-out $(NEWEST),$(SPARK)),-$(SPARK))
 BIN := $(VENV)/bin
 DBT := .venv-dbt
 SET_UP := $(VENV)/.set-up
+# Every package of the development environment, by version and digest, for Python 3.11 to 3.13 and the newest Spark.
+LOCK := requirements.lock
+NOT_LOCKED := $(if $(filter-out $(NEWEST),$(SPARK)),pyspark|py4j)
 FORMATTED := target/.scala-format-checked
 
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' python/lockstep/_version.py)
@@ -40,19 +43,30 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
+.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
 
 setup: $(SET_UP) ## make .venv with Lockstep (editable) and everything the other targets need
 
-$(SET_UP): pyproject.toml
+# All that is installed is what the lock says, but for an older pyspark, which is not in it and brings its own py4j. The
+# lock is whole, so pip looks for nothing else; Lockstep itself is built by the locked hatchling.
+$(SET_UP): pyproject.toml $(LOCK)
 	@echo "setup: installing Lockstep and its development tools into $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Lockstep needs Python 3.11 or newer: make PYTHON=…")'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]' 'pyspark==$(or $(PYSPARK_$(SPARK)),$(error no Spark $(SPARK) here))' </dev/null
+	@awk '/^[^ #]/ { left_out = /^($(NOT_LOCKED))==/ } !left_out' $(LOCK) >$(VENV)/$(LOCK)
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(VENV)/$(LOCK) </dev/null
+	@$(if $(NOT_LOCKED),$(BIN)/python -m pip install --quiet 'pyspark==$(or $(PYSPARK_$(SPARK)),$(error no Spark $(SPARK) here))' </dev/null)
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . </dev/null
 	@touch $@
+
+lock: ## renew requirements.lock after a change of pyproject.toml (LOCK_ARGS=--upgrade: with the newest of everything)
+	@echo "lock: $(LOCK) $(LOCK_ARGS)"
+	@test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv </dev/null; }
+	@.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+		--no-annotate --no-emit-index-url --custom-compile-command 'make lock' $(LOCK_ARGS) pyproject.toml --output-file $(LOCK)
 
 jar: $(JAR) ## build the shim's jar with sbt, if its sources changed
 
@@ -67,7 +81,7 @@ test: setup jar ## run every test
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'
 
-test-fast: setup ## run the tests that need no Spark and no network
+test-fast: setup jar ## run the tests that start no Spark and need no network
 	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lockstep import errors
 from lockstep._version import __version__
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "attach",
     "conf",
     "configure",
+    "errors",
     "foreach_batch",
     "run",
     "transaction",
@@ -51,3 +53,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, those not yet imported among them: what `dir` and completion show."""
+    return list(__all__)

@@ -78,6 +78,9 @@ class TransactionalCatalog:
         self.backoff = backoff
         self._announcer = Announcer(lake, resolution)
 
+    def __repr__(self) -> str:
+        return f"<lockstep.TransactionalCatalog {self.timeline}>"
+
     @classmethod
     def open(
         cls,

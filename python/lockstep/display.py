@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import LockstepError
-from lockstep.timeline.entry import Commit, Entry, TableDdl
+from lockstep.timeline.entry import Commit, Entry, Table, TableDdl
+
+if TYPE_CHECKING:
+    from lockstep.timeline.log import Timeline
 
 CHARACTERS_AT_MOST = 1_000
 """Of a cell of HTML; a view's definition may have a million."""
@@ -96,15 +100,34 @@ def sections(entry: Entry) -> list[Section]:
     return [section for section in found if section.rows]
 
 
-LOG_COLUMNS = ("version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what")
+LOG_COLUMNS = ("version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what", "transaction")
+BRIEF_COLUMNS = ("version", "id", "committed at", "author", "rows", "tables", "what")
+
+ID_CHARACTERS = 8
+"""Of a transaction's id, where there is little room; they are random, so few others begin so."""
 
 
 def log_row(entry: Entry) -> list[object]:
     """Return an entry as one row of `LOG_COLUMNS`."""
     said = summary(entry)
-    text = entry.transaction.message or "; ".join(entry.transaction.statements)
     counts = [_signed(said["rows_added"], "+"), _signed(said["rows_removed"], "-")]
-    return [entry.version, time(entry), entry.kind, entry.transaction.author, _names(said), *counts, text]
+    info = entry.transaction
+    return [entry.version, time(entry), entry.kind, info.author, _names(said), *counts, _what(entry), info.id]
+
+
+def brief_row(entry: Entry) -> list[object]:
+    """Return an entry as one row of `BRIEF_COLUMNS`: to the second, and of its kind only that it is no transaction."""
+    said = summary(entry)
+    counts = f"{_signed(said['rows_added'], '+')} {_signed(said['rows_removed'], '-')}".strip()
+    at = _written(entry.committed_at, "seconds")
+    kind = "" if entry.kind == "transaction" else entry.kind
+    what = ": ".join(filter(None, (kind, _what(entry))))
+    info = entry.transaction
+    return [entry.version, info.id[:ID_CHARACTERS], at, info.author, counts, _names(said), what]
+
+
+def _what(entry: Entry) -> str:
+    return entry.transaction.message or "; ".join(entry.transaction.statements)
 
 
 def summary(entry: Entry) -> dict[str, Any]:
@@ -137,7 +160,11 @@ def _names(summary: dict[str, Any]) -> str:
 
 def time(entry: Entry) -> str:
     """Return when an entry was committed, for people."""
-    return entry.committed_at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+    return _written(entry.committed_at)
+
+
+def _written(at: datetime, precision: str = "milliseconds") -> str:
+    return at.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")
 
 
 def _signed(count: int | None, sign: str) -> str:
@@ -149,6 +176,14 @@ def _signed(count: int | None, sign: str) -> str:
 def counted(number: int, what: str) -> str:
     """Return a number with its noun."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+TABLE_COLUMNS = ("table", "version", "changed in", "location")
+
+
+def table_row(table: Table) -> list[object]:
+    """Return a table of a database version as one row of `TABLE_COLUMNS`."""
+    return [table.name, table.version, table.since, table.location]
 
 
 def _properties(properties: Mapping[str, str]) -> str:
@@ -179,5 +214,27 @@ def entry_html(entry: Entry) -> str:
     return html(sections(entry))
 
 
-HTML_OF: dict[type, Callable[[Any], str]] = {Entry: entry_html, LockstepError: error_html}
-"""How values of the core are drawn; those know nothing of HTML. The notebook extension registers these with IPython."""
+def timeline_html(timeline: Timeline) -> str:
+    """Return a lake as HTML: where it is, its newest database version as last read, and that version's tables."""
+    head = timeline.head
+    facts = {
+        "root": timeline.storage.url,
+        "database version": head.version,
+        "committed at": _written(head.committed_at),
+        "namespaces": len(head.namespaces),
+        "tables": len(head.tables),
+        "views": len(head.views),
+    }
+    tables = sorted(head.tables.values(), key=lambda table: table.name)
+    rows = list(map(table_row, tables))
+    return html([Section("", (), list(facts.items())), Section("tables", TABLE_COLUMNS, rows)])
+
+
+HTML_OF: dict[type | str, Callable[[Any], str]] = {
+    Entry: entry_html,
+    LockstepError: error_html,
+    "lockstep.timeline.log.Timeline": timeline_html,
+    "lockstep.catalog.TransactionalCatalog": lambda catalog: timeline_html(catalog.timeline),
+}
+"""How values of the core are drawn; those know nothing of HTML. The notebook extension registers these with IPython,
+which takes a type or its whole name: a name imports nothing, and what is built on this module has one too."""

@@ -51,10 +51,6 @@ def _nobody_looks(asked: Message) -> Message:
     return {**asked, "mentioned": []} if "mentioned" in asked else asked
 
 
-def _caches_stay(asked: Message, answered: Message) -> Message:
-    return {"ok": {**answered["ok"], "tables": []}} if asked["op"] == "ended" and "ok" in answered else answered
-
-
 def _versions_are_not_told(asked: Message) -> Message:
     """Take from COMMIT, too, what it would find a read of another version by."""
     if asked["op"] != "commit":
@@ -71,7 +67,6 @@ DEFECTS: Mapping[str, Defect] = {
     "reads-are-lost": Defect(("cached-query", "cached-insert-select", "planned-before-begin"), request=_reads_are_lost),
     "second-table-is-live": Defect(("live-in-subquery", "many-cold-tables"), request=_second_table_is_live),
     "nobody-looks": Defect(("plain-below-view", "plain-below-join"), request=_nobody_looks),
-    "caches-stay": Defect(("cache-stale",), answer=_caches_stay),
     "any-frame-passes": Defect(("frame-older-than-begin",), request=_versions_are_not_told, answer=_any_frame_passes),
 }
 

@@ -95,6 +95,7 @@ def test_the_wheel_holds_the_shim(wheel: Path) -> None:
     possible = {f"lockstep/jars/lockstep-spark_{minor}_2.13-{__version__}.jar" for minor in SUPPORTED}
     assert f"lockstep/jars/lockstep-spark_{max(SUPPORTED)}_2.13-{__version__}.jar" in jars <= possible
     assert jars == possible or not MADE
+    assert "lockstep/py.typed" in names
     assert not [name for name in names if name.startswith("tests")]
 
 

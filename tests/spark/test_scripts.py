@@ -137,7 +137,9 @@ def cell(shell: InteractiveShell, text: str) -> Any:
     return done.result
 
 
-def test_a_cell_is_a_transaction(shell: InteractiveShell, spark: Any, root: Path) -> None:
+def test_a_cell_is_a_transaction(
+    shell: InteractiveShell, spark: Any, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     spark.sql("CREATE TABLE lake.default.a (x INT)")
     cell(shell, "%load_ext lockstep.spark.magic")
     shown = cell(
@@ -153,8 +155,11 @@ def test_a_cell_is_a_transaction(shell: InteractiveShell, spark: Any, root: Path
     assert shell.display_formatter is not None
     drawn, _ = shell.display_formatter.format(InvalidError("<b> is no name"))
     assert "<td>&lt;b&gt; is no name</td>" in drawn["text/html"]
+    capsys.readouterr()
     with pytest.raises(StatementError, match="the cell, line 2, column 7: statement 2 of 2 failed"):
         cell(shell, "%%lockstep\nINSERT INTO lake.default.a VALUES (3);\nTABLE lake.default.nope")
+    said = capsys.readouterr()
+    assert len((said.out + said.err).splitlines()) < 10  # no stack, neither Python's nor the JVM's
     spark.sql("BEGIN")
     with pytest.raises(ActiveTransactionError):
         cell(shell, "%%lockstep\nINSERT INTO lake.default.a VALUES (3)")

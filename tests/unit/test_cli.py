@@ -7,42 +7,21 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from lockstep._version import __version__
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
 from lockstep.delta.log import commit_path
-from lockstep.errors import UnavailableError
+from lockstep.errors import InvalidError, UnavailableError
+from lockstep.lake import roots
 from lockstep.spark import session
-from lockstep.timeline.entry import Batch, Name, ViewDefinition
+from lockstep.storage import Storage, open_storage
+from lockstep.timeline.entry import Name, ViewDefinition
 from lockstep.timeline.log import HINT, entry_path
-
-ORDERS = Name(namespace=("sales",), table="orders")
-
-
-def add(path: str) -> str:
-    stats = json.dumps({"numRecords": 2})
-    return json.dumps({"add": {"path": path, "partitionValues": {}, "size": 1, "dataChange": True, "stats": stats}})
-
-
-def commit_info(operation: str) -> str:
-    return json.dumps({"commitInfo": {"operation": operation}})
-
-
-def lockstep(*args: object) -> Result:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def read(*args: object) -> Any:
-    """What a command prints with --json."""
-    done = lockstep(*args, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+from tests.support.commands import added, commit_info, lockstep, make_orders, read
 
 
 @pytest.fixture
@@ -52,16 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def orders(root: Path) -> str:
-    """Make a lake whose database version 2 creates a table, and 3 appends to it; return the table's location."""
-    catalog = TransactionalCatalog.open(str(root), create=True, author="ada")
-    catalog.run(lambda tx: tx.changing().create_namespace(("sales",), {"owner": "[bold]ada"}), "CREATE NAMESPACE sales")
-    creation = catalog.reserve(ORDERS)
-    content = f"{commit_info('CREATE TABLE')}\n{add('a.parquet')}\n"
-    for file in ("a.parquet", "b.parquet"):
-        catalog.lake.storage.put(f"{creation.location}/{file}", b"rows")
-    catalog.write(creation.location, 0, content, creation=creation, text="CREATE TABLE orders")
-    catalog.write(creation.location, 1, f"{commit_info('WRITE')}\n{add('b.parquet')}\n", text="INSERT INTO orders")
-    return creation.location
+    return make_orders(root)
 
 
 def test_init_makes_a_lake_and_leaves_one_that_is_there(root: Path) -> None:
@@ -70,44 +40,66 @@ def test_init_makes_a_lake_and_leaves_one_that_is_there(root: Path) -> None:
     assert "there is a lake already, at database version 0" in lockstep("init", root).stdout
 
 
+def lake_at(folder: Path) -> str:
+    """Make a lake with an entry in it; return its path."""
+    assert lockstep("init", folder).exit_code == 0
+    return str(folder)
+
+
+@pytest.mark.parametrize("below", ["inner", "sales/orders-1", "_lockstep/timeline", "_delta_log"])
+def test_init_inside_a_lake_is_refused(root: Path, below: str) -> None:
+    done = lockstep("init", f"{lake_at(root)}/{below}")
+    assert done.exit_code == 1
+    assert "SQLSTATE 22023" in done.stderr
+    assert below.startswith("_") or f"is inside the lake file://{root}: " in done.stderr
+    assert not (root / "inner").exists()
+
+
+def test_init_inside_a_lake_that_a_link_leads_to_is_refused(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(lake_at(root))
+    assert f"is inside the lake file://{tmp_path}/link" in lockstep("init", tmp_path / "link" / "inner").stderr
+    (tmp_path / "deep").symlink_to(root / "sub")
+    (root / "sub").mkdir()
+    assert f"is inside the lake file://{root}" in lockstep("init", tmp_path / "deep" / "inner").stderr
+
+
+@pytest.mark.parametrize(("below", "said"), [(".", "is the folder of a Delta table"), ("a/b", "is inside the Delta")])
+def test_init_in_a_delta_table_is_refused(below: str, said: str, tmp_path: Path) -> None:
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    log.joinpath(f"{0:020}.json").touch()
+    done = lockstep("init", tmp_path / "table" / below)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert [path.name for path in (tmp_path / "table").iterdir()] == ["_delta_log"]
+
+
+def test_init_inside_a_lake_of_a_bucket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local lake plays the one that is at the top of a bucket; every prefix above the new root is looked at."""
+    lake, looked = open_storage(lake_at(root)), list[str]()
+
+    def opened(url: str) -> Storage:
+        looked.append(url)
+        if url == "s3://bucket":
+            return lake
+        raise UnavailableError("this prefix is not yours to list")
+
+    monkeypatch.setattr(roots, "open_storage", opened)
+    with pytest.raises(InvalidError, match="s3://bucket/a/b is inside the lake s3://bucket: "):
+        roots.refuse_inside("s3://bucket/a/b")
+    assert list(dict.fromkeys(looked)) == ["s3://bucket/a/b", "s3://bucket/a", "s3://bucket"]
+
+
+def test_init_beside_and_above_a_lake_is_fine(root: Path, tmp_path: Path) -> None:
+    lake_at(root)
+    assert lockstep("init", tmp_path / "lake2").exit_code == 0
+    assert lockstep("init", tmp_path).exit_code == 0
+    assert "there is a lake already" in lockstep("init", root).stdout  # and stays one
+
+
 def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "lockstep", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"lockstep, version {__version__}\n"
-
-
-def test_log_lists_the_newest_versions_first(root: Path, orders: str) -> None:
-    assert [entry["version"] for entry in read("log", root)] == [3, 2, 1, 0]
-    assert [entry["version"] for entry in read("log", root, "-n", 2)] == [3, 2]
-    newest = read("log", root, "-n", 1)[0]
-    assert (newest["tables"], newest["rows_added"], newest["author"]) == (["sales.orders"], 2, "ada")
-    assert "INSERT INTO orders" in lockstep("log", root).stdout.splitlines()[1]
-
-
-def test_show_tells_everything_an_entry_says(root: Path, orders: str) -> None:
-    shown = lockstep("show", root, 2).stdout
-    for expected in (
-        "transaction",
-        "ada",
-        "CREATE TABLE orders",
-        "create  sales.orders",
-        "-1 → 0",
-        "inline, 2 actions",
-    ):
-        assert expected in shown
-    assert read("show", root, 2)["writes"][0]["location"] == orders
-    assert "[bold]ada" in lockstep("show", root, 1).stdout  # what users wrote is no markup
-
-
-def test_a_batch_is_shown_and_logged(root: Path) -> None:
-    catalog = TransactionalCatalog.open(str(root), create=True)
-    catalog.commit(catalog.begin(batch=Batch(application="orders", number=7)))
-    assert "batch 7 of application orders" in lockstep("show", root, 1).stdout
-    assert "batch" not in lockstep("show", root, 0).stdout
-    assert [entry["batch"] for entry in read("log", root)] == [{"application": "orders", "number": 7}, None]
-
-
-def test_show_of_version_0_is_the_empty_database(root: Path, orders: str) -> None:
-    assert read("show", root, 0)["kind"] == "create"
 
 
 def test_tables_lists_an_older_version_too(root: Path, orders: str) -> None:
@@ -193,7 +185,7 @@ def test_verify_takes_what_deltas_clean_up_deleted_for_expired(root: Path, order
 def test_verify_looks_for_a_moved_commit_where_it_is_now(root: Path, orders: str) -> None:
     published = root / commit_path(orders, 1)
     ours = published.read_text()
-    published.write_text(f"{commit_info('WRITE')}\n{add('foreign.parquet')}\n")
+    published.write_text(f"{commit_info('WRITE')}\n{added('foreign.parquet')}\n")
     (root / HINT).unlink()  # nobody knows any more that ours was published
     TransactionalCatalog.open(str(root)).database()
     assert (root / commit_path(orders, 2)).read_text() == ours

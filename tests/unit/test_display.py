@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from IPython.core.formatters import HTMLFormatter
 
-from lockstep.display import CHARACTERS_AT_MOST, ROWS_AT_MOST, Section, entry_html, error_html, html, sections
+from lockstep.catalog import TransactionalCatalog
+from lockstep.display import CHARACTERS_AT_MOST, HTML_OF, ROWS_AT_MOST, Section, entry_html, error_html, html, sections
 from lockstep.errors import ConflictError, InvalidError
 from lockstep.spark.session import SessionTransaction
 from lockstep.timeline.entry import FORMAT, Entry, Name, TableDdl, TransactionInfo
+from tests.support.lakes import create
 
 
 def entry(message: str) -> Entry:
@@ -86,3 +90,23 @@ def test_a_transaction_shows_how_it_stands() -> None:
         ["database version", "7"],
         ["tables changed", "2"],
     ]
+
+
+def test_a_lake_is_one_line_and_its_tables_in_a_notebook(tmp_path: Path) -> None:
+    catalog = TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    where = f"file://{tmp_path}/lake at database version"
+    assert repr(catalog) == f"<lockstep.TransactionalCatalog {where} 0, 0 tables>"
+    create(catalog, "b")
+    assert repr(catalog.timeline) == f"<lockstep.Timeline {where} 1, 1 table>"
+    create(catalog, "<a>")
+    [b] = [table for name, table in catalog.timeline.head.tables.items() if name.table == "b"]
+    formatter = HTMLFormatter()
+    for kind, drawn in HTML_OF.items():
+        formatter.for_type(kind, drawn)
+    for value in (catalog, catalog.timeline):
+        shown = rows(str(formatter(value)))
+        assert ["root", f"file://{tmp_path}/lake"] in shown
+        assert ["database version", "2"] in shown
+        assert ["tables", "2"] in shown
+        assert [row[0] for row in shown[-3:]] == ["table", "default.&lt;a&gt;", "default.b"]
+        assert shown[-1] == ["default.b", "0", "1", b.location]

@@ -12,8 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import lockstep
 
 SOURCES = Path(__file__).parents[2] / "python"
 
@@ -125,16 +128,16 @@ def test_no_module_imports_itself_on_the_way() -> None:
     graphlib.TopologicalSorter(graph).prepare()
 
 
+def run_alone(code: str) -> str:
+    """Run Python in a process that has imported nothing yet; return what it prints."""
+    command, environment = [sys.executable, "-c", code], {"PYTHONPATH": str(SOURCES)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def test_importing_lockstep_imports_nothing_heavy() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", "import sys, lockstep; print(*sys.modules)"],
-        env={"PYTHONPATH": str(SOURCES)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "lockstep" in found.split()
-    assert not HEAVY & set(found.split())
+    found = run_alone("import sys, lockstep; print(*sys.modules)").split()
+    assert "lockstep" in found
+    assert not HEAVY & set(found)
 
 
 def test_the_rules_see_what_they_forbid() -> None:
@@ -200,4 +203,23 @@ def test_no_module_hides_a_public_name() -> None:
     public = tree_of("lockstep")
     names = {c.value for c in ast.walk(public) if isinstance(c, ast.Constant) and isinstance(c.value, str)}
     modules = {name.split(".")[1] for name in MODULES if name.count(".") == 1}
-    assert not {name for name in names if name.isidentifier()} & modules
+    named = {name for name in names if name.isidentifier()} & modules
+    assert named == {"errors"}, "a public name, and itself that module"
+    assert isinstance(lockstep.errors, ModuleType)
+
+
+def test_dir_shows_the_public_names_and_imports_none() -> None:
+    said = run_alone("import sys, lockstep; print(*dir(lockstep)); print(*sys.modules)").splitlines()
+    assert said[0].split() == sorted(lockstep.__all__)
+    assert "lockstep.catalog" not in said[1].split()
+    assert all(getattr(lockstep, name) is not None for name in lockstep.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nosuch'"):
+        lockstep.nosuch  # noqa: B018  # asked for, and not there
+
+
+def test_errors_are_there_without_another_import() -> None:
+    assert run_alone("import lockstep; print(lockstep.errors.ConflictError.__name__)") == "ConflictError\n"
+
+
+def test_the_package_says_that_it_has_types() -> None:
+    assert (SOURCES / "lockstep" / "py.typed").is_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import click
 
@@ -18,25 +18,48 @@ def print_json(value: object) -> None:
     click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
 
 
-def print_section(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a titled table, and nothing at all if it has no rows."""
+def is_terminal() -> bool:
+    """Tell whether a person looks at standard output, so that it may be cut to what fits."""
+    return sys.stdout.isatty()
+
+
+def print_section(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, cut: bool = False) -> None:
+    """Print a titled table, and nothing at all if it has no rows.
+
+    Args:
+        cut: whether all columns are cut, see `print_table`; the texts of a list, which has no columns' names, are not.
+    """
     if rows:
         if title:
             click.echo(f"\n{title}")
-        print_table(columns or [""] * len(rows[0]), rows, header=bool(columns))
+        print_table(columns or [""] * len(rows[0]), rows, header=bool(columns), cut=columns if cut else ())
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> None:
-    """Print rows under their columns, as wide as the terminal is."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True, cut: Collection[str] = ()
+) -> None:
+    """Print rows under their columns, as wide as the terminal is.
+
+    Args:
+        header: whether the columns' names are printed.
+        cut: the columns whose cells end in … where there is no room for all of a row, the widest first. Then a row is
+            one line; without such columns texts are wrapped.
+    """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, show_header=header, pad_edge=False, header_style="bold")
+    table = Table(box=None, show_header=header, pad_edge=False, collapse_padding=bool(cut), header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        if cut:
+            # no_wrap of a column: it gives room last; of a text: it is one line.
+            table.add_column(Text(column, no_wrap=True, overflow="ellipsis"), no_wrap=column not in cut)
+        else:
+            table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(printable(str(value)) for value in row))
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
+        cells = [printable(str(value)) for value in row]
+        table.add_row(*([Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells] if cut else cells))
+    width = None if is_terminal() else PIPE_WIDTH
     # Without markup: brackets in a statement are no styles.
     Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 

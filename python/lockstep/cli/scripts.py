@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from lockstep.cli.arguments import absolute
 from lockstep.cli.printing import print_json, print_section, print_table, printable
 from lockstep.display import counted
 from lockstep.errors import InvalidError, LockstepError, StatementError
@@ -27,11 +28,6 @@ if TYPE_CHECKING:
 
 STATEMENT_WIDTH = 60
 """Characters of a statement where it stands beside others."""
-
-
-def absolute(root: str) -> str:
-    """Return a lake's path or URL such that it says the same in another folder."""
-    return root if "://" in root or root.startswith("file:") else str(Path(root).absolute())
 
 
 # --- arguments and options --------------------------------------------------------------------------------------------

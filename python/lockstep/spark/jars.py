@@ -92,7 +92,7 @@ def shim_jar() -> Path:
     if not jar.is_file():
         raise UnsupportedError(
             f"this installation of Lockstep has no {jar.name}; run `make jar SPARK={minor}` in its source tree, "
-            "or install a wheel, which has it inside"
+            "or install a wheel of `make wheel`, which has one for each Spark"
         )
     return jar
 

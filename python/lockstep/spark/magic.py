@@ -8,25 +8,31 @@
     SELECT * FROM lake.bank.accounts
 
 The cell's statements run on the session that the notebook calls `spark`, else on the active one. If one fails, or the
-cell is interrupted, nothing of them stays. A cell in Python has `with lockstep.transaction(spark):` for the same.
+cell is interrupted, nothing of them stays, and the cell says why in a few lines: what Spark said is the `__cause__` of
+the error, which is `sys.last_value`. A cell in Python has `with lockstep.transaction(spark):` for the same.
 """
 
 from __future__ import annotations
 
+import logging
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from pyspark.sql import SparkSession
 
 from lockstep.display import HTML_OF, Section, html
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, LockstepError
 from lockstep.scripts.script import as_written
 from lockstep.spark.script import Done, run_script
 from lockstep.spark.session import SessionTransaction
+from lockstep.timeline.entry import Isolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,22 @@ class LockstepMagics(Magics):
     @cell_magic
     def lockstep(self, line: str, cell: str) -> CellResult:
         """Run the cell's SQL statements in one transaction."""
-        asked = self.lockstep.parser.parse_args(shlex.split(line))  # IPython's own splitting would keep quotes
+        try:
+            words = shlex.split(line)  # IPython's own splitting would keep quotes
+        except ValueError as error:
+            raise UsageError(f"{error}: {line}") from None
+        asked = self.lockstep.parser.parse_args(words)
+        with _said_shortly():
+            return self._run(cell, asked.isolation, asked.comment)
+
+    def _run(self, cell: str, isolation: Isolation | None, comment: str) -> CellResult:
         results: list[Done] = []
         tx = run_script(
             self._session(),
             as_written("the cell", cell),
             atomic=True,
-            isolation=asked.isolation,
-            comment=asked.comment,
+            isolation=isolation,
+            comment=comment,
             on_done=results.append,
         )
         assert tx is not None, "the script was atomic"
@@ -90,6 +104,22 @@ class LockstepMagics(Magics):
         if session is None:
             raise InvalidError("there is no Spark session: make one, and call it spark")
         return session
+
+
+@contextmanager
+def _said_shortly() -> Iterator[None]:
+    """Let IPython show an error of Lockstep's by its message alone: the frames above it are Lockstep's and Spark's."""
+    logger = logging.getLogger("SQLQueryContextLogger")  # PySpark logs each failure too, with the stack of the JVM
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except LockstepError as error:
+        lines = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # what IPython asks for
+        raise
+    finally:
+        logger.setLevel(level)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

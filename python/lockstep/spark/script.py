@@ -37,6 +37,7 @@ from lockstep.errors import (
 )
 from lockstep.scripts.script import Script, Step, refuse_transactions
 from lockstep.spark.bridge import attach, is_open, is_remote
+from lockstep.spark.defaults import require_lockstep
 from lockstep.spark.session import (
     SessionTransaction,
     configure,
@@ -79,8 +80,10 @@ def open_session(*, application: str, root: str | None, catalog: str, settings: 
 
     Raises:
         InvalidError, UnsupportedError, UnavailableError: as `lockstep.configure` and `lockstep.attach`; the first of
-            them, too, if Spark does not start.
+            them, too, if Spark does not start, or if it would start without Lockstep (`lockstep.spark.defaults`).
     """
+    if root is None:
+        require_lockstep(settings)
     builder = SparkSession.builder.appName(application)
     # Spark's own bar would be drawn over what a terminal is shown.
     for key, value in {"spark.ui.showConsoleProgress": "false", **settings}.items():

@@ -133,6 +133,14 @@ class Timeline:
         self._published_through = published_through
         self._warn_of_clocks(-1)
 
+    def __repr__(self) -> str:
+        return f"<lockstep.Timeline {self}>"
+
+    def __str__(self) -> str:
+        count = len(self.head.tables)
+        tables = f"{count} table{'' if count == 1 else 's'}"
+        return f"{self.storage.url} at database version {self.head.version}, {tables}"
+
     @classmethod
     def create(
         cls,

@@ -1,0 +1,118 @@
+"""The commands about a lake as a whole: `lockstep init`, `tables`, `views` and `verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lockstep._version import __version__
+from lockstep.cli.arguments import at_option, json_option, open_timeline, root_argument
+from lockstep.cli.printing import print_json, print_table
+from lockstep.display import TABLE_COLUMNS, counted, table_row
+from lockstep.errors import InvalidError
+
+if TYPE_CHECKING:
+    from lockstep.timeline.entry import Database
+    from lockstep.timeline.log import Timeline
+
+
+@click.command()
+@root_argument
+@json_option
+def init(root: str, as_json: bool) -> None:
+    """Make an empty lake at ROOT; one that is there already stays as it is.
+
+    Example: lockstep init /data/lake
+    """
+    timeline = _timeline_or_none(root)
+    is_new = timeline is None
+    if timeline is None:
+        timeline = _make(root)
+    url = timeline.storage.url
+    if as_json:
+        print_json({"root": url, "database_version": timeline.head.version, "created": is_new})
+    else:
+        what = "made an empty lake" if is_new else "there is a lake already"
+        click.echo(f"{url}: {what}, at database version {timeline.head.version}")
+
+
+def _timeline_or_none(root: str) -> Timeline | None:
+    try:
+        return open_timeline(root)
+    except InvalidError:
+        return None
+
+
+def _make(root: str) -> Timeline:
+    from lockstep.lake.roots import refuse_inside
+    from lockstep.storage import open_storage, url_of
+    from lockstep.timeline.log import Timeline
+
+    refuse_inside(url_of(root))  # before the folder is made
+    return Timeline.create(open_storage(root, create=True), application=f"Lockstep {__version__}")
+
+
+@click.command()
+@root_argument
+@at_option
+@json_option
+def tables(root: str, version: int | None, as_json: bool) -> None:
+    """List the tables of a database version.
+
+    Example: lockstep tables /data/lake --at 42
+    """
+    found = sorted(_database(root, version).tables.values(), key=lambda table: table.name)
+    if as_json:
+        print_json(found)
+    else:
+        print_table(TABLE_COLUMNS, map(table_row, found))
+
+
+@click.command()
+@root_argument
+@at_option
+@json_option
+def views(root: str, version: int | None, as_json: bool) -> None:
+    """List the views of a database version.
+
+    Example: lockstep views /data/lake --at 42
+    """
+    found = sorted(_database(root, version).views.values(), key=lambda view: view.name)
+    if as_json:
+        print_json(found)
+    else:
+        rows = [[view.name, view.since, view.definition.text] for view in found]
+        print_table(["view", "changed in", "definition"], rows)
+
+
+def _database(root: str, version: int | None) -> Database:
+    timeline = open_timeline(root)
+    return timeline.head if version is None else timeline.at(version)
+
+
+@click.command()
+@root_argument
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, root: str, as_json: bool) -> None:
+    """Compare every table's published versions with what was ratified; exit with 1 if they differ.
+
+    Example: lockstep verify /data/lake
+    """
+    from lockstep.lake.verify import verify as look
+
+    timeline = open_timeline(root)
+    report = look(timeline.storage, timeline)
+    if as_json:
+        print_json(report)
+    else:
+        rows = [[d.problem, d.table, d.table_version, d.database_version, d.path] for d in report.differences]
+        if rows:
+            print_table(["problem", "table", "version", "ratified in", "file"], rows)
+        expired = f", {report.expired} of them expired" if report.expired else ""
+        click.echo(
+            f"database version {report.database_version}: {counted(report.tables, 'table')}, "
+            f"{counted(report.versions, 'table version')}{expired}, {counted(len(rows), 'difference')}"
+        )
+    ctx.exit(1 if report.differences else 0)

@@ -1,0 +1,142 @@
+"""The commands about database versions: `lockstep log` and `lockstep show`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from lockstep.cli.arguments import json_option, open_timeline, root_argument
+from lockstep.cli.printing import is_terminal, print_json, print_section, print_table
+from lockstep.display import BRIEF_COLUMNS, ID_CHARACTERS, LOG_COLUMNS, brief_row, log_row, sections, summary
+from lockstep.errors import InvalidError
+
+if TYPE_CHECKING:
+    from lockstep.timeline.entry import Entry, Name
+
+LATEST = "latest"
+
+SHORT_ID = ID_CHARACTERS
+"""A number that is no database version may begin an id from this length on, which `log` prints: a shorter number is a
+mistyped version."""
+
+
+def _time(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Read a date or a time in ISO 8601, which is UTC unless it says its zone."""
+    if value is None:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        examples = "2026-03-01, 2026-03-01T12:30:00Z or 2026-03-01T13:30:00+01:00"
+        raise click.BadParameter(f"{value!r} is no date and no time: write {examples}", param=param) from None
+
+
+@click.command()
+@root_argument
+@click.option("-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option("--table", help="Only those that changed the table or view of this name: namespace.table.")
+@click.option(
+    "--since", callback=_time, metavar="TIME", help="Only those committed at this date or time (UTC), or later."
+)
+@click.option("--author", help="Only those whose author has this text in the name.")
+@click.option("--id", "prefix", metavar="PREFIX", help="Only those whose transaction's id begins like this.")
+@json_option
+def log(
+    root: str,
+    *,
+    count: int,
+    table: str | None,
+    since: datetime | None,
+    author: str | None,
+    prefix: str | None,
+    as_json: bool,
+) -> None:
+    """List the newest database versions, newest first.
+
+    Example: lockstep log /data/lake -n 5 --table sales.orders
+    """
+    entries = open_timeline(root).entries(-1)
+    for is_wanted in _filters(table, since, author, prefix):
+        entries = list(filter(is_wanted, entries))
+    newest = entries[: -count - 1 : -1]
+    if as_json:
+        print_json([summary(entry) for entry in newest])
+    elif is_terminal():
+        print_table(BRIEF_COLUMNS, map(brief_row, newest), cut=("author", "tables", "what"))
+    else:
+        print_table(LOG_COLUMNS, map(log_row, newest))
+
+
+def _filters(
+    table: str | None, since: datetime | None, author: str | None, prefix: str | None
+) -> list[Callable[[Entry], bool]]:
+    found: list[Callable[[Entry], bool]] = []
+    if table is not None:
+        name = table.casefold()
+        found.append(lambda entry: name in {str(changed).casefold() for changed in _changed(entry)})
+    if since is not None:
+        found.append(lambda entry: entry.committed_at >= since)
+    if author is not None:
+        text = author.casefold()
+        found.append(lambda entry: text in entry.transaction.author.casefold())
+    if prefix is not None:
+        found.append(lambda entry: _begins(entry, prefix))
+    return found
+
+
+def _changed(entry: Entry) -> list[Name]:
+    """Return the names of the tables and views that an entry changes, of a renamed table both."""
+    renamed = [ddl.new_name for ddl in entry.tables if ddl.new_name is not None]
+    written = [write.name for write in entry.writes]
+    return [*written, *renamed, *(ddl.name for ddl in entry.tables), *(ddl.name for ddl in entry.views)]
+
+
+def _begins(entry: Entry, prefix: str) -> bool:
+    return entry.transaction.id.lower().startswith(prefix.lower())
+
+
+@click.command()
+@root_argument
+@click.argument("version")
+@json_option
+def show(root: str, version: str, as_json: bool) -> None:
+    """Show one database version in full: VERSION is its number, the beginning of its transaction's id, or latest.
+
+    Example: lockstep show /data/lake 42
+    """
+    entry = find(open_timeline(root).entries(-1), version)
+    if as_json:
+        print_json(entry)
+        return
+    for section in sections(entry):
+        print_section(section.title, section.columns, section.rows, cut=is_terminal())
+
+
+def find(entries: Sequence[Entry], wanted: str) -> Entry:
+    """Return the entry that is asked for: by its version, by the beginning of its transaction's id, or as `latest`.
+
+    Raises:
+        InvalidError: there is none, or there are several.
+    """
+    if wanted == LATEST:
+        return entries[-1]
+    is_number = wanted.isdecimal() and wanted.isascii()
+    if is_number and int(wanted) < len(entries):
+        return entries[int(wanted)]
+    if is_number and len(wanted) < SHORT_ID:
+        raise InvalidError(f"database version {wanted} does not exist: there are 0 to {len(entries) - 1}")
+    found = [entry for entry in entries if wanted and _begins(entry, wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        versions = ", ".join(f"{entry.transaction.id} (version {entry.version})" for entry in found[:5])
+        more = ", …" if len(found) > 5 else ""
+        raise InvalidError(f"{len(found)} transactions' ids begin with {wanted}: {versions}{more}")
+    raise InvalidError(
+        f"{wanted!r} is no database version, and no transaction's id begins so: there are the versions 0 to "
+        f"{len(entries) - 1}, and {LATEST}"
+    )

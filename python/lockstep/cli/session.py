@@ -1,0 +1,43 @@
+"""The commands for those who configure Spark themselves: `lockstep conf` and `lockstep jars`."""
+
+from __future__ import annotations
+
+import click
+
+from lockstep.cli.arguments import absolute, json_option, root_argument
+from lockstep.cli.printing import print_json
+
+
+@click.command()
+@root_argument
+@click.option("--catalog", default="lake", show_default=True, help="What SQL calls the lake.")
+@json_option
+def conf(root: str, catalog: str, as_json: bool) -> None:
+    """Print the settings of a Spark session for a spark-defaults.conf.
+
+    Example: lockstep conf /data/lake --catalog lake >> $SPARK_HOME/conf/spark-defaults.conf
+    """
+    from lockstep.spark.session import conf as settings
+
+    # Where Spark starts is not where this runs.
+    found = settings(root=absolute(root), catalog=catalog)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(f"{key} {value}" for key, value in found.items()))
+
+
+@click.command()
+@json_option
+def jars(as_json: bool) -> None:
+    """Print the jars of a Spark session, for spark-submit --jars.
+
+    Example: spark-submit --jars "$(lockstep jars)" job.py
+    """
+    from lockstep.spark.jars import session_jars
+
+    found = [str(path) for path in session_jars()]
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(",".join(found))

@@ -1,0 +1,76 @@
+"""Whether Spark's own defaults configure Lockstep: what is refused before Spark starts, and what is let through."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lockstep.errors import InvalidError
+from lockstep.spark.bridge import EXTENSION
+from lockstep.spark.defaults import require_lockstep
+
+LINE = f"spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension,{EXTENSION}\n"
+
+
+@pytest.fixture(autouse=True)
+def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a Spark with an empty folder of settings, in an environment that says nothing of Spark."""
+    for name in [name for name in os.environ if "SPARK" in name or name.endswith("_OPTIONS")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    tmp_path.joinpath("conf").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def defaults(spark_home: Path) -> Path:
+    return spark_home / "conf" / "spark-defaults.conf"
+
+
+@pytest.mark.parametrize("content", [None, "", "spark.master local\n", f"# {LINE}"])
+def test_a_spark_without_lockstep_is_refused(content: str | None, defaults: Path) -> None:
+    if content is not None:
+        defaults.write_text(content)
+    with pytest.raises(InvalidError, match=f"which lake.*--root, or put what `lockstep conf ROOT` .* into {defaults}"):
+        require_lockstep({"spark.master": "local"})
+
+
+def test_a_spark_whose_defaults_name_lockstep_starts(
+    defaults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults.write_text(f"spark.master local\n  {LINE}")
+    require_lockstep({})
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "other"))
+    with pytest.raises(InvalidError, match=r"other/spark-defaults\.conf"):
+        require_lockstep({})
+
+
+def test_settings_of_the_command_line_configure_too() -> None:
+    require_lockstep({"spark.sql.extensions": EXTENSION})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PYSPARK_SUBMIT_ARGS", f"--conf spark.sql.extensions={EXTENSION} pyspark-shell"),
+        ("PYSPARK_SUBMIT_ARGS", "--properties-file job.conf pyspark-shell"),
+        ("JDK_JAVA_OPTIONS", f"-Dspark.sql.extensions={EXTENSION}"),
+        ("PYSPARK_GATEWAY_PORT", "1"),
+        ("SPARK_REMOTE", "sc://host"),
+    ],
+)
+def test_what_cannot_be_known_here_is_not_refused(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    require_lockstep({})
+
+
+def test_a_client_of_spark_connect_is_not_asked() -> None:
+    require_lockstep({"spark.remote": "sc://host"})
+
+
+def test_settings_that_cannot_be_read_are_not_judged(defaults: Path) -> None:
+    defaults.mkdir()
+    require_lockstep({})
