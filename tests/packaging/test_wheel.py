@@ -1,6 +1,7 @@
 """A wheel is built, installed into an empty environment, and used there, by python and by spark-submit.
 
-Slow (a minute or two): an empty environment means installing PySpark, and two Spark drivers start.
+`make test` only builds it. `make test-wheel` takes that of `make wheel`, installs it into an empty environment, PySpark and
+all, and starts two Spark drivers there.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from lockstep._version import __version__
 from lockstep.spark.jars import SUPPORTED
 from tests.support.markdown import blocks
 
-pytestmark = pytest.mark.slow
-
 MADE = os.environ.get("LOCKSTEP_TEST_WHEEL", "")
 """A wheel that `make wheel` has built, with a jar for each Spark."""
+
+pytestmark = pytest.mark.slow
+installed = pytest.mark.skipif(not MADE, reason="make test-wheel installs the wheel of make wheel")
 
 JOB = """
 import sys
@@ -99,12 +101,14 @@ def test_the_wheel_holds_the_shim(wheel: Path) -> None:
     assert not [name for name in names if name.startswith("tests")]
 
 
+@installed
 def test_a_script_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -> None:
     """`pip install` and `lockstep.configure` are enough."""
     out = run(environment / "python", job, tmp_path / "lake", "local[1]", PYSPARK_PYTHON=str(environment / "python"))
     assert "version 1, sum 3" in out
 
 
+@installed
 def test_spark_submit_uses_the_wheel(environment: Path, repository: Path, tmp_path: Path) -> None:
     """The job and the command line of the documentation: under spark-submit the jars are given to it."""
     page = blocks((repository / "docs" / "scripts.md").read_text(encoding="utf-8"))
@@ -116,6 +120,7 @@ def test_spark_submit_uses_the_wheel(environment: Path, repository: Path, tmp_pa
     assert "database version 1" in out
 
 
+@installed
 def test_spark_submit_without_jars_says_what_to_do(environment: Path, job: Path, tmp_path: Path) -> None:
     """A driver whose class path has no shim is told the line to paste, before anything is written."""
     with pytest.raises(AssertionError, match=r"spark-submit --jars .*lockstep-spark_4\.2"):
