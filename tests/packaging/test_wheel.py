@@ -1,7 +1,7 @@
 """A wheel is built, installed into an empty environment, and used there, by python and by spark-submit.
 
-`make test` only builds it. `make test-wheel` takes that of `make wheel`, installs it into an empty environment, PySpark and
-all, and starts two Spark drivers there.
+`make test` only builds it. `make test-wheel` takes that of `make wheel`, installs it into an empty environment, with
+PySpark, and starts two Spark drivers there.
 """
 
 from __future__ import annotations
