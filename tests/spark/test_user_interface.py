@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lockstep.catalog import TransactionalCatalog
+
 T = "lake.default.t"
 
 
@@ -34,6 +36,22 @@ def test_jobs_of_a_transaction_say_which_it_is(spark: Any) -> None:
     spark.table(T).collect()
     after = descriptions(spark) - before - inside
     assert not [said for said in after if begun.transaction_id in said]
+
+
+def test_the_history_of_a_table_leads_to_its_transactions(spark: Any, root: Path) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    spark.sql("BEGIN")
+    spark.sql(f"INSERT INTO {T} VALUES (3)")
+    spark.sql(f"DELETE FROM {T} WHERE id = 1")
+    (committed,) = spark.sql("COMMIT").collect()
+    spark.sql(f"INSERT INTO {T} VALUES (4)")
+    history = spark.sql(f"DESCRIBE HISTORY {T}").orderBy("version").collect()
+    timeline = TransactionalCatalog.open(str(root)).timeline
+    known = [entry.transaction.id for entry in timeline.entries(0)]
+    assert [row.operationParameters["lockstepTransaction"] for row in history] == known
+    assert known[2] == committed.transaction_id
+    assert [row.operation for row in history] == ["CREATE TABLE AS SELECT", "WRITE", "TRANSACTION", "WRITE"]
 
 
 def test_a_description_of_the_users_stays(spark: Any) -> None:

@@ -195,6 +195,7 @@ def test_a_single_statement_keeps_its_commit_info() -> None:
     single = commit("MERGE", "+a", **info)
     single.reverse()
     result = one([single], statements=["MERGE INTO t"])
+    info["operationParameters"] = {"predicate": "[]", "lockstepTransaction": "t1"}
     assert result == [{"commitInfo": {"operation": "MERGE", **info, "txnId": "t1"}}, {"add": file("a")}]
     assert "txnId" not in single[1]["commitInfo"]
 
@@ -206,7 +207,7 @@ def test_a_merged_commit_says_what_the_transaction_was() -> None:
     assert one([first, second], statements=["INSERT …", "DELETE …"])[0]["commitInfo"] == {
         "timestamp": 99,
         "operation": "TRANSACTION",
-        "operationParameters": {"statements": '["INSERT …","DELETE …"]'},
+        "operationParameters": {"statements": '["INSERT …","DELETE …"]', "lockstepTransaction": "t1"},
         "readVersion": 4,
         "userName": "u",
         "isBlindAppend": False,

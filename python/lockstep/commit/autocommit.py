@@ -13,7 +13,7 @@ from lockstep.commit.presence import Gone, added_files, check
 from lockstep.commit.scans import Scan, judge_statement, table_reads
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
-from lockstep.delta.actions import Action, assert_real, bodies, real_paths, total
+from lockstep.delta.actions import Action, assert_real, bodies, real_paths, total, traced
 from lockstep.delta.log import staging_folder
 from lockstep.errors import DuplicateError, InvalidError, UnavailableError, UndefinedError
 from lockstep.lake.lake import Lake
@@ -89,7 +89,7 @@ def _commit_statement(
     creation: Creation | None,
     scans: Sequence[Scan],
 ) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
-    actions = real_paths(actions)
+    actions = traced(real_paths(actions), info.id)
     assert_real(actions)
     read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
     is_looked_for = False

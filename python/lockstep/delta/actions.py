@@ -73,6 +73,20 @@ def bodies(actions: Iterable[Action], kind: str) -> list[dict[str, Any]]:
     return [action[kind] for action in actions if kind in action]
 
 
+TRANSACTION_PARAMETER = "lockstepTransaction"
+"""The operation parameter by which `DESCRIBE HISTORY` leads to the transaction, and so to its database version."""
+
+
+def traced(actions: Iterable[Action], transaction_id: str) -> list[Action]:
+    """Return a commit whose `commitInfo` names the transaction among the operation's parameters."""
+
+    def named(info: dict[str, Any]) -> dict[str, Any]:
+        parameters = {**(info.get("operationParameters") or {}), TRANSACTION_PARAMETER: transaction_id}
+        return {**info, "operationParameters": parameters}
+
+    return [{"commitInfo": named(a["commitInfo"])} if "commitInfo" in a else a for a in actions]
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 

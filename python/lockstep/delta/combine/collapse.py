@@ -50,6 +50,7 @@ from lockstep.delta.actions import (
     logical_file,
     only_recommits,
     split,
+    traced,
 )
 from lockstep.delta.combine.row_tracking import copies_own_rows
 
@@ -79,7 +80,8 @@ def collapse(
 
     Args:
         pin: the table version the transaction began from, `NEW` (-1) for a table it creates.
-        transaction_id: goes into `commitInfo.txnId`, by which a commit found in a log is known to be ours.
+        transaction_id: goes into `commitInfo.txnId`, by which a commit found in a log is known to be ours, and for who
+            reads the table's history into its parameters.
         statements: the SQL texts of this table's statements; the operations' names if empty.
         timestamp_ms: the time of COMMIT, in ms since 1970.
         engine: `commitInfo.engineInfo` of a merged commit.
@@ -105,7 +107,7 @@ def collapse(
         "engineInfo": engine,
         "txnId": transaction_id,
     }
-    return [_ordered([{"commitInfo": info}, *net])]
+    return [_ordered(traced([{"commitInfo": info}, *net], transaction_id))]
 
 
 def _must_stay_separate(commits: Sequence[Commit]) -> bool:
@@ -122,7 +124,8 @@ def _must_stay_separate(commits: Sequence[Commit]) -> bool:
 
 def _kept(commit: Commit, transaction_id: str) -> list[Action]:
     info = {**_info(commit), "txnId": transaction_id}
-    return _ordered([{"commitInfo": info}, *(action for action in commit if "commitInfo" not in action)])
+    rest = [action for action in commit if "commitInfo" not in action]
+    return _ordered(traced([{"commitInfo": info}, *rest], transaction_id))
 
 
 def _ordered(actions: Iterable[Action]) -> list[Action]:
