@@ -56,7 +56,7 @@ $(SET_UP): pyproject.toml $(LOCK)
 	@echo "setup: installing Lockstep and its development tools into $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Lockstep needs Python 3.11 or newer: make PYTHON=…")'
 	@$(PYTHON) -m venv $(VENV)
-	@awk '/^[^ #]/ { left_out = /^($(NOT_LOCKED))==/ } !left_out' $(LOCK) >$(VENV)/$(LOCK)
+	@awk '/^[^ #]/ { left_out = /^($(or $(NOT_LOCKED),-))==/ } !left_out' $(LOCK) >$(VENV)/$(LOCK)
 	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(VENV)/$(LOCK) </dev/null
 	@$(if $(NOT_LOCKED),$(BIN)/python -m pip install --quiet 'pyspark==$(or $(PYSPARK_$(SPARK)),$(error no Spark $(SPARK) here))' </dev/null)
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . </dev/null
