@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from project import site_hooks
 
 REPOSITORY = Path(__file__).parents[2]
-SOURCES = ("docs", "project", "python", "sql", "tests", "mkdocs.yml", *site_hooks.OUTSIDE)
+SOURCES = ("docs", "project", "python", "sql", "tests", "mkdocs.yml", "LICENSE", *site_hooks.OUTSIDE)
 
 
 def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -50,19 +51,35 @@ def test_links_within_a_page_stay() -> None:
     assert site_hooks.rewritten("[up](#errors)", "docs/errors.md") == "[up](#errors)"
 
 
-@pytest.mark.slow
-def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
-    done = build(REPOSITORY, tmp_path)
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the pages of the site, built once, by their folders."""
+    site = tmp_path_factory.mktemp("site")
+    done = build(REPOSITORY, site)
     assert done.returncode == 0, done.stderr
-    for page in tmp_path.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        assert "fonts.googleapis.com" not in text
-        assert 'src="http' not in text
+    found = {path.parent.relative_to(site).as_posix(): path for path in site.rglob("index.html")}
+    return {name: path.read_text(encoding="utf-8") for name, path in found.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("link", ["nowhere.md", "isolation.md#nowhere", "../python/lockstep/nowhere.py"])
-def test_a_link_that_leads_nowhere_ends_the_build(link: str, tmp_path: Path) -> None:
+def test_a_reader_of_the_site_fetches_nothing_from_elsewhere(pages: dict[str, str]) -> None:
+    assert {".", "sql/dbt", "settings", "source/python/lockstep/retry.py"} <= set(pages)
+    for name, text in pages.items():
+        assert not re.search(r'src="http|fonts\.googleapis\.com|<link[^>]*stylesheet[^>]*http', text), name
+
+
+@pytest.mark.slow
+def test_pages_show_no_markdown(pages: dict[str, str]) -> None:
+    """What GitHub takes for a list or a table, and Python's Markdown does not, is text on the page of the site."""
+    for name, text in pages.items():
+        if not name.startswith("source/"):
+            prose = re.sub(r"<(script|style|pre|code)\b.*?</\1>", "", text, flags=re.DOTALL)
+            shown = re.sub(r"<[^>]+>", "", prose)
+            assert not re.findall(r"^\s*(?:- \S.*|\|.*\|\s*|.*```.*|.*\]\(.*)$", shown, re.MULTILINE), name
+
+
+@pytest.mark.slow
+def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
     folder = tmp_path / "repository"
     folder.mkdir()
     for name in SOURCES:
@@ -70,8 +87,11 @@ def test_a_link_that_leads_nowhere_ends_the_build(link: str, tmp_path: Path) -> 
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("*.jar", "__pycache__", "target"))
         else:
             shutil.copy(source, folder / name)
+    wrong = ["nowhere.md", "isolation.md#nowhere", "#nowhere", "../python/lockstep/nowhere.py"]
     with (folder / "docs" / "guarantees.md").open("a", encoding="utf-8") as page:
-        page.write(f"\n[a link]({link})\n")
+        page.writelines(f"\n[a link]({link})\n" for link in wrong)
     done = build(folder, tmp_path / "site")
     assert done.returncode != 0
-    assert "nowhere" in done.stderr
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("WARNING")]
+    assert len(warnings) == len(wrong), done.stderr
+    assert all("nowhere" in line for line in warnings), done.stderr
