@@ -43,7 +43,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format demo bench bench-conflicts bench-hosts bench-dbt wheel clean
+.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-hosts bench-dbt wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -156,6 +156,10 @@ format: setup ## put Python and Scala sources into their format
 	@$(BIN)/ruff format --quiet
 	@$(BIN)/python project/bootstrap.py scalafmtAll scalafmtSbt
 	@mkdir -p $(dir $(FORMATTED)) && touch $(FORMATTED)
+
+docs: setup ## build the documentation as a site into target/site; a link that leads nowhere fails
+	@echo "docs: building target/site"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 demo: setup jar ## show Lockstep at work (DEMO_ARGS=…)
 	@echo "demo: sql/demo/run.py $(DEMO_ARGS)"

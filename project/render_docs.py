@@ -4,6 +4,8 @@
     docs/isolation.md           the table of conflict rules, between its two comments, from the two `RULES`, and
     docs/comparison.md          the tables of pairs, from `tests.support.pairs`
     docs/statements.md          the statements and what becomes of each, from `tests.support.statement_cases`
+    docs/settings.md            every setting, from `lockstep.settings`
+    docs/errors.md              the classes of errors, from `lockstep.errors`
 
 `tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
 """
@@ -22,7 +24,7 @@ import msgspec
 from lockstep.conflict import serializable
 from lockstep.conflict import writes as conflicts
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
-from project import render_pairs, render_statements
+from project import render_pairs, render_settings, render_statements
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -70,14 +72,15 @@ def between(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
-PAGES = ("isolation.md", "comparison.md", "statements.md")
+PAGES = ("isolation.md", "comparison.md", "statements.md", "settings.md", "errors.md")
 
 
 def rendered() -> dict[Path, str]:
     """Return what each file should hold."""
     docs = REPOSITORY / "docs"
     pages = {docs / name: (docs / name).read_text(encoding="utf-8") for name in PAGES}
-    for name, content in {"rules": rules(), **render_pairs.parts(), **render_statements.parts()}.items():
+    parts = {"rules": rules(), **render_pairs.parts(), **render_statements.parts(), **render_settings.parts()}
+    for name, content in parts.items():
         [page] = [path for path, text in pages.items() if f"<!-- {name} -->" in text]
         pages[page] = between(pages[page], name, content)
     return {docs / "timeline.schema.json": schema(), **pages}

@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from lockstep.errors import InvalidError
+from lockstep.settings import COMMIT_ATTEMPTS, COMMIT_TIMEOUT
 
 RIVALS = 8
 """How many attempt times the first window of a race spans: so many writers find room in it without meeting."""
@@ -148,11 +149,10 @@ def race_backoff(options: Mapping[str, str]) -> Backoff:
     Raises:
         InvalidError: one of them is not what it must be.
     """
-    attempts = options.get("commit-attempts", str(RACE.attempts))
+    attempts = COMMIT_ATTEMPTS.said(options) or ""
     if not attempts.isdecimal() or int(attempts) < 1:
         raise InvalidError(f"commit-attempts is {attempts!r}: expected a number, 1 or more")
-    timeout_seconds = seconds(options["commit-timeout"]) if "commit-timeout" in options else RACE.timeout_seconds
-    return replace(RACE, attempts=int(attempts), timeout_seconds=timeout_seconds)
+    return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT.said(options) or ""))
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h)?")

@@ -47,7 +47,16 @@ def test_a_reason_is_for_the_next_block_alone() -> None:
     assert (first.not_run, second.not_run) == ("why", "")
 
 
-@pytest.mark.parametrize("page", ["<!-- not run: why -->\ntext\n```sql\n```", "```sql\nSELECT 1"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<!-- not run: why -->\ntext\n```sql\n```",
+        "```sql\nSELECT 1",
+        "<!-- output -->\n```text\n```",
+        "```sql\n```\ntext\n<!-- output -->\n```text\n```",
+        "```sql\n```\n<!-- output -->\ntext",
+    ],
+)
 def test_a_page_that_would_hide_a_block_is_refused(page: str) -> None:
     with pytest.raises(ValueError, match="line "):
         blocks(page)
@@ -56,3 +65,24 @@ def test_a_page_that_would_hide_a_block_is_refused(page: str) -> None:
 def test_a_comment_without_a_reason_excludes_nothing() -> None:
     [block] = blocks("<!-- not run: -->\n```sql\n```")
     assert not block.not_run
+
+
+def test_output_belongs_to_the_block_before_it() -> None:
+    first, second = blocks("```sql\nA\n```\n\n<!-- output -->\n```text\n1\n```\n```sql\nB\n```")
+    assert (first.text, first.output) == ("A", "1")
+    assert (second.text, second.output) == ("B", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "printed", "same"),
+    [
+        ("a\nb", "a  \nb\n", True),
+        ("a\nb", "a", False),
+        ("a", "a\nb", False),
+        ("took … ms (all)", "took 17 ms (all)", True),
+        ("took … ms", "took 17 s", False),
+        ("a.c", "abc", False),
+    ],
+)
+def test_output_is_compared_line_by_line(said: str, printed: str, same: bool) -> None:
+    assert Block("sql", "", 1, output=said).prints(printed) is same

@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
+import lockstep
 from lockstep import errors
 from lockstep.cli.main import main
 from lockstep.spark.host.host import condition_of
@@ -24,7 +25,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(REPOSITORY).as_posix()
-    for pattern in ("*.md", "docs/*.md", "sql/*.md", "tests/*.md")
+    for pattern in ("*.md", "docs/*.md", "sql/*.md", "sql/*/*.md", "tests/*.md")
     for path in REPOSITORY.glob(pattern)
 )
 
@@ -49,7 +50,7 @@ def test_the_conditions_that_the_pages_name_are_those_that_there_are() -> None:
     for page in PAGES:
         named = set(re.findall(rf"`(LOCKSTEP_{variables}[A-Z_]+[A-Z])`", text_of(page)))
         assert named <= of_shim | of_python, page
-    assert of_shim - of_python <= set(re.findall(r"LOCKSTEP_[A-Z_]+", text_of("README.md")))
+    assert of_shim - of_python <= set(re.findall(r"LOCKSTEP_[A-Z_]+", text_of("docs/errors.md")))
 
 
 def test_a_page_without_its_marks_is_refused() -> None:
@@ -131,21 +132,26 @@ def all_errors(kind: type[errors.LockstepError] = errors.LockstepError) -> list[
 
 
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
-def test_every_error_is_in_the_readme(kind: type[errors.LockstepError]) -> None:
-    rows = [line for line in text_of("README.md").splitlines() if f"| `{kind.__name__}` |" in line]
+def test_what_to_do_is_said_of_every_error(kind: type[errors.LockstepError]) -> None:
+    rows = [line for line in text_of("docs/errors.md").splitlines() if f"| `{kind.__name__}` |" in line]
     assert any(kind.default_sqlstate in row.split("|")[1] for row in rows)
 
 
-def test_retryable_errors_are_named_in_the_readme() -> None:
+def test_retryable_errors_are_named() -> None:
     retryable = sorted(kind.__name__ for kind in all_errors() if kind.retryable)
-    sentence = re.search(r"`error.retryable` is true .*?: (.*?)\. ", text_of("README.md").replace("\n", " "))
+    sentence = re.search(r"`error.retryable` is true .*?: (.*?)\. ", text_of("docs/errors.md").replace("\n", " "))
     assert sentence
     assert sorted(re.findall(r"`(\w+)`", sentence[1])) == retryable
 
 
-def test_every_command_is_in_the_readme() -> None:
+def test_every_command_has_its_line() -> None:
     for name in main.commands:
-        assert f"| `lockstep {name}" in text_of("README.md")
+        assert f"| `lockstep {name}" in text_of("docs/command-line.md")
+
+
+def test_every_public_name_is_in_the_page_of_the_python_api() -> None:
+    shown = {name.rpartition(".")[2] for name in re.findall(r"^::: ([\w.]+)$", text_of("docs/api.md"), re.MULTILINE)}
+    assert set(lockstep.__all__) - {"__version__"} <= shown
 
 
 @pytest.mark.parametrize("page", PAGES)

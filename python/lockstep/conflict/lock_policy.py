@@ -25,6 +25,7 @@ import msgspec
 from lockstep.delta.actions import Footprint
 from lockstep.errors import InvalidError
 from lockstep.retry import seconds
+from lockstep.settings import ANNOUNCEMENT_EXPIRY, LOCK_TIMEOUT, RESOLUTION
 from lockstep.timeline.entry import Name, Value
 
 Policy: TypeAlias = Literal["first-committer-wins", "wait-die", "wound-wait"]
@@ -123,14 +124,14 @@ class Resolution:
         Raises:
             InvalidError: one of them is not what it must be.
         """
-        policy = options.get("resolution", cls().policy)
-        known: dict[str, Policy] = {each: each for each in get_args(Policy)}
+        policy = RESOLUTION.said(options)
+        known: dict[str | None, Policy] = {each: each for each in get_args(Policy)}
         if policy not in known:
-            raise InvalidError(f"resolution is {policy!r}: expected one of {', '.join(known)}")
-        expiry_seconds = seconds(options.get("announcement-expiry", "10min"))
+            raise InvalidError(f"resolution is {policy!r}: expected one of {', '.join(RESOLUTION.choices)}")
+        expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY.said(options) or "")
         if expiry_seconds < 1:
             raise InvalidError(f"announcement-expiry is {expiry_seconds} s: expected a second or more")
-        return cls(known[policy], seconds(options.get("lock-timeout", "30s")), expiry_seconds)
+        return cls(known[policy], seconds(LOCK_TIMEOUT.said(options) or ""), expiry_seconds)
 
 
 FIRST_COMMITTER_WINS = Resolution()

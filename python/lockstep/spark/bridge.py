@@ -21,6 +21,7 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.settings import EXTENSIONS
 from lockstep.spark.host.host import Host, refusal
 from lockstep.spark.jars import session_jars
 
@@ -110,7 +111,7 @@ def _shim(spark: SparkSession) -> Any:
 
 
 def _require_shim(spark: SparkSession) -> None:
-    extensions = spark.conf.get("spark.sql.extensions", "") or ""
+    extensions = spark.conf.get(EXTENSIONS.name, "") or ""
     if EXTENSION not in extensions.split(","):
         raise UnsupportedError(
             "this Spark session runs without Lockstep: it was made before lockstep.configure(), or submitted without "

@@ -30,6 +30,7 @@ from xml.sax.saxutils import quoteattr
 
 from lockstep._version import __version__
 from lockstep.errors import UnavailableError, UnsupportedError
+from lockstep.settings import CACHE_HOME, JARS, JAVA_HOME, SPARK_HOME
 
 FETCH_TIMEOUT_SECONDS = 300
 
@@ -101,7 +102,7 @@ def delta_jars(folder: Path | None = None) -> list[Path]:
     """Return Delta's jars for the installed pyspark, fetched if need be; none where Spark's own folder has Delta."""
     _, support = _support()
     explicit = [folder] if folder else []
-    if from_environment := os.environ.get("LOCKSTEP_JARS"):
+    if from_environment := os.environ.get(JARS.name):
         explicit.append(Path(from_environment))
     for candidate in explicit:
         if all((candidate / artifact.file_name).is_file() for artifact in support.delta):
@@ -122,7 +123,7 @@ def compatible() -> str:
 
 def spark_jars_folder() -> Path:
     """Return the folder of the jars that pyspark will start: $SPARK_HOME's, or pip's."""
-    if home := os.environ.get("SPARK_HOME"):
+    if home := os.environ.get(SPARK_HOME.name):
         return Path(home, "jars")
     import pyspark
 
@@ -131,7 +132,7 @@ def spark_jars_folder() -> Path:
 
 def cache_folder() -> Path:
     """Return the folder where fetched jars are kept for this user."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lockstep" / "jars"
+    return Path(os.environ.get(CACHE_HOME.name) or Path.home() / ".cache") / "lockstep" / "jars"
 
 
 def ivy_jar(spark_jars: Path) -> Path:
@@ -144,7 +145,7 @@ def ivy_jar(spark_jars: Path) -> Path:
 
 def java() -> str:
     """Return the Java to run, the one Spark would take: $JAVA_HOME's, or the first of the PATH."""
-    home = os.environ.get("JAVA_HOME")
+    home = os.environ.get(JAVA_HOME.name)
     found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if not found:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"

@@ -38,6 +38,18 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.retry import AGAIN
+from lockstep.settings import (
+    CREATE,
+    EXTENSIONS,
+    FILE_SYSTEM,
+    FILE_SYSTEM_CACHE,
+    ISOLATION,
+    LOG_STORE,
+    PREFIX_OF_CATALOG,
+    ROOT,
+    SPARK_CATALOG,
+    STORE,
+)
 from lockstep.spark import bridge
 from lockstep.spark.bridge import EXTENSION, attach
 from lockstep.spark.host.host import condition_of
@@ -79,26 +91,25 @@ def conf(
     if not catalog.isidentifier():
         raise InvalidError(f"{catalog!r} cannot be a catalog's name: use letters, digits and _")
     is_local = "://" not in root or root.startswith("file:")
-    prefix = f"spark.sql.catalog.{catalog}"
     settings = {
-        "spark.sql.extensions": f"{DELTA_EXTENSION},{EXTENSION}",
-        "spark.sql.catalog.spark_catalog": DELTA_CATALOG,
-        prefix: "lockstep.spark.LockstepCatalog",
-        f"{prefix}.root": root,
-        f"{prefix}.create": str(is_local if create is None else create).lower(),
-        f"{prefix}.isolation": isolation,
-        **{f"{prefix}.store.{key}": value for key, value in (options or {}).items()},
-        "spark.hadoop.fs.lockstep.impl": "lockstep.spark.LockstepFileSystem",
+        EXTENSIONS.name: f"{DELTA_EXTENSION},{EXTENSION}",
+        SPARK_CATALOG.name: DELTA_CATALOG,
+        f"{PREFIX_OF_CATALOG}{catalog}": "lockstep.spark.LockstepCatalog",
+        ROOT.of(catalog): root,
+        CREATE.of(catalog): str(is_local if create is None else create).lower(),
+        ISOLATION.of(catalog): isolation,
+        **{STORE.of(catalog).replace("*", key): value for key, value in (options or {}).items()},
+        FILE_SYSTEM.name: "lockstep.spark.LockstepFileSystem",
         # Each transaction has an authority of its own: a cache of file systems would grow with every one.
-        "spark.hadoop.fs.lockstep.impl.disable.cache": "true",
-        "spark.delta.logStore.lockstep.impl": "lockstep.spark.LockstepLogStore",
+        FILE_SYSTEM_CACHE.name: "true",
+        LOG_STORE.name: "lockstep.spark.LockstepLogStore",
     }
     if jars:
         settings["spark.jars"] = ",".join(map(str, session_jars()))
     return settings
 
 
-_LISTS = ("spark.sql.extensions", "spark.jars")
+_LISTS = (EXTENSIONS.name, "spark.jars")
 """Settings that are lists: ours are added to the user's, never put in their place."""
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import InvalidError, UnavailableError
+from lockstep.settings import ENDPOINT, ENDPOINT_OF_S3
 from lockstep.storage import Names, Storage, checked
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def open_s3(url: str, options: Mapping[str, str]) -> ObjectStorage:
     endpoint = next(
         (v for k, v in config.items() if k.lower().removeprefix("aws_") in {"endpoint", "endpoint_url"}), None
     )
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    endpoint = endpoint or os.environ.get(ENDPOINT_OF_S3.name) or os.environ.get(ENDPOINT.name) or ""
     try:
         store = S3Store(
             bucket,

@@ -24,6 +24,7 @@ from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.retry import race_backoff
+from lockstep.settings import CREATE, ISOLATION, OUTSIDE_WRITES, RECORD_READS, ROOT, STORE
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import url_of
 from lockstep.timeline.entry import Isolation
@@ -161,20 +162,20 @@ class Lakehouses:
     def _holder(self, uri: str, options: Mapping[str, str]) -> Uris | None:
         """Return the URIs of a catalog with these settings, if this is one of them."""
         try:
-            uris = Uris(self._urls(options.get("root") or ""))
+            uris = Uris(self._urls(ROOT.said(options) or ""))
         except LockstepError:  # no root, or none that anything could lie in; its own statements are told so
             return None
         return uris if uris.holds(uri) else None
 
     def _made(self, name: str, options: Mapping[str, str]) -> Lakehouse:
-        root = options.get("root")
+        root = ROOT.said(options)
         if not root:
-            raise InvalidError(f"catalog {name} has no root: set spark.sql.catalog.{name}.root to a path or URL")
-        outside = options.get("outside-writes", "refuse")
-        if outside not in ("refuse", "allow"):
-            raise InvalidError(f"spark.sql.catalog.{name}.outside-writes is {outside!r}: expected refuse or allow")
-        isolation = isolation_of(options.get("isolation")) or "SERIALIZABLE"
-        record_reads = flag(f"spark.sql.catalog.{name}.record-reads", options.get("record-reads")) or False
+            raise InvalidError(f"catalog {name} has no root: set {ROOT.of(name)} to a path or URL")
+        outside = OUTSIDE_WRITES.said(options)
+        if outside not in OUTSIDE_WRITES.choices:
+            raise InvalidError(f"{OUTSIDE_WRITES.of(name)} is {outside!r}: expected refuse or allow")
+        isolation = isolation_of(ISOLATION.said(options)) or "SERIALIZABLE"
+        record_reads = flag(RECORD_READS.of(name), RECORD_READS.said(options)) or False
         backoff, resolution = race_backoff(options), Resolution.of(options)
         catalog = TransactionalCatalog(
             self._lake(root, options),
@@ -189,8 +190,9 @@ class Lakehouses:
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
-        store = {key.removeprefix("store."): value for key, value in options.items() if key.startswith("store.")}
-        create = options.get("create", "false").lower() == "true"
+        prefix = STORE.key.removesuffix("*")
+        store = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+        create = (CREATE.said(options) or "").lower() == "true"
         url = self._urls(root)
         place = (Uris(url).real(""), _digest(store))
         with self._lock:

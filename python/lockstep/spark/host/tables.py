@@ -15,6 +15,7 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
+from lockstep.settings import SESSION_ISOLATION
 from lockstep.spark.host.lakehouses import isolation_of
 from lockstep.spark.host.requests import Requests, find, is_case_sensitive, listed, namespace_of, stored
 from lockstep.spark.host.uris import View, transaction_in
@@ -231,7 +232,7 @@ class TableRequests(Requests):
             asked["actions"],
             creation=creation,
             scans=scans_of(asked),
-            isolation=isolation_of(asked.get("isolation")),
+            isolation=isolation_of(SESSION_ISOLATION.said(asked)),
             text=session.text,
         )
         if isinstance(outcome, Taken):

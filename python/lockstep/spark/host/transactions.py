@@ -14,6 +14,14 @@ from lockstep.errors import (
     LockstepError,
     NoTransactionError,
 )
+from lockstep.settings import (
+    ON_STATEMENT_ERROR,
+    OUTSIDE_WRITES,
+    SESSION_ISOLATION,
+    SESSION_RECORD_READS,
+    SHARED_TRANSACTION_TIMEOUT,
+    Setting,
+)
 from lockstep.spark.host.lakehouses import Lakehouse, flag, isolation_of
 from lockstep.spark.host.requests import is_case_sensitive
 from lockstep.spark.host.sessions import Answer, Lost, Request, Session
@@ -24,7 +32,7 @@ from lockstep.transactions.transaction import Transaction
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
 
-KEPT_SECONDS = 60
+KEPT_SECONDS = int(SHARED_TRANSACTION_TIMEOUT.default or 0)
 """How long a shared transaction waits for another client when the last one has gone, if nothing else is said."""
 
 CHECKPOINT_INTERVAL = 10
@@ -67,12 +75,12 @@ class TransactionRequests:
                 "say USE <catalog> before BEGIN"
             )
         house = self._host.lakehouses.get(name, catalogs[name])
-        goes_on = _goes_on(asked.get("on_statement_error"))
-        kept = _seconds("lockstep.shared_transaction_timeout", asked.get("shared_transaction_timeout"), KEPT_SECONDS)
+        goes_on = _goes_on(ON_STATEMENT_ERROR.said(asked))
+        kept = _seconds(SHARED_TRANSACTION_TIMEOUT, asked)
         tx = house.catalog.begin(
-            isolation=isolation_of(asked.get("isolation")),
+            isolation=isolation_of(SESSION_ISOLATION.said(asked)),
             read_only=bool(asked.get("read_only")),
-            record_reads=flag("lockstep.record_reads", asked.get("record_reads")),
+            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.said(asked)),
             comment=asked.get("comment", ""),
             batch=batch,
             case_sensitive=is_case_sensitive(asked),
@@ -172,7 +180,7 @@ class TransactionRequests:
             refusal = end_unasked(tx, house)
             session.lost = Lost(
                 tx.id,
-                "all connections that shared it were closed, and none came within lockstep.shared_transaction_timeout",
+                f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
                 refusal,
             )
         used = session.forget_used()
@@ -219,12 +227,12 @@ class TransactionRequests:
             if not asked.get("known", True):
                 raise ActiveTransactionError(
                     f"{what} is a command that Lockstep does not know, and so not whether a ROLLBACK could undo it. "
-                    f"Run it outside the transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow "
+                    f"Run it outside the transaction, or set {OUTSIDE_WRITES.of(house.name)}=allow "
                     "to have such commands happen at once, whatever becomes of the transaction"
                 )
             raise ActiveTransactionError(
                 f"{what} is not in catalog {house.name}, so a ROLLBACK could not undo it. Run it outside the "
-                f"transaction, or set spark.sql.catalog.{house.name}.outside-writes=allow to have such writes "
+                f"transaction, or set {OUTSIDE_WRITES.of(house.name)}=allow to have such writes "
                 "happen at once, whatever becomes of the transaction"
             )
         return {}
@@ -254,16 +262,15 @@ def _named(tx: Transaction) -> Answer:
 
 def _goes_on(value: str | None) -> bool:
     """Tell what `lockstep.on_statement_error` says, as it stands at BEGIN."""
-    if value is not None and value.lower() not in ("fail", "continue"):
-        raise InvalidError(f"lockstep.on_statement_error is {value!r}: expected fail or continue")
+    if value is not None and value.lower() not in ON_STATEMENT_ERROR.choices:
+        raise InvalidError(f"{ON_STATEMENT_ERROR.name} is {value!r}: expected fail or continue")
     return value is not None and value.lower() == "continue"
 
 
-def _seconds(setting: str, value: str | None, default: int) -> int:
-    if value is None:
-        return default
+def _seconds(setting: Setting, asked: Request) -> int:
+    value = setting.said(asked) or ""
     if not (value.isascii() and value.isdigit()):
-        raise InvalidError(f"{setting} is {value!r}: expected a number of seconds")
+        raise InvalidError(f"{setting.name} is {value!r}: expected a number of seconds")
     return int(value)
 
 

@@ -1,0 +1,320 @@
+"""Every setting of Lockstep: its name, where it is set, its type and default, and what it means.
+
+docs/settings.md is made of this list, and the code that reads a setting takes the setting's name and default from it.
+`tests/unit/test_settings.py` says that no source reads a setting that is not here, and that each one here is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Place: TypeAlias = Literal["session", "catalog", "driver", "environment"]
+"""Where a setting is set.
+
+    session      `SET lockstep.<name> = …`, `spark.conf.set`, or `--conf` for all sessions of a driver
+    catalog      `spark.sql.catalog.<catalog>.<name>`, before the session first uses the catalog
+    driver       a setting of Spark's that is read once, when the driver starts
+    environment  a variable of the environment of the process that Lockstep's Python runs in
+"""
+
+Kind: TypeAlias = Literal["text", "choice", "true or false", "whole number", "seconds", "duration", "path", "class"]
+
+PREFIX_OF_CATALOG = "spark.sql.catalog."
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting.
+
+    Attributes:
+        name: as the place has it: of a catalog what follows `spark.sql.catalog.<catalog>.`, else the whole name.
+        place: where it is set.
+        kind: what a value is. A duration is `500ms`, `30s`, `10min`, `1h`, or a plain number of seconds.
+        meaning: what it does, as Markdown.
+        default: the value where nothing is said; None where there is none.
+        otherwise: what happens without a value, where that is more than a default, as Markdown.
+        choices: the values of a choice.
+        since: the first version that has it.
+    """
+
+    name: str
+    place: Place
+    kind: Kind
+    meaning: str
+    default: str | None = None
+    otherwise: str = ""
+    choices: tuple[str, ...] = ()
+    since: str = "0.1"
+
+    @property
+    def key(self) -> str:
+        """The name under which the shim hands the setting to Python: without the prefix of its place."""
+        return self.name.removeprefix("lockstep.") if self.place == "session" else self.name
+
+    def said(self, options: Mapping[str, str]) -> str | None:
+        """Return the value among a catalog's options, or a session's settings by their keys, else the default."""
+        return options.get(self.key, self.default)
+
+    def of(self, catalog: str) -> str:
+        """Return the whole name in Spark of a catalog's setting."""
+        return f"{PREFIX_OF_CATALOG}{catalog}.{self.name}"
+
+
+LEVELS = ("SERIALIZABLE", "SNAPSHOT")
+
+# --- of a session -----------------------------------------------------------------------------------------------------
+
+SESSION_ISOLATION = Setting(
+    "lockstep.isolation",
+    "session",
+    "choice",
+    "The [isolation level](isolation.md#the-levels) of transactions that do not ask for one, and of statements on "
+    "their own.",
+    otherwise="the catalog's `isolation`",
+    choices=LEVELS,
+)
+SESSION_RECORD_READS = Setting(
+    "lockstep.record_reads",
+    "session",
+    "true or false",
+    "Whether a `SERIALIZABLE` transaction that only read is checked and recorded like one that wrote, which excludes "
+    "the [read-only anomaly](isolation.md#read-only-transactions). It costs one write of the timeline for each.",
+    otherwise="the catalog's `record-reads`",
+)
+ON_STATEMENT_ERROR = Setting(
+    "lockstep.on_statement_error",
+    "session",
+    "choice",
+    "What `COMMIT` does after a write that failed: roll back and say so (25P02), or commit what did not fail. What it "
+    "is at `BEGIN` counts ([grammar](../sql/grammar.md#when-a-statement-fails)).",
+    default="fail",
+    choices=("fail", "continue"),
+)
+SHARED_TRANSACTION = Setting(
+    "lockstep.shared_transaction",
+    "session",
+    "text",
+    "A name. Sessions of one driver that say the same name have their transactions "
+    "[together](hosts.md#connections-that-share-a-transaction).",
+    otherwise="each session has transactions of its own",
+)
+SHARED_TRANSACTION_TIMEOUT = Setting(
+    "lockstep.shared_transaction_timeout",
+    "session",
+    "seconds",
+    "How long a shared transaction whose connections are all closed waits for another one, before it is rolled back. "
+    "What it is at `BEGIN` counts.",
+    default="60",
+)
+
+# --- of a catalog -----------------------------------------------------------------------------------------------------
+
+ROOT = Setting(
+    "root",
+    "catalog",
+    "path",
+    "Where the lake is: a local path, `file://…`, `s3://bucket/prefix` or `s3a://bucket/prefix`.",
+    otherwise="required",
+)
+CREATE = Setting(
+    "create",
+    "catalog",
+    "true or false",
+    "Whether to make an empty lake where there is none. `lockstep.configure` and `lockstep conf` say `true` for local "
+    "paths unless told otherwise.",
+    default="false",
+)
+ISOLATION = Setting(
+    "isolation",
+    "catalog",
+    "choice",
+    "The [isolation level](isolation.md#the-levels) of transactions that do not ask for one, in sessions that do not "
+    "either.",
+    default="SERIALIZABLE",
+    choices=LEVELS,
+)
+RECORD_READS = Setting(
+    "record-reads",
+    "catalog",
+    "true or false",
+    "As `lockstep.record_reads`, for all sessions that do not say it themselves.",
+    default="false",
+)
+OUTSIDE_WRITES = Setting(
+    "outside-writes",
+    "catalog",
+    "choice",
+    "What happens inside a transaction to a write that `ROLLBACK` could not undo, to another catalog for example: it "
+    "is refused (25001), or it happens at once, whatever becomes of the transaction ([limits](limits.md#writing)).",
+    default="refuse",
+    choices=("refuse", "allow"),
+)
+RESOLUTION = Setting(
+    "resolution",
+    "catalog",
+    "choice",
+    "When two open transactions that collide are told: at `COMMIT`, or at the "
+    "[statement](isolation.md#conflicts-at-the-statement). All transactions on a table must use the same value.",
+    default="first-committer-wins",
+    choices=("first-committer-wins", "wait-die", "wound-wait"),
+)
+LOCK_TIMEOUT = Setting(
+    "lock-timeout",
+    "catalog",
+    "duration",
+    "How long a statement waits for another transaction, in all; with `wait-die` and `wound-wait` only.",
+    default="30s",
+)
+ANNOUNCEMENT_EXPIRY = Setting(
+    "announcement-expiry",
+    "catalog",
+    "duration",
+    "How long others heed what a transaction announced, if no statement renews it; with `wait-die` and `wound-wait` "
+    "only. At least a second.",
+    default="10min",
+)
+COMMIT_ATTEMPTS = Setting(
+    "commit-attempts",
+    "catalog",
+    "whole number",
+    "How often a commit tries to put its entry into the timeline while others, with which it does not conflict, are "
+    "first. 1 or more.",
+    default="1000",
+)
+COMMIT_TIMEOUT = Setting(
+    "commit-timeout",
+    "catalog",
+    "duration",
+    "For how long a commit tries that.",
+    default="60s",
+)
+STORE = Setting(
+    "store.*",
+    "catalog",
+    "text",
+    "What Lockstep's own requests to S3 need: `store.endpoint`, `store.region`, `store.access_key_id`, "
+    "`store.secret_access_key`, `store.session_token`, … (obstore's `S3Config`). `options=` of `lockstep.configure` "
+    "sets them. Spark's own requests take `spark.hadoop.fs.s3a.*`.",
+    otherwise="the `AWS_*` variables",
+)
+
+# --- of a driver ------------------------------------------------------------------------------------------------------
+
+EXTENSIONS = Setting(
+    "spark.sql.extensions",
+    "driver",
+    "class",
+    "Must contain `lockstep.spark.Extensions`; others may stand beside it.",
+    otherwise="required",
+)
+CATALOG = Setting(
+    "spark.sql.catalog.<catalog>",
+    "driver",
+    "class",
+    "`lockstep.spark.LockstepCatalog`, for each name that a lake has in SQL. A session may set it too.",
+    otherwise="required",
+)
+SPARK_CATALOG = Setting(
+    "spark.sql.catalog.spark_catalog",
+    "driver",
+    "class",
+    "Must be Delta's catalog, or Delta refuses to work (F0000).",
+    default="org.apache.spark.sql.delta.catalog.DeltaCatalog",
+)
+LOG_STORE = Setting(
+    "spark.delta.logStore.lockstep.impl",
+    "driver",
+    "class",
+    "How Delta commits under Lockstep's URIs. Filled in; leave it alone.",
+    default="lockstep.spark.LockstepLogStore",
+)
+FILE_SYSTEM = Setting(
+    "spark.hadoop.fs.lockstep.impl",
+    "driver",
+    "class",
+    "What opens Lockstep's URIs. Filled in; leave it alone.",
+    default="lockstep.spark.LockstepFileSystem",
+)
+FILE_SYSTEM_CACHE = Setting(
+    "spark.hadoop.fs.lockstep.impl.disable.cache",
+    "driver",
+    "true or false",
+    "Keeps Hadoop from remembering a file system for each transaction for ever. Filled in; leave it alone.",
+    default="true",
+)
+HOST_PYTHON = Setting(
+    "spark.lockstep.python",
+    "driver",
+    "path",
+    "The Python that a driver without one starts Lockstep with ([which Python](hosts.md#settings)).",
+    otherwise="`spark.pyspark.driver.python`, `spark.pyspark.python`, `PYSPARK_DRIVER_PYTHON`, `PYSPARK_PYTHON`, "
+    "`python3`, the first of them that there is",
+)
+
+# --- of the environment -----------------------------------------------------------------------------------------------
+
+JARS = Setting(
+    "LOCKSTEP_JARS",
+    "environment",
+    "path",
+    "A folder with Delta's two jars, which is looked into before anything is fetched.",
+    otherwise="Spark's own `jars` folder, then the cache, then Maven Central",
+)
+CACHE_HOME = Setting(
+    "XDG_CACHE_HOME",
+    "environment",
+    "path",
+    "Fetched jars are kept in its `lockstep/jars`.",
+    default="~/.cache",
+)
+SPARK_HOME = Setting(
+    "SPARK_HOME",
+    "environment",
+    "path",
+    "The Spark that is used, if it is not the one that `pip` installed with pyspark.",
+    otherwise="pyspark's own folder",
+)
+JAVA_HOME = Setting(
+    "JAVA_HOME",
+    "environment",
+    "path",
+    "The Java that fetches jars, as Spark would take it.",
+    otherwise="the first `java` of the `PATH`",
+)
+DRIVER_PYTHON = Setting(
+    "PYSPARK_DRIVER_PYTHON",
+    "environment",
+    "path",
+    "As `spark.lockstep.python`, where no setting of Spark's says one.",
+)
+WORKER_PYTHON = Setting(
+    "PYSPARK_PYTHON",
+    "environment",
+    "path",
+    "As `PYSPARK_DRIVER_PYTHON`, after it.",
+)
+ENDPOINT_OF_S3 = Setting(
+    "AWS_ENDPOINT_URL_S3",
+    "environment",
+    "text",
+    "The address of an S3 server that is not Amazon's, for Lockstep's own requests.",
+    otherwise="`AWS_ENDPOINT_URL`",
+)
+ENDPOINT = Setting(
+    "AWS_ENDPOINT_URL",
+    "environment",
+    "text",
+    "As `AWS_ENDPOINT_URL_S3`, after it. `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, "
+    "`AWS_SESSION_TOKEN` and the other standard variables are read by obstore.",
+    otherwise="Amazon's",
+)
+
+SETTINGS: tuple[Setting, ...] = tuple(value for value in list(vars().values()) if isinstance(value, Setting))
+"""All of them, in the order of this module."""
+
+
+def at(place: Place) -> list[Setting]:
+    """Return the settings of one place, in the order of the list."""
+    return [setting for setting in SETTINGS if setting.place == place]
