@@ -159,7 +159,7 @@ format: setup ## put Python and Scala sources into their format
 
 docs: setup ## build the documentation as a site into target/site; a link that leads nowhere fails
 	@echo "docs: building target/site"
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 demo: setup jar ## show Lockstep at work (DEMO_ARGS=…)
 	@echo "demo: sql/demo/run.py $(DEMO_ARGS)"
