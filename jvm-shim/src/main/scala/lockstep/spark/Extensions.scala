@@ -1,6 +1,11 @@
 package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
+import lockstep.spark.analysis.{FilePathRule, ShownRule, StatementRule, TransactionGuard}
+import lockstep.spark.catalog.Sessions
+import lockstep.spark.execution.{Clients, Executions}
+import lockstep.spark.parser.TransactionParser
+import lockstep.spark.reads.{CachedTables, ReadRecorder}
 import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
 import org.apache.spark.sql.lockstep.Internals
 

@@ -4,6 +4,12 @@ import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.catalog.{Likes, NoFunctions, Sessions, Views, WriterFormat}
+import lockstep.spark.overlay.Overlay
+import lockstep.spark.reads.Reads
+import lockstep.spark.scans.Scans
+import lockstep.spark.statements.{Append, Changed, Live, Pinned, Statement, SystemTime, Target, Use}
+import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TableIdentifier

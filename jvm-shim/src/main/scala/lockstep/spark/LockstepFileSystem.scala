@@ -4,6 +4,8 @@ import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.charset.StandardCharsets
 
+import lockstep.spark.overlay.{Overlay, Place}
+import lockstep.spark.transactions.Ended
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
 import org.apache.hadoop.fs.permission.FsPermission

@@ -4,6 +4,9 @@ import java.nio.file.FileAlreadyExistsException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.overlay.{Overlay, Place}
+import lockstep.spark.reads.Reads
+import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkEnv

@@ -1,0 +1,96 @@
+package lockstep.spark.analysis
+
+import lockstep.spark.{Bridge, LockstepCatalog}
+import lockstep.spark.overlay.RealPaths
+import lockstep.spark.statements.Statement
+import lockstep.spark.transactions.{ByTarget, Commands, Ended, Harmless, Outside, Transactions, Unknown}
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.{PersistedView, ResolvedProcedure, UnresolvedProcedure}
+import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan}
+import org.apache.spark.sql.delta.commands.{CreateDeltaTableCommand, DeltaGenerateCommand}
+import org.apache.spark.sql.execution.command.{
+  AlterTableRenameCommand,
+  AlterViewAsCommand,
+  CreateFunctionCommand,
+  CreateSQLFunctionCommand,
+  CreateViewCommand,
+  DropFunctionCommand
+}
+
+import io.delta.tables.execution.VacuumTableCommand
+
+/**
+ * Refuses, while a transaction is open, what a ROLLBACK could not take back: commands whose target is not in a Lockstep
+ * catalog, those that delete files, and whatever is not known. Whether it is refused or allowed by a setting, Python says.
+ */
+private[spark] case class TransactionGuard(session: SparkSession) extends (LogicalPlan => Unit) {
+
+  override def apply(plan: LogicalPlan): Unit = {
+    Ended.check(plan)
+    if (Transactions.isOpen(session)) {
+      if (plan.isStreaming) refuse("STREAM")
+      plan.foreach {
+        case command: Command => judge(command)
+        case _ =>
+      }
+      Transactions.checkSnapshot(session, plan)
+    }
+  }
+
+  private def judge(command: Command): Unit = command match {
+    case RealPaths(shown) => judge(shown)
+    case _: VacuumTableCommand => refuse("VACUUM")
+    case _: DeltaGenerateCommand => refuse("GENERATE")
+    case _ if TransactionGuard.changesNothing(session, command) =>
+    case _ => Commands.verdict(command) match {
+        case Harmless =>
+        case ByTarget(fields @ _*) =>
+          targets(command, fields).find(!_.isOurs).foreach(found => outside(command, found.name))
+        case Outside => outside(command, Targets.named(command))
+        case Unknown => refuse(s"${command.nodeName} (${command.getClass.getName})", isKnown = false)
+      }
+  }
+
+  private def targets(command: Command, fields: Seq[String]): Seq[ChangedThing] = command match {
+    case clone: CreateDeltaTableCommand => Targets.of(clone.existingTableOpt.getOrElse(clone.table))
+    case _ => Targets.of(command, fields)
+  }
+
+  private def outside(command: Command, target: String): Unit = refuse(s"${command.nodeName} on $target")
+
+  private def refuse(what: String, isKnown: Boolean = true): Unit =
+    Bridge.tell("outside", session, "what" -> what, "known" -> isKnown)
+}
+
+private[spark] object TransactionGuard {
+
+  /** Whether a command leaves all data as it is, whatever becomes of it. */
+  def changesNothing(session: SparkSession, command: Command): Boolean = command match {
+    case RealPaths(shown) => changesNothing(session, shown)
+    case view: CreateViewCommand => view.viewType != PersistedView
+    case view: AlterViewAsCommand => isTemporary(session, view.name)
+    case rename: AlterTableRenameCommand => isTemporary(session, rename.oldName)
+    case function: CreateFunctionCommand => function.isTemp
+    case function: CreateSQLFunctionCommand => function.isTemp
+    case function: DropFunctionCommand => function.isTemp
+    case other => Commands.verdict(other) == Harmless
+  }
+
+  private def isTemporary(session: SparkSession, name: TableIdentifier): Boolean =
+    session.sessionState.catalog.isTempView(name)
+
+  /** Refuses a procedure of another catalog before it is looked up: Spark runs it while it analyzes the statement. */
+  def checkCalls(session: SparkSession, plan: LogicalPlan): Unit =
+    if (Transactions.isOpen(session)) plan.foreach {
+      case call: Call if call.execute =>
+        val name = call.procedure match {
+          case UnresolvedProcedure(parts) => Statement.qualified(session, parts)
+          case ResolvedProcedure(catalog, ident, _) => catalog.name +: ident.namespace.toSeq :+ ident.name
+          case other => Seq(other.nodeName)
+        }
+        if (!LockstepCatalog.isOne(name.head))
+          Bridge.tell("outside", session, "what" -> s"CALL ${name.mkString(".")}", "known" -> true)
+      case _ =>
+    }
+}
