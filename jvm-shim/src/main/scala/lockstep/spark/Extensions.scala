@@ -6,20 +6,8 @@ import lockstep.spark.catalog.Sessions
 import lockstep.spark.execution.{Clients, Executions}
 import lockstep.spark.parser.TransactionParser
 import lockstep.spark.reads.{CachedTables, ReadRecorder}
-import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
+import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.lockstep.Internals
-
-private[spark] object Extensions {
-
-  /** Whether names that differ in case alone are two, for every request about names. */
-  def caseSensitive(session: SparkSession): (String, Any) =
-    "case_sensitive" -> session.sessionState.conf.caseSensitiveAnalysis
-
-  /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
-  def settings(session: SparkSession): Map[String, Any] =
-    Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
-      session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
-}
 
 /**
  * `spark.sql.extensions=lockstep.spark.Extensions`. Delta's own extension may stand before it or be left out; Lockstep's

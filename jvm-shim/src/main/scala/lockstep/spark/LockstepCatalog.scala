@@ -5,6 +5,7 @@ import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.catalog.{Likes, NoFunctions, Sessions, Views, WriterFormat}
+import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
 import lockstep.spark.scans.Scans
@@ -20,6 +21,7 @@ import org.apache.spark.sql.catalyst.analysis.{
 }
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
 import org.apache.spark.sql.catalyst.expressions.Literal
+import org.apache.spark.sql.catalyst.util.quoteIfNeeded
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.delta.{DeltaConfigs, DeltaTimeTravelSpec}
@@ -60,7 +62,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     Bridge.call(
       op,
       session,
-      (Seq("catalog" -> catalogName, "options" -> settings, Extensions.caseSensitive(session)) ++ args): _*)
+      (Seq("catalog" -> catalogName, "options" -> settings, SessionSettings.caseSensitive(session)) ++ args): _*)
 
   private def tell(op: String, args: (String, Any)*): Unit = {
     val _ = ask(op, args: _*)
@@ -356,6 +358,9 @@ private[spark] object LockstepCatalog {
     val namespace = answer.get("namespace").elements().asScala.map(_.asText).toArray
     answer.get("names").elements().asScala.map(name => Identifier.of(namespace, name.asText)).toArray
   }
+
+  /** The parts of a name, as SQL writes it. */
+  private[spark] def quoted(parts: Seq[String]): String = parts.map(quoteIfNeeded).mkString(".")
 
   private[spark] def textMap(node: JsonNode): util.Map[String, String] = {
     val entries = node.properties().asScala.map(entry => entry.getKey -> entry.getValue.asText)

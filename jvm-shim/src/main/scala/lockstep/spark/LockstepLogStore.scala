@@ -4,6 +4,7 @@ import java.nio.file.FileAlreadyExistsException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.{Overlay, Place}
 import lockstep.spark.reads.Reads
 import lockstep.spark.transactions.Transactions
@@ -60,7 +61,8 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
-      "isolation" -> Extensions.settings(session).get("isolation")) ++ LockstepCatalog.in(session)
+      "isolation" -> SessionSettings.ofTransactions(session).get("isolation")
+    ) ++ LockstepCatalog.in(session)
     unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
   }
 

@@ -3,7 +3,6 @@ package lockstep.spark.catalog
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.LockstepCatalog
 import lockstep.spark.grammar.Tokens
-import lockstep.spark.overlay.Shown
 import lockstep.spark.statements.Statement
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
 import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, StringUtils}
@@ -111,11 +110,11 @@ private[spark] object Views {
     val context = Option(view.currentCatalog).toSeq ++ Option(view.currentNamespace).toSeq.flatten
     Seq(
       "Catalog" -> catalog,
-      "Namespace" -> Shown.quoted(ident.namespace.toSeq),
+      "Namespace" -> LockstepCatalog.quoted(ident.namespace.toSeq),
       "View" -> ident.name,
       "Type" -> "VIEW",
       "View Text" -> view.queryText,
-      "View Catalog and Namespace" -> Shown.quoted(context),
+      "View Catalog and Namespace" -> LockstepCatalog.quoted(context),
       "View Query Output Columns" -> view.queryColumnNames.mkString("[", ", ", "]"),
       "Schema" -> view.schema.treeString
     ).map { case (key, value) => s"$key: $value" }.mkString("\n")

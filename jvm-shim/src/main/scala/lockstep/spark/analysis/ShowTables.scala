@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.overlay.Shown
+import lockstep.spark.overlay.RealPaths
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
@@ -20,10 +20,10 @@ private[spark] case class ShowTablesAndViews(
 
   override def run(session: SparkSession): Seq[Row] = {
     val (temporary, tables) = ShowTablesExtendedExec(output, catalog, namespace, pattern).executeCollect().toSeq.map {
-      row => Row(row.getString(0), row.getString(1), row.getBoolean(2), Shown.real(row.getString(3)))
+      row => Row(row.getString(0), row.getString(1), row.getBoolean(2), RealPaths.in(row.getString(3)))
     }.partition(_.getBoolean(2))
     val views = catalog.describedViews(namespace.toArray, pattern).map { case (name, information) =>
-      Row(Shown.quoted(namespace), name, false, information)
+      Row(LockstepCatalog.quoted(namespace), name, false, information)
     }
     (tables ++ views).sortBy(_.getString(1)) ++ temporary
   }

@@ -3,7 +3,7 @@ package lockstep.spark.analysis
 import java.util
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.overlay.{RealPaths, Shown}
+import lockstep.spark.overlay.RealPaths
 import org.apache.spark.sql.catalyst.analysis.{ResolvedNamespace, ResolvedTable}
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan, ShowCreateTable, ShowTablesExtended}
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -38,7 +38,7 @@ private[spark] object ShownRule extends Rule[LogicalPlan] {
   }
 
   private def ofOurs(plan: LogicalPlan): Boolean = plan match {
-    case ResolvedTable(_, _, table: DeltaTableV2, _) => Shown.isOverlay(table.path.toString)
+    case ResolvedTable(_, _, table: DeltaTableV2, _) => RealPaths.isOverlay(table.path.toString)
     case _ => false
   }
 }
@@ -53,7 +53,7 @@ private[spark] class ShownTable(table: DeltaTableV2) extends Table {
 
   override def properties: util.Map[String, String] = {
     val shown = new util.HashMap[String, String](table.properties)
-    val _ = shown.computeIfPresent(TableCatalog.PROP_LOCATION, (_, path) => Shown.real(path))
+    val _ = shown.computeIfPresent(TableCatalog.PROP_LOCATION, (_, path) => RealPaths.in(path))
     shown
   }
 }

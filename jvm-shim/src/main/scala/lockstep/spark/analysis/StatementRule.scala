@@ -1,8 +1,8 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.catalog.WriterFormat
+import lockstep.spark.execution.Clients
 import lockstep.spark.statements.{Statement, SystemTime}
-import lockstep.spark.transactions.Transactions
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -13,7 +13,7 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
     Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place)
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
-    Transactions.enter(session)
+    Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
     val named = CatalogNames.place(session, plan)
     Statement.open(session, named)

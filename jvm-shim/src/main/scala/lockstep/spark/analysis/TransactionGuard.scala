@@ -2,21 +2,13 @@ package lockstep.spark.analysis
 
 import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.overlay.RealPaths
+import lockstep.spark.reads.Reads
 import lockstep.spark.statements.Statement
 import lockstep.spark.transactions.{ByTarget, Commands, Ended, Harmless, Outside, Transactions, Unknown}
 import org.apache.spark.sql.SparkSession
-import org.apache.spark.sql.catalyst.TableIdentifier
-import org.apache.spark.sql.catalyst.analysis.{PersistedView, ResolvedProcedure, UnresolvedProcedure}
+import org.apache.spark.sql.catalyst.analysis.{ResolvedProcedure, UnresolvedProcedure}
 import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan}
 import org.apache.spark.sql.delta.commands.{CreateDeltaTableCommand, DeltaGenerateCommand}
-import org.apache.spark.sql.execution.command.{
-  AlterTableRenameCommand,
-  AlterViewAsCommand,
-  CreateFunctionCommand,
-  CreateSQLFunctionCommand,
-  CreateViewCommand,
-  DropFunctionCommand
-}
 
 import io.delta.tables.execution.VacuumTableCommand
 
@@ -34,7 +26,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
         case command: Command => judge(command)
         case _ =>
       }
-      Transactions.checkSnapshot(session, plan)
+      Reads.checkSnapshot(session, plan)
     }
   }
 
@@ -42,7 +34,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     case RealPaths(shown) => judge(shown)
     case _: VacuumTableCommand => refuse("VACUUM")
     case _: DeltaGenerateCommand => refuse("GENERATE")
-    case _ if TransactionGuard.changesNothing(session, command) =>
+    case _ if Commands.changesNothing(session, command) =>
     case _ => Commands.verdict(command) match {
         case Harmless =>
         case ByTarget(fields @ _*) =>
@@ -64,21 +56,6 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
 }
 
 private[spark] object TransactionGuard {
-
-  /** Whether a command leaves all data as it is, whatever becomes of it. */
-  def changesNothing(session: SparkSession, command: Command): Boolean = command match {
-    case RealPaths(shown) => changesNothing(session, shown)
-    case view: CreateViewCommand => view.viewType != PersistedView
-    case view: AlterViewAsCommand => isTemporary(session, view.name)
-    case rename: AlterTableRenameCommand => isTemporary(session, rename.oldName)
-    case function: CreateFunctionCommand => function.isTemp
-    case function: CreateSQLFunctionCommand => function.isTemp
-    case function: DropFunctionCommand => function.isTemp
-    case other => Commands.verdict(other) == Harmless
-  }
-
-  private def isTemporary(session: SparkSession, name: TableIdentifier): Boolean =
-    session.sessionState.catalog.isTempView(name)
 
   /** Refuses a procedure of another catalog before it is looked up: Spark runs it while it analyzes the statement. */
   def checkCalls(session: SparkSession, plan: LogicalPlan): Unit =

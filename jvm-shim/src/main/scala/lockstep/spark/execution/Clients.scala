@@ -70,8 +70,11 @@ private[spark] object Clients extends SparkListener with Logging {
     case _ =>
   }
 
+  /** Whatever a session does next is part of the open transaction, if there is one, which waits for the session's client. */
+  def enter(session: SparkSession): Unit = Transactions.enter(session).foreach(add(_, session))
+
   /** Has a transaction that a session joins wait for the session's client, unless that has gone meanwhile. */
-  def add(tx: Open, session: SparkSession): Unit = current(session).foreach { client =>
+  private def add(tx: Open, session: SparkSession): Unit = current(session).foreach { client =>
     tx.clients.add(client)
     if (gone.containsKey(client)) forget(client)
   }

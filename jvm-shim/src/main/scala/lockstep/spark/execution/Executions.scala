@@ -21,7 +21,7 @@ private[spark] object Executions extends Logging {
   def watch(context: SparkContext): Unit = Internals.witness(context, see(context))
 
   /** A phase is among a query's once it has succeeded. */
-  def isPast(query: QueryExecution, phase: String): Boolean = query.tracker.phases.contains(phase)
+  private def isPast(query: QueryExecution, phase: String): Boolean = query.tracker.phases.contains(phase)
 
   private def see(context: SparkContext)(event: SparkListenerEvent): Unit = event match {
     case start: SparkListenerSQLExecutionStart => begins(start.executionId)
@@ -38,7 +38,7 @@ private[spark] object Executions extends Logging {
         val plan = query.withCachedData
         if (Transactions.isOpen(session)) {
           Ended.check(plan)
-          Transactions.checkSnapshot(session, plan)
+          Reads.checkSnapshot(session, plan)
           Transactions.checkLineage(session, plan)
         }
         Reads.executing(session, query, plan)

@@ -1,8 +1,9 @@
 package lockstep.spark.execution
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.{Bridge, Extensions, LockstepCatalog}
+import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.grammar.TransactionStatement
+import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.statements.SinglePass
 import lockstep.spark.transactions.{Ended, Open, Transactions}
@@ -67,14 +68,16 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
 
   private def begin(session: SparkSession): JsonNode = {
     SinglePass.refuse("a transaction cannot begin")
-    val settings = Extensions.settings(session)
+    val settings = SessionSettings.ofTransactions(session)
     val catalogs = LockstepCatalog.in(session)
     val answer = Bridge.call(
       "begin",
       session,
-      (settings ++ statement.options ++ catalogs + Extensions.caseSensitive(session)).toSeq: _*)
+      (settings ++ statement.options ++ catalogs + SessionSettings.caseSensitive(session)).toSeq: _*)
     val root = new Path(answer.get("root").asText)
+    Executions.watch(session.sparkContext)
     Transactions.opened(session, answer.get("transaction_id").asText, root, answer.get("kept_seconds").asLong)
+    Clients.enter(session)
     answer
   }
 

@@ -1,13 +1,13 @@
 package lockstep.spark.reads
 
-import java.lang.ref.WeakReference
 import java.util.WeakHashMap
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
-import lockstep.spark.scans.{Scan, Scans}
+import lockstep.spark.Bridge
+import lockstep.spark.scans.{ReadLog, Scan, Scans}
 import lockstep.spark.statements.Statement
 import lockstep.spark.transactions.Transactions
 import org.apache.spark.SparkContext
@@ -29,62 +29,8 @@ private[spark] object Reads {
   /** Names one loading of a table. */
   def newTouch(): Long = ids.incrementAndGet()
 
-  /**
-   * What one query reads. The optimizer moves its filters down step by step, so of one run the newest answer counts: it is
-   * of the whole plan as it then stands.
-   */
-  final class Run(tracker: QueryPlanningTracker) {
-    @volatile private[Reads] var scans = Set.empty[Scan]
-    private val planning = new WeakReference(tracker)
-
-    /** Whether the optimizer has done with it. A phase is among a query's once it has ended. */
-    private[Reads] def isOver: Boolean =
-      Option(planning.get).forall(_.phases.contains(QueryPlanningTracker.OPTIMIZATION))
-  }
-
   /** A query keeps one tracker all its life; what it reads is the same whenever it is executed. */
-  private val runs = new WeakHashMap[QueryPlanningTracker, Run]
-
-  /**
-   * What a transaction, or a statement on its own, has read: in which folders, and of which loadings of tables it is known
-   * what was read of them. The rest count as read in whole.
-   */
-  final class Log {
-    private val open = mutable.LinkedHashSet.empty[Run]
-    private val joined = mutable.LinkedHashSet.empty[Scan]
-    private val folders = mutable.HashSet.empty[String]
-    private val touches = mutable.LinkedHashSet.empty[Long]
-
-    def add(run: Run, plan: LogicalPlan): Unit = synchronized {
-      folders ++= Scans.folders(plan)
-      Scans.touches(plan).filter(_ => touches.size < MaxTouches).foreach(touches.add)
-      if (open.add(run) && open.size > MaxRuns) {
-        val (over, going) = open.toSeq.partition(_.isOver)
-        over.foreach(run => joined ++= run.scans)
-        open.clear()
-        open ++= going
-        widen()
-      }
-    }
-
-    /** Whether it is told of reads of the table that a file belongs to. */
-    def knows(file: String): Boolean = synchronized(folders.exists(folder => file.startsWith(s"$folder/")))
-
-    def scans: Seq[Map[String, Any]] = synchronized((joined.toSet ++ open.flatMap(_.scans)).toSeq.map(_.said))
-
-    def settled: Seq[Long] = synchronized(touches.toSeq)
-
-    /** What is read is only ever added to: too many conditions become whole tables. */
-    private def widen(): Unit = if (joined.size > MaxScans) {
-      val whole = joined.map(_.copy(where = None)).toSet
-      joined.clear()
-      joined ++= whole
-    }
-  }
-
-  private val MaxRuns = 1000
-  private val MaxScans = 10000
-  private val MaxTouches = 100000
+  private val runs = new WeakHashMap[QueryPlanningTracker, ReadLog.Run]
 
   /**
    * A statement on its own, or a batch of a stream, while it is executed.
@@ -97,7 +43,7 @@ private[spark] object Reads {
       val context: SparkContext,
       val batch: Option[Executed],
       val isBatch: Boolean) {
-    val log = new Log
+    val log = new ReadLog
   }
 
   /** By their ids, as long as they run: what a statement on its own has read is judged when it commits. */
@@ -137,8 +83,18 @@ private[spark] object Reads {
         ended.context.setLocalProperty(Current, ended.batch.map(_.id).orNull)
     }
 
+  /** Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned. */
+  def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
+    Transactions.of(session).foreach { tx =>
+      val asked = Scans.ofHead(plan).filterNot(tx.passed.contains)
+      if (asked.nonEmpty) {
+        Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
+        tx.passed.addAll(asked.asJava)
+      }
+    }
+
   /** Who is told of what is read: the transaction, or the statement and the batch that it is part of. */
-  private def logs(session: SparkSession): Seq[Log] =
+  private def logs(session: SparkSession): Seq[ReadLog] =
     Transactions.reads(session).map(Seq(_)).getOrElse {
       current(session).toSeq.flatMap(executed => executed +: executed.batch.toSeq).map(_.log)
     }
@@ -154,7 +110,7 @@ private[spark] object Reads {
       val run = runOf(QueryPlanningTracker.get)
       run.scans = found
       if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
-        Transactions.checkSnapshot(session, plan)
+        checkSnapshot(session, plan)
         val told = logs(session)
         told.foreach(_.add(run, plan))
         if (told.isEmpty) Statement.current.foreach(note(_, found))
@@ -177,8 +133,8 @@ private[spark] object Reads {
     Statement.current.flatMap(statement => Option(analyses.get(statement))).flatMap(Scans.asking)
   }
 
-  private def runOf(tracker: Option[QueryPlanningTracker]): Run = runs.synchronized {
-    tracker.fold(new Run(null))(runs.computeIfAbsent(_, new Run(_)))
+  private def runOf(tracker: Option[QueryPlanningTracker]): ReadLog.Run = runs.synchronized {
+    tracker.fold(new ReadLog.Run(null))(runs.computeIfAbsent(_, new ReadLog.Run(_)))
   }
 
   /** A query, whose plan before it was optimized this is, is about to be executed, perhaps not for the first time. */
@@ -186,7 +142,7 @@ private[spark] object Reads {
     begin(session)
     val known = runs.synchronized(Option(runs.get(query.tracker)))
     val run = known.getOrElse {
-      val unseen = new Run(query.tracker)
+      val unseen = new ReadLog.Run(query.tracker)
       unseen.scans = (Scans.whole(plan, query.executedPlan) ++ asked(session, plan)).toSet
       unseen
     }

@@ -1,6 +1,18 @@
 package lockstep.spark.transactions
 
+import lockstep.spark.overlay.RealPaths
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.PersistedView
 import org.apache.spark.sql.catalyst.plans.logical.Command
+import org.apache.spark.sql.execution.command.{
+  AlterTableRenameCommand,
+  AlterViewAsCommand,
+  CreateFunctionCommand,
+  CreateSQLFunctionCommand,
+  CreateViewCommand,
+  DropFunctionCommand
+}
 
 /** What a transaction may do with a command. */
 sealed private[spark] trait Verdict
@@ -26,6 +38,21 @@ private[spark] object Commands {
   def verdict(command: Command): Verdict = verdict(command.getClass.getName)
 
   def verdict(className: String): Verdict = verdicts.getOrElse(className.stripSuffix("$"), Unknown)
+
+  /** Whether a command leaves all data as it is, whatever becomes of it. */
+  def changesNothing(session: SparkSession, command: Command): Boolean = command match {
+    case RealPaths(shown) => changesNothing(session, shown)
+    case view: CreateViewCommand => view.viewType != PersistedView
+    case view: AlterViewAsCommand => isTemporary(session, view.name)
+    case rename: AlterTableRenameCommand => isTemporary(session, rename.oldName)
+    case function: CreateFunctionCommand => function.isTemp
+    case function: CreateSQLFunctionCommand => function.isTemp
+    case function: DropFunctionCommand => function.isTemp
+    case other => verdict(other) == Harmless
+  }
+
+  private def isTemporary(session: SparkSession, name: TableIdentifier): Boolean =
+    session.sessionState.catalog.isTempView(name)
 
   /** For tests: a verdict in words. */
   def said(className: String): String = verdict(className) match {

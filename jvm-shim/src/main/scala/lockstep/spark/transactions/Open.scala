@@ -4,10 +4,7 @@ import java.net.URI
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
-import lockstep.spark.analysis.TransactionGuard
-import lockstep.spark.execution.{Clients, Executions}
-import lockstep.spark.reads.Reads
-import lockstep.spark.scans.Scan
+import lockstep.spark.scans.{ReadLog, Scan}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
@@ -33,7 +30,7 @@ private[spark] class Open(
   /** Whether it is that of a block, whose END ends it and nothing else. */
   @volatile var isBlock = false
 
-  val reads = new Reads.Log
+  val reads = new ReadLog
 
   /** What DataFrames from before BEGIN read and Python has let pass. */
   val passed: java.util.Set[Scan] = ConcurrentHashMap.newKeySet[Scan]()
@@ -61,7 +58,8 @@ private[spark] class Open(
 
   def hasJoined(session: String): Boolean = members.contains(session)
 
-  def join(member: SparkSession): Unit = if (members.add(Internals.id(member))) Clients.add(this, member)
+  /** Says whether the session did not take part before. */
+  def join(member: SparkSession): Boolean = members.add(Internals.id(member))
 
   /** The RDDs among whose rows nothing was found that is older than it. */
   val computable = new Lineage.Known
@@ -79,10 +77,11 @@ private[spark] class Open(
     query.id > since && hasJoined(Internals.id(query.sparkSession))
 
   /** spark-sql's statements are executions before they are analyzed. A phase is among a query's once it has succeeded. */
-  private def isAnalyzed(query: QueryExecution): Boolean = Executions.isPast(query, QueryPlanningTracker.ANALYSIS)
+  private def isAnalyzed(query: QueryExecution): Boolean =
+    query.tracker.phases.contains(QueryPlanningTracker.ANALYSIS)
 
   private def changesSomething(session: SparkSession, plan: LogicalPlan): Boolean = plan match {
-    case command: Command => !TransactionGuard.changesNothing(session, command)
+    case command: Command => !Commands.changesNothing(session, command)
     case _ => false
   }
 }

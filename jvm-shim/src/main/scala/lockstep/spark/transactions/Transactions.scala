@@ -3,10 +3,7 @@ package lockstep.spark.transactions
 import java.util.Properties
 import java.util.concurrent.ConcurrentHashMap
 
-import lockstep.spark.Bridge
-import lockstep.spark.execution.Executions
-import lockstep.spark.reads.Reads
-import lockstep.spark.scans.Scans
+import lockstep.spark.scans.ReadLog
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -52,7 +49,8 @@ private[spark] object Transactions {
   /** Spark's `StreamExecution.QUERY_ID_KEY`, which has moved between its minors. */
   private val QueryOfStream = "sql.streaming.queryId"
 
-  private def of(session: SparkSession): Option[Open] = Option(open.get(owner(session)))
+  /** A session's open transaction. */
+  def of(session: SparkSession): Option[Open] = Option(open.get(owner(session)))
 
   /**
    * One thread of a session at a time begins or ends its transaction, or stages a commit of it. So a statement of another
@@ -66,19 +64,21 @@ private[spark] object Transactions {
 
   def opened(session: SparkSession, id: String, root: Path, keptSeconds: Long): Unit = {
     val key = owner(session)
-    Executions.watch(session.sparkContext)
-    open.put(key, new Open(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
-    enter(session)
+    val _ = open.put(key, new Open(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
   }
 
   def closed(session: SparkSession): Unit =
     Option(open.remove(owner(session))).foreach(_ => describe(session, None))
 
-  /** Whatever a session does next is part of the open transaction, if there is one. */
-  def enter(session: SparkSession): Unit = {
+  /**
+   * Whatever a session does next is part of the open transaction, if there is one. Returns the one that it has joined by
+   * that. Not to be called but by `Clients.enter`, which knows who must be waited for from then on.
+   */
+  def enter(session: SparkSession): Option[Open] = {
     val tx = of(session)
-    tx.foreach(_.join(session))
+    val joined = tx.filter(_.join(session))
     describe(session, tx)
+    joined
   }
 
   /**
@@ -97,18 +97,8 @@ private[spark] object Transactions {
 
   def isBlock(session: SparkSession): Boolean = of(session).exists(_.isBlock)
 
-  /** Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned. */
-  def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
-    of(session).foreach { tx =>
-      val asked = Scans.ofHead(plan).filterNot(tx.passed.contains)
-      if (asked.nonEmpty) {
-        Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
-        tx.passed.addAll(asked.asJava)
-      }
-    }
-
   /** What the open transaction reads, to be added to. */
-  def reads(session: SparkSession): Option[Reads.Log] = of(session).map(_.reads)
+  def reads(session: SparkSession): Option[ReadLog] = of(session).map(_.reads)
 
   /** Notes that a table's manifests are to be made anew after COMMIT, if there is a transaction. */
   def manifested(session: SparkSession, table: Path): Unit = of(session).foreach(_.manifested.add(table))
