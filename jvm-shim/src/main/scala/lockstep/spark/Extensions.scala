@@ -2,7 +2,7 @@ package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
 import lockstep.spark.analysis.{FilePathRule, ShownRule, StatementRule, TransactionGuard}
-import lockstep.spark.catalog.Sessions
+import lockstep.spark.catalog.CatalogSessions
 import lockstep.spark.execution.{Clients, Executions}
 import lockstep.spark.parser.TransactionParser
 import lockstep.spark.reads.{CachedTables, ReadRecorder}
@@ -17,13 +17,14 @@ class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     Versions.check()
     Internals.activeContext.foreach { context =>
-      if (!Settings.complete(context).contains(Settings.DeltaExtension)) new DeltaSparkSessionExtension()(extensions)
+      if (!ImpliedSettings.complete(context).contains(ImpliedSettings.DeltaExtension))
+        new DeltaSparkSessionExtension()(extensions)
       context.removeSparkListener(Clients) // each first session of a context applies the extensions
       context.addSparkListener(Clients)
       Executions.watch(context)
     }
     extensions.injectParser { (session, delegate) =>
-      Sessions.add(session)
+      CatalogSessions.add(session)
       new TransactionParser(session, delegate)
     }
     extensions.injectHintResolutionRule(StatementRule(_))

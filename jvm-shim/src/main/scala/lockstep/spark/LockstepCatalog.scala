@@ -4,12 +4,12 @@ import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.catalog.{Likes, NoFunctions, Sessions, Views, WriterFormat}
+import lockstep.spark.catalog.{CatalogSessions, CreateTableLike, NoFunctions, Views, WriterFormat}
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
 import lockstep.spark.scans.Scans
-import lockstep.spark.statements.{Append, Changed, Live, Pinned, Statement, SystemTime, Target, Use}
+import lockstep.spark.statements.{Append, Changed, Live, Pinned, StatementScope, SystemTime, Target, Use}
 import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
@@ -42,10 +42,11 @@ import scala.jdk.CollectionConverters._
  * Creating, replacing and altering are Delta's too, through its path identifier (``delta.`lockstep://…` ``).
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
-class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with Likes with NoFunctions {
+class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with CreateTableLike
+    with NoFunctions {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
-  private lazy val session: SparkSession = Sessions.owner(this)
+  private lazy val session: SparkSession = CatalogSessions.owner(this)
 
   override def initialize(name: String, settings: CaseInsensitiveStringMap): Unit = {
     catalogName = name
@@ -93,13 +94,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   // Tables: which URI, which version.
 
   override def loadTable(ident: Identifier): Table = {
-    val use = Statement.current.fold[Use](Live)(_.use(catalogName, ident))
+    val use = StatementScope.current.fold[Use](Live)(_.use(catalogName, ident))
     load(ident, "use" -> useName(use))
   }
 
   override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
     val appends = privileges.asScala.forall(_ == TableWritePrivilege.INSERT)
-    val use = Statement.current.map(_.use(catalogName, ident)).filter(_.isTarget)
+    val use = StatementScope.current.map(_.use(catalogName, ident)).filter(_.isTarget)
     try load(ident, "use" -> useName(use.getOrElse(if (appends) Append else Target)), "writes" -> true)
     finally WriterFormat.lookedUp(fullName(ident))
   }
@@ -129,7 +130,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     val isLookedAt = !args.exists(_._1 == "system_time_micros")
     val touch = Reads.newTouch()
     val asked = names(ident) ++ args :+ ("touch" -> touch)
-    val answer = Statement.ask(catalogName, ident, isLookedAt)(said => ask("resolve", asked ++ said: _*))
+    val answer = StatementScope.ask(catalogName, ident, isLookedAt)(said => ask("resolve", asked ++ said: _*))
     if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
     table(ident, answer, touch)
   }
@@ -221,7 +222,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       mode: String,
       provider: Option[String],
       location: Option[String]): JsonNode = {
-    val text = Statement.latestText.map(Internals.redacted)
+    val text = StatementScope.latestText.map(Internals.redacted)
     val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> text)
     ask("create", names(ident) ++ said: _*)
   }

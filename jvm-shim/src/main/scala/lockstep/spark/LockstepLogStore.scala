@@ -5,7 +5,7 @@ import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.host.SessionSettings
-import lockstep.spark.overlay.{Overlay, Place}
+import lockstep.spark.overlay.{FilePermissions, Overlay}
 import lockstep.spark.reads.Reads
 import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.conf.Configuration
@@ -37,7 +37,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       hadoopConf: Configuration): Unit =
     path.getName match {
       case Commit(_) if overwrite =>
-        throw Place.refusal(Overlay.parse(path.toUri.getAuthority), "replace", path)
+        throw FilePermissions.refusal(Overlay.parse(path.toUri.getAuthority), "replace", path)
       case Commit(version) => commit(path, version.toLong, actions, hadoopConf)
       case _ => writeWithRename(path, actions, overwrite, hadoopConf)
     }

@@ -1,7 +1,7 @@
 package lockstep.spark.catalog
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.connector.catalog.{Identifier, TableCatalog}
 
 /** The views of a catalog, for a Spark that knows none there: what a lake has is told from what it has not. */
@@ -14,7 +14,7 @@ private[spark] trait Views extends TableCatalog {
   def describedViews(namespace: Array[String], pattern: String): Seq[(String, String)] = Nil
 
   protected def viewExists(ident: Identifier): Boolean =
-    !Statement.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*)).get("missing").asBoolean
+    !StatementScope.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*)).get("missing").asBoolean
 }
 
 private[spark] object Views {

@@ -3,7 +3,7 @@ package lockstep.spark.catalog
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.LockstepCatalog
 import lockstep.spark.grammar.Tokens
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
 import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, StringUtils}
 import org.apache.spark.sql.connector.catalog._
@@ -55,7 +55,7 @@ private[spark] trait Views extends RelationCatalog {
   }
 
   private def view(ident: Identifier): Option[View] = {
-    val answer = Statement.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*))
+    val answer = StatementScope.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*))
     if (answer.get("missing").asBoolean) None else Some(Views.read(answer.get("view")))
   }
 

@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
@@ -18,7 +18,7 @@ private[spark] object CloneTarget {
 
   def place(session: SparkSession, plan: LogicalPlan): LogicalPlan = plan match {
     case clone @ CloneTableStatement(_, target: UnresolvedRelation, _, _, _, _, _) =>
-      val parts = Statement.qualified(session, target.multipartIdentifier)
+      val parts = StatementScope.qualified(session, target.multipartIdentifier)
       session.sessionState.catalogManager.catalog(parts.head) match {
         case catalog: LockstepCatalog =>
           place(session, clone, catalog, Identifier.of(parts.tail.init.toArray, parts.last))

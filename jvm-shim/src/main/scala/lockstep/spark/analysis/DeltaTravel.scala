@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TimeTravel
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
@@ -45,7 +45,7 @@ private[spark] object DeltaTravel {
   private def placed(session: SparkSession, travel: TimeTravel): TimeTravel = {
     val version = travel.relation match {
       case relation: UnresolvedRelation =>
-        val parts = Statement.qualified(session, relation.multipartIdentifier)
+        val parts = StatementScope.qualified(session, relation.multipartIdentifier)
         session.sessionState.catalogManager.catalog(parts.head) match {
           case catalog: LockstepCatalog =>
             val asked =

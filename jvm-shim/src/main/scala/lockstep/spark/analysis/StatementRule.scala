@@ -2,7 +2,7 @@ package lockstep.spark.analysis
 
 import lockstep.spark.catalog.WriterFormat
 import lockstep.spark.execution.Clients
-import lockstep.spark.statements.{Statement, SystemTime}
+import lockstep.spark.statements.{StatementScope, SystemTime}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -16,7 +16,7 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
     Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
     val named = CatalogNames.place(session, plan)
-    Statement.open(session, named)
+    StatementScope.open(session, named)
     placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
   }
 }

@@ -3,8 +3,8 @@ package lockstep.spark.analysis
 import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
-import lockstep.spark.statements.Statement
-import lockstep.spark.transactions.{ByTarget, Commands, Ended, Harmless, Outside, Transactions, Unknown}
+import lockstep.spark.statements.StatementScope
+import lockstep.spark.transactions.{ByTarget, Commands, EndedTransactions, Harmless, Outside, Transactions, Unknown}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{ResolvedProcedure, UnresolvedProcedure}
 import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan}
@@ -19,7 +19,7 @@ import io.delta.tables.execution.VacuumTableCommand
 private[spark] case class TransactionGuard(session: SparkSession) extends (LogicalPlan => Unit) {
 
   override def apply(plan: LogicalPlan): Unit = {
-    Ended.check(plan)
+    EndedTransactions.check(plan)
     if (Transactions.isOpen(session)) {
       if (plan.isStreaming) refuse("STREAM")
       plan.foreach {
@@ -39,14 +39,14 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
         case Harmless =>
         case ByTarget(fields @ _*) =>
           targets(command, fields).find(!_.isOurs).foreach(found => outside(command, found.name))
-        case Outside => outside(command, Targets.named(command))
+        case Outside => outside(command, CommandTargets.named(command))
         case Unknown => refuse(s"${command.nodeName} (${command.getClass.getName})", isKnown = false)
       }
   }
 
   private def targets(command: Command, fields: Seq[String]): Seq[ChangedThing] = command match {
-    case clone: CreateDeltaTableCommand => Targets.of(clone.existingTableOpt.getOrElse(clone.table))
-    case _ => Targets.of(command, fields)
+    case clone: CreateDeltaTableCommand => CommandTargets.of(clone.existingTableOpt.getOrElse(clone.table))
+    case _ => CommandTargets.of(command, fields)
   }
 
   private def outside(command: Command, target: String): Unit = refuse(s"${command.nodeName} on $target")
@@ -62,7 +62,7 @@ private[spark] object TransactionGuard {
     if (Transactions.isOpen(session)) plan.foreach {
       case call: Call if call.execute =>
         val name = call.procedure match {
-          case UnresolvedProcedure(parts) => Statement.qualified(session, parts)
+          case UnresolvedProcedure(parts) => StatementScope.qualified(session, parts)
           case ResolvedProcedure(catalog, ident, _) => catalog.name +: ident.namespace.toSeq :+ ident.name
           case other => Seq(other.nodeName)
         }

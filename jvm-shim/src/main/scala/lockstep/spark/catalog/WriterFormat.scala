@@ -1,7 +1,7 @@
 package lockstep.spark.catalog
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.UnresolvedIdentifier
 import org.apache.spark.sql.catalyst.plans.logical.{
@@ -27,7 +27,7 @@ private[spark] object WriterFormat {
     override def initialValue: Option[Seq[String]] = None
   }
 
-  def lookedUp(name: Seq[String]): Unit = if (Statement.current.isEmpty) lookedUp.set(Some(name))
+  def lookedUp(name: Seq[String]): Unit = if (StatementScope.current.isEmpty) lookedUp.set(Some(name))
 
   def place(session: SparkSession, plan: LogicalPlan): LogicalPlan = {
     val saved = lookedUp.get
@@ -50,7 +50,7 @@ private[spark] object WriterFormat {
   }
 
   private def qualified(session: SparkSession, name: LogicalPlan): Option[Seq[String]] = name match {
-    case UnresolvedIdentifier(parts, _) => Some(Statement.qualified(session, parts))
+    case UnresolvedIdentifier(parts, _) => Some(StatementScope.qualified(session, parts))
     case _ => None
   }
 

@@ -3,7 +3,7 @@ package lockstep.spark.execution
 import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 import java.util.concurrent.{Executors, TimeUnit}
 
-import lockstep.spark.transactions.{Open, Transactions}
+import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
 import org.apache.spark.sql.SparkSession
@@ -74,7 +74,7 @@ private[spark] object Clients extends SparkListener with Logging {
   def enter(session: SparkSession): Unit = Transactions.enter(session).foreach(add(_, session))
 
   /** Has a transaction that a session joins wait for the session's client, unless that has gone meanwhile. */
-  private def add(tx: Open, session: SparkSession): Unit = current(session).foreach { client =>
+  private def add(tx: OpenTransaction, session: SparkSession): Unit = current(session).foreach { client =>
     tx.clients.add(client)
     if (gone.containsKey(client)) forget(client)
   }
@@ -90,7 +90,7 @@ private[spark] object Clients extends SparkListener with Logging {
     event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
 
   /** What sessions share outlives the client that began it: the last one that goes may be about to come back. */
-  private def left(tx: Open): Unit = tx.keptSeconds match {
+  private def left(tx: OpenTransaction): Unit = tx.keptSeconds match {
     case None => rollBack(tx)
     case Some(seconds) if tx.clients.isEmpty =>
       val desertion = tx.desertions.incrementAndGet()
@@ -107,9 +107,9 @@ private[spark] object Clients extends SparkListener with Logging {
     val _ = cleaner.schedule((() => work): Runnable, seconds, TimeUnit.SECONDS)
   }
 
-  private def rollBack(tx: Open): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))
+  private def rollBack(tx: OpenTransaction): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))
 
-  private def undo(tx: Open)(rollback: => Unit): Unit =
+  private def undo(tx: OpenTransaction)(rollback: => Unit): Unit =
     try rollback
     catch {
       case NonFatal(e) => logWarning(s"Transaction ${tx.id} was not rolled back when its client or Spark ended", e)

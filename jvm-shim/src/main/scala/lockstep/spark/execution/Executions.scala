@@ -1,7 +1,7 @@
 package lockstep.spark.execution
 
 import lockstep.spark.reads.Reads
-import lockstep.spark.transactions.{Ended, Lineage, Transactions}
+import lockstep.spark.transactions.{EndedTransactions, Lineage, Transactions}
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListenerEvent, SparkListenerJobStart}
@@ -37,7 +37,7 @@ private[spark] object Executions extends Logging {
         val session = query.sparkSession
         val plan = query.withCachedData
         if (Transactions.isOpen(session)) {
-          Ended.check(plan)
+          EndedTransactions.check(plan)
           Reads.checkSnapshot(session, plan)
           Transactions.checkLineage(session, plan)
         }

@@ -6,7 +6,7 @@ import lockstep.spark.grammar.TransactionStatement
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.statements.SinglePass
-import lockstep.spark.transactions.{Ended, Open, Transactions}
+import lockstep.spark.transactions.{EndedTransactions, OpenTransaction, Transactions}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
@@ -119,10 +119,11 @@ private[spark] object TransactionCommand extends Logging {
   }
 
   /** Rolls back a transaction that nobody has come back for. Who does come back is told, before any statement runs. */
-  def lapse(tx: Open): Unit = unlessEnded(tx.session, tx.id)(retire(tx.session, Bridge.call("lapse", tx.session)))
+  def lapse(tx: OpenTransaction): Unit =
+    unlessEnded(tx.session, tx.id)(retire(tx.session, Bridge.call("lapse", tx.session)))
 
   /** Forgets such a transaction: who comes back now is too late to be taken for somebody who goes on with it. */
-  def forgetLapsed(tx: Open): Unit = unlessEnded(tx.session, tx.id)(forget(tx.session))
+  def forgetLapsed(tx: OpenTransaction): Unit = unlessEnded(tx.session, tx.id)(forget(tx.session))
 
   private def unlessEnded(session: SparkSession, transaction: String)(work: => Unit): Unit =
     Transactions.exclusively(session)(if (Transactions.current(session).contains(transaction)) work)
@@ -147,7 +148,7 @@ private[spark] object TransactionCommand extends Logging {
   private def retire(session: SparkSession, answer: JsonNode): Unit = {
     texts(answer, "uris").foreach { uri =>
       DeltaLog.invalidateCache(session, new Path(uri))
-      Ended.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)
+      EndedTransactions.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)
     }
     answer.get("tables").elements().asScala.foreach { name =>
       Internals.uncache(session, name.elements().asScala.map(_.asText).toSeq)

@@ -1,6 +1,6 @@
 package lockstep.spark.reads
 
-import lockstep.spark.scans.Overlaid
+import lockstep.spark.scans.OverlaidRelation
 import lockstep.spark.transactions.Transactions
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
@@ -102,7 +102,7 @@ private[spark] object CachedTables {
 
     private def of(plan: LogicalPlan, relation: LogicalRelation): Option[OfHead] =
       for {
-        table <- Overlaid.of(relation) if table.isHead
+        table <- OverlaidRelation.of(relation) if table.isHead
         index <- table.log
         files <- Some(relation.relation).collect { case files: HadoopFsRelation => files }
       } yield new OfHead(plan, relation, files, index)

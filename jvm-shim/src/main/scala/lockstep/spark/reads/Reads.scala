@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 
 import lockstep.spark.Bridge
 import lockstep.spark.scans.{ReadLog, Scan, Scans}
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.Transactions
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
@@ -113,7 +113,7 @@ private[spark] object Reads {
         checkSnapshot(session, plan)
         val told = logs(session)
         told.foreach(_.add(run, plan))
-        if (told.isEmpty) Statement.current.foreach(note(_, found))
+        if (told.isEmpty) StatementScope.current.foreach(note(_, found))
       }
   }
 
@@ -122,15 +122,15 @@ private[spark] object Reads {
     if (Transactions.isOpen(session)) Nil else Scans.askedFor(plan)
 
   /** What statements on their own have read while they are analyzed. */
-  private val analyses = new WeakHashMap[Statement, Set[Scan]]
+  private val analyses = new WeakHashMap[StatementScope, Set[Scan]]
 
-  private def note(statement: Statement, found: Set[Scan]): Unit = analyses.synchronized {
+  private def note(statement: StatementScope, found: Set[Scan]): Unit = analyses.synchronized {
     val _ = analyses.merge(statement, found, _ ++ _)
   }
 
   /** What the statement under analysis has read by now, for a table that it loads to tell. */
   def whileAnalyzing: Option[(String, String)] = analyses.synchronized {
-    Statement.current.flatMap(statement => Option(analyses.get(statement))).flatMap(Scans.asking)
+    StatementScope.current.flatMap(statement => Option(analyses.get(statement))).flatMap(Scans.asking)
   }
 
   private def runOf(tracker: Option[QueryPlanningTracker]): ReadLog.Run = runs.synchronized {

@@ -80,8 +80,8 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       }
 
   /** The relations of a plan that are tables of a Lockstep catalog, or their changes. */
-  def relations(plan: LogicalPlan): Seq[Overlaid] =
-    all(plan).flatMap(Overlaid.of).filter(found => found.log.nonEmpty || found.changes.nonEmpty)
+  def relations(plan: LogicalPlan): Seq[OverlaidRelation] =
+    all(plan).flatMap(OverlaidRelation.of).filter(found => found.log.nonEmpty || found.changes.nonEmpty)
 
   /** What a plan reads that is not seen through a transaction; `version` is said where it cannot become another. */
   def ofHead(plan: LogicalPlan): Seq[Scan] =
@@ -110,7 +110,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** The folders of the tables that a plan reads; a clone's files lie in that of its source. */
   def folders(plan: LogicalPlan): Seq[String] = {
     val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
-    (fields(plan).flatMap(all).flatMap(Overlaid.of).map(_.folder) ++ sources).map(_.toUri.getPath)
+    (fields(plan).flatMap(all).flatMap(OverlaidRelation.of).map(_.folder) ++ sources).map(_.toUri.getPath)
   }
 
   private def tableOf(relation: LogicalRelation): Option[String] =
@@ -170,7 +170,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   private def scan(relation: LogicalRelation, filters: Seq[Expression]): Option[Scan] =
     tableOf(relation).flatMap { table =>
-      val found = Overlaid.of(relation)
+      val found = OverlaidRelation.of(relation)
       found.flatMap(_.index) match {
         case Some(_: TahoeBatchFileIndex) => None // a command's own, see `changed`
         case Some(index) =>
@@ -188,7 +188,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   private def filled(relations: Seq[LogicalRelation], executed: SparkPlan): Seq[Scan] = {
     lazy val found = files(executed)
     relations.flatMap { relation =>
-      Overlaid.of(relation).filter(_.isHead).flatMap(_.log).filterNot(_.isTimeTravelQuery) match {
+      OverlaidRelation.of(relation).filter(_.isHead).flatMap(_.log).filterNot(_.isTimeTravelQuery) match {
         case Some(index) =>
           val versions = found.filter(_.path == index.path).map(_.version)
           tableOf(relation).map(Scan(_, versions.minOption, None, isHead = true))

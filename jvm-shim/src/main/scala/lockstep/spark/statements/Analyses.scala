@@ -13,18 +13,18 @@ import org.apache.spark.sql.catalyst.analysis.AnalysisContext
  */
 final private[spark] class Analyses {
   private val collected = new ReferenceQueue[AnyRef]
-  private val statements = new ConcurrentHashMap[Analyses.Key, Statement]()
+  private val statements = new ConcurrentHashMap[Analyses.Key, StatementScope]()
 
   /**
    * The statement of this thread's analysis; None outside one. An analysis that began without our rule has one all the
    * same, which reads all of its tables at one database version.
    */
-  def current: Option[Statement] =
+  def current: Option[StatementScope] =
     Option(statements.get(key)).orElse(Option.when(AnalysisNow.isUnderWay)(open()))
 
-  def open(): Statement = {
+  def open(): StatementScope = {
     forgetCollected()
-    statements.computeIfAbsent(key, _ => new Statement)
+    statements.computeIfAbsent(key, _ => new StatementScope)
   }
 
   private def key = new Analyses.Key(AnalysisContext.get.relationCache, collected)

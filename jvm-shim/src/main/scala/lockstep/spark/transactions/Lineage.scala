@@ -28,9 +28,9 @@ private[spark] object Lineage {
    * transaction, or of a table that the transaction has not read: then the plan which made it is older. What a cache holds
    * counts as read by who reads the cache; what was checkpointed is nobody's but the checkpoint's.
    */
-  def refusal(rdd: RDD[_], tx: Open): Option[LockstepException] = refusal(rdd, tx, Most)
+  def refusal(rdd: RDD[_], tx: OpenTransaction): Option[LockstepException] = refusal(rdd, tx, Most)
 
-  def refusal(rdd: RDD[_], tx: Open, most: Int): Option[LockstepException] = {
+  def refusal(rdd: RDD[_], tx: OpenTransaction, most: Int): Option[LockstepException] = {
     val seen = mutable.HashSet.empty[Step]
     val todo = mutable.Stack(Step(rdd, None))
     var found = Option.empty[LockstepException]
@@ -62,7 +62,7 @@ private[spark] object Lineage {
   /** An RDD that another is computed from, and which one reads the cache that lies between them, if one does. */
   private case class Step(rdd: RDD[_], reader: Option[Int])
 
-  private def isOlder(step: Step, tx: Open): Boolean = {
+  private def isOlder(step: Step, tx: OpenTransaction): Boolean = {
     val file = ours(step.rdd, tx)
     file.nonEmpty && step.reader.getOrElse(step.rdd.id) < tx.firstRdd ||
     step.reader.isEmpty && file.filter(isOverlaid).exists(each => !tx.reads.knows(each.getPath))
@@ -72,7 +72,7 @@ private[spark] object Lineage {
    * A file of ours that is read, which stands for the others: a scan has one table's. Those that a shallow clone shares with
    * its source have their real names.
    */
-  private def ours(rdd: RDD[_], tx: Open): Option[URI] = rdd match {
+  private def ours(rdd: RDD[_], tx: OpenTransaction): Option[URI] = rdd match {
     case scan: FileScanRDD =>
       val files = scan.filePartitions.iterator.flatMap(_.files).map(_.toPath.toUri)
       files.find(uri => (isOverlaid(uri) || isBelow(uri, tx.root)) && !uri.getPath.contains("/_delta_log/"))
@@ -86,14 +86,14 @@ private[spark] object Lineage {
     Option(uri.getAuthority).getOrElse("") == Option(root.getAuthority).getOrElse("") &&
       uri.getPath.startsWith(s"${root.getPath.stripSuffix("/")}/")
 
-  private def older(tx: Open): LockstepException = new LockstepException(
+  private def older(tx: OpenTransaction): LockstepException = new LockstepException(
     "LOCKSTEP_ACTIVE_TRANSACTION",
     s"rows of an RDD from before BEGIN are read, which need not be what the open transaction (${tx.id}) sees: make the " +
       "RDD, and the DataFrame that it comes from, again inside it.",
     "25001"
   )
 
-  private def tooMany(tx: Open, most: Int): LockstepException = new LockstepException(
+  private def tooMany(tx: OpenTransaction, most: Int): LockstepException = new LockstepException(
     "LOCKSTEP_ACTIVE_TRANSACTION",
     s"an RDD is computed from more than $most others, too many to see whether the open transaction (${tx.id}) may read " +
       "their rows: checkpoint it, or one that it comes from.",

@@ -17,7 +17,7 @@ import scala.jdk.CollectionConverters._
  * to notice a write that failed. Python holds the transaction itself.
  */
 private[spark] object Transactions {
-  private val open = new ConcurrentHashMap[String, Open]()
+  private val open = new ConcurrentHashMap[String, OpenTransaction]()
   private val locks = new Locks
 
   private val Described = "Lockstep transaction "
@@ -27,7 +27,7 @@ private[spark] object Transactions {
 
   def isOpen(session: SparkSession): Boolean = of(session).nonEmpty
 
-  def all: Seq[Open] = open.values.asScala.toSeq
+  def all: Seq[OpenTransaction] = open.values.asScala.toSeq
 
   /** The id of a session's open transaction. */
   def current(session: SparkSession): Option[String] = of(session).map(_.id)
@@ -50,7 +50,7 @@ private[spark] object Transactions {
   private val QueryOfStream = "sql.streaming.queryId"
 
   /** A session's open transaction. */
-  def of(session: SparkSession): Option[Open] = Option(open.get(owner(session)))
+  def of(session: SparkSession): Option[OpenTransaction] = Option(open.get(owner(session)))
 
   /**
    * One thread of a session at a time begins or ends its transaction, or stages a commit of it. So a statement of another
@@ -64,7 +64,9 @@ private[spark] object Transactions {
 
   def opened(session: SparkSession, id: String, root: Path, keptSeconds: Long): Unit = {
     val key = owner(session)
-    val _ = open.put(key, new Open(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
+    val _ = open.put(
+      key,
+      new OpenTransaction(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
   }
 
   def closed(session: SparkSession): Unit =
@@ -74,7 +76,7 @@ private[spark] object Transactions {
    * Whatever a session does next is part of the open transaction, if there is one. Returns the one that it has joined by
    * that. Not to be called but by `Clients.enter`, which knows who must be waited for from then on.
    */
-  def enter(session: SparkSession): Option[Open] = {
+  def enter(session: SparkSession): Option[OpenTransaction] = {
     val tx = of(session)
     val joined = tx.filter(_.join(session))
     describe(session, tx)
@@ -85,7 +87,7 @@ private[spark] object Transactions {
    * Has the jobs of this thread say which transaction they are part of, where the user has not said what they are. A
    * description is the thread's, and statements of a session come from any, so each statement looks again.
    */
-  private def describe(session: SparkSession, tx: Option[Open]): Unit = {
+  private def describe(session: SparkSession, tx: Option[OpenTransaction]): Unit = {
     session.sparkContext.setLocalProperty(Current, tx.map(_.id).orNull)
     val said = Option(session.sparkContext.getLocalProperty("spark.job.description"))
     val now = tx.map(Described + _.id)
@@ -106,7 +108,7 @@ private[spark] object Transactions {
   def manifests(session: SparkSession): Seq[Path] = of(session).toSeq.flatMap(_.manifested.asScala)
 
   /** The open transaction whose statements a job's thread ran, by what the job's properties say. */
-  def ofJob(properties: Properties): Option[Open] =
+  def ofJob(properties: Properties): Option[OpenTransaction] =
     Option(properties).flatMap(said => Option(said.getProperty(Current))).flatMap(id => all.find(_.id == id))
 
   /** Whether a stream's thread runs the job: what its batches read is not the transaction's doing. */

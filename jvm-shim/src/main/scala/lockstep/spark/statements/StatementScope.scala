@@ -51,7 +51,7 @@ private[spark] case object Pinned extends Use
  * catalog has to know, before the first relation is loaded, which of them the statement will change. And it keeps, for
  * each catalog, which database version the statement reads: all that is asked for it says so.
  */
-final private[spark] class Statement {
+final private[spark] class StatementScope {
   private var uses = Map.empty[Seq[String], Use]
   private var names = Set.empty[Seq[String]]
   private var pins = Map.empty[String, Pin]
@@ -60,7 +60,7 @@ final private[spark] class Statement {
   private[spark] var text: Option[String] = None
 
   def use(catalog: String, ident: Identifier): Use =
-    uses.getOrElse(Statement.key(catalog +: ident.namespace.toSeq :+ ident.name), Pinned)
+    uses.getOrElse(StatementScope.key(catalog +: ident.namespace.toSeq :+ ident.name), Pinned)
 
   /** Asks about a relation, with what the statement has read so far, and notes what it was told. */
   def ask(
@@ -83,13 +83,15 @@ final private[spark] class Statement {
   private def add(session: SparkSession, plan: LogicalPlan): Unit = {
     if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
     names ++=
-      plan.collectWithSubqueries { case u: UnresolvedRelation => Statement.qualified(session, u.multipartIdentifier) }
-    Statement.targets(session, plan).foreach { case (name, use) =>
-      uses += Statement.key(Statement.qualified(session, name)) -> use
+      plan.collectWithSubqueries { case u: UnresolvedRelation =>
+        StatementScope.qualified(session, u.multipartIdentifier)
+      }
+    StatementScope.targets(session, plan).foreach { case (name, use) =>
+      uses += StatementScope.key(StatementScope.qualified(session, name)) -> use
     }
     plan match {
       case u: UnresolvedRelation if !isOpened && u.origin.sqlText.isEmpty =>
-        uses += Statement.key(Statement.qualified(session, u.multipartIdentifier)) -> Live
+        uses += StatementScope.key(StatementScope.qualified(session, u.multipartIdentifier)) -> Live
       case _ => ()
     }
     isOpened = true
@@ -105,11 +107,11 @@ final private[spark] class Statement {
  */
 private case class Pin(version: Option[Long], seen: Set[Seq[String]], looked: Set[Seq[String]])
 
-private[spark] object Statement {
+private[spark] object StatementScope {
   private val analyses = new Analyses
 
   /** The statement that was analyzed last on a thread. */
-  private val latest = new ThreadLocal[Statement]
+  private val latest = new ThreadLocal[StatementScope]
 
   /**
    * Asks about a relation for the statement whose analysis is under way on this thread. None is when a catalog is called
@@ -120,14 +122,14 @@ private[spark] object Statement {
   def ask(catalog: String, ident: Identifier, isLookedAt: Boolean)(
       request: Seq[(String, Any)] => JsonNode): JsonNode = {
     SinglePass.refuse(s"$catalog.$ident cannot be read or written")
-    current.getOrElse(new Statement).ask(catalog, ident, isLookedAt)(request)
+    current.getOrElse(new StatementScope).ask(catalog, ident, isLookedAt)(request)
   }
 
   /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
   def latestText: Option[String] = Option(latest.get).flatMap(_.text)
 
   /** The statement whose analysis is under way on this thread, or none when a catalog is called on its own. */
-  def current: Option[Statement] = analyses.current
+  def current: Option[StatementScope] = analyses.current
 
   def open(session: SparkSession, plan: LogicalPlan): Unit = {
     val statement = analyses.open()

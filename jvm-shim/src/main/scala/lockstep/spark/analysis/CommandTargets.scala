@@ -28,7 +28,7 @@ private[spark] case class ChangedThing(name: String, isOurs: Boolean)
  * What an analyzed command changes, by the types of what its fields hold, never by what they print. A Delta table is known
  * by where it lies, because commands of Delta's API say the current catalog, whosever table they have.
  */
-private[spark] object Targets {
+private[spark] object CommandTargets {
 
   /** What a command's fields of these names hold. A field that is not there names nothing that is ours. */
   def of(command: Command, fields: Seq[String]): Seq[ChangedThing] = {

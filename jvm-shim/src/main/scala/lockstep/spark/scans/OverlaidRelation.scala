@@ -12,7 +12,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
  *
  * @param folder where the table lies, in the overlay
  */
-final private[spark] case class Overlaid(relation: LogicalRelation, folder: Path) {
+final private[spark] case class OverlaidRelation(relation: LogicalRelation, folder: Path) {
   val view: Overlay.View = Overlay.parse(folder.toUri.getAuthority)
 
   /** Whether it is not seen through a transaction. */
@@ -34,14 +34,14 @@ final private[spark] case class Overlaid(relation: LogicalRelation, folder: Path
   }
 }
 
-private[spark] object Overlaid {
+private[spark] object OverlaidRelation {
 
-  def of(relation: LogicalRelation): Option[Overlaid] = {
+  def of(relation: LogicalRelation): Option[OverlaidRelation] = {
     val folder = relation.relation match {
       case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) => Some(index.path)
       case changes: DeltaCDFRelation => Some(changes.snapshotWithSchemaMode.snapshot.deltaLog.dataPath)
       case _ => None
     }
-    folder.filter(_.toUri.getScheme == Overlay.Scheme).map(new Overlaid(relation, _))
+    folder.filter(_.toUri.getScheme == Overlay.Scheme).map(new OverlaidRelation(relation, _))
   }
 }

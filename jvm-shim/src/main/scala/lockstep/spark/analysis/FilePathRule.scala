@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.overlay.Overlay
-import lockstep.spark.scans.{Overlaid, Scans}
+import lockstep.spark.scans.{OverlaidRelation, Scans}
 import org.apache.spark.sql.catalyst.expressions.{
   AttributeReference,
   Expression,
@@ -41,10 +41,11 @@ private[spark] object FilePathRule extends Rule[LogicalPlan] {
     files((plan +: plan.productIterator.collect { case field: LogicalPlan => field }.toSeq).flatMap(Scans.relations))
 
   /** Those that are read as they are, and not for their changes. */
-  private def files(tables: Seq[Overlaid]): Seq[LogicalRelation] = tables.filter(_.log.nonEmpty).map(_.relation)
+  private def files(tables: Seq[OverlaidRelation]): Seq[LogicalRelation] = tables.filter(_.log.nonEmpty).map(_.relation)
 
   private def readsBatch(plan: LogicalPlan): Boolean = plan.exists {
-    case relation: LogicalRelation => Overlaid.of(relation).flatMap(_.index).exists(_.isInstanceOf[TahoeBatchFileIndex])
+    case relation: LogicalRelation =>
+      OverlaidRelation.of(relation).flatMap(_.index).exists(_.isInstanceOf[TahoeBatchFileIndex])
     case _ => false
   }
 

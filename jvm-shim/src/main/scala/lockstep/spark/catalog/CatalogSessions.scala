@@ -11,7 +11,7 @@ import scala.jdk.CollectionConverters._
  * Finds the session that a catalog belongs to. Spark makes one catalog object per session but does not tell it whose;
  * the active session of the thread is only a guess (`other.range(1).write.saveAsTable(…)` runs under another's).
  */
-private[spark] object Sessions {
+private[spark] object CatalogSessions {
   private val known = Collections.synchronizedMap(new WeakHashMap[SparkSession, java.lang.Boolean]())
 
   def add(session: SparkSession): Unit = known.synchronized {

@@ -3,11 +3,11 @@ package lockstep.spark.catalog
 import java.util
 
 import lockstep.spark.grammar.Tokens
-import lockstep.spark.statements.Statement
+import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.connector.catalog._
 
 /** `CREATE TABLE … LIKE …`, which Delta carries out. */
-private[spark] trait Likes extends TableCatalog {
+private[spark] trait CreateTableLike extends TableCatalog {
 
   protected def delta: StagingTableCatalog
   protected def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier
@@ -21,7 +21,7 @@ private[spark] trait Likes extends TableCatalog {
       .withProperties(asDelta(info.properties))
       .build()
     // Without USING, Spark says the format of the source.
-    val said = if (Statement.latestText.exists(Tokens.saysUsing)) info.properties else like.properties
+    val said = if (StatementScope.latestText.exists(Tokens.saysUsing)) info.properties else like.properties
     delta.createTableLike(creating(ident, "create", said), like, source)
     loadTable(ident)
   }

@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.lockstep.Internals
 
 /** What else Lockstep needs said, where a user said only `spark.sql.extensions` and `spark.sql.catalog.<name>`. */
-private[spark] object Settings {
+private[spark] object ImpliedSettings {
   val DeltaExtension = "io.delta.sql.DeltaSparkSessionExtension"
 
   private val ofSpark = Map(

@@ -11,7 +11,7 @@ import org.apache.spark.sql.lockstep.LockstepException
  * The transactions that ended in this driver, the newest of them: a DataFrame made inside one and used afterwards would
  * silently show what was there at BEGIN, for its staged commits are gone from under its URI. It gets an error instead.
  */
-private[spark] object Ended {
+private[spark] object EndedTransactions {
   private val Remembered = 10000
 
   private val ids = Collections.synchronizedMap(new LinkedHashMap[String, java.lang.Boolean] {

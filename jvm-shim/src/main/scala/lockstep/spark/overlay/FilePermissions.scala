@@ -4,7 +4,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.hadoop.security.AccessControlException
 
 /** What may happen to a file through the overlay; what is not said here may not. */
-private[spark] object Place {
+private[spark] object FilePermissions {
 
   /** What kind of file a path is, which decides what may be done to it. */
   sealed abstract class Kind {

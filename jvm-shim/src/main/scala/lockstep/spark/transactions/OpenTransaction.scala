@@ -20,7 +20,7 @@ import org.apache.spark.sql.lockstep.Internals
  * @param root        where the lake of its catalog lies
  * @param keptSeconds of one that sessions share: how long it waits for another client when the last one has gone
  */
-private[spark] class Open(
+private[spark] class OpenTransaction(
     val id: String,
     val owner: String,
     val session: SparkSession,
