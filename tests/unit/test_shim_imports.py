@@ -119,6 +119,13 @@ def test_every_layer_is_one_that_there_is() -> None:
     assert set(RANK) == set(map(unit_of, FILES))
 
 
+def test_the_design_describes_the_layers_in_their_order() -> None:
+    design = (SOURCES.parents[2] / "docs" / "design.md").read_text(encoding="utf-8")
+    table = design.partition("## The shim's packages")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == list(LAYERS)
+
+
 def test_the_rules_see_what_they_forbid() -> None:
     text = (
         "package lockstep.spark.overlay\n"
