@@ -96,7 +96,7 @@ def commands(spark: Any) -> list[JavaClass]:
 
 
 def test_every_command_on_the_class_path_has_a_verdict(spark: Any) -> None:
-    said = spark._jvm.lockstep.spark.Commands.said
+    said = spark._jvm.lockstep.spark.transactions.Commands.said
     found = commands(spark)
     names = {each.name for each in found}
     assert len(found) > 200
@@ -106,7 +106,7 @@ def test_every_command_on_the_class_path_has_a_verdict(spark: Any) -> None:
         "org.apache.spark.sql.execution.command.SetCommand",
         "org.apache.spark.sql.hive.execution.InsertIntoHiveTable",
         "org.apache.spark.sql.delta.commands.WriteIntoDelta",
-        "lockstep.spark.AtomicBlock",
+        "lockstep.spark.execution.AtomicBlock",
     }
     verdicts = {each.name: said(each.name) for each in found}
     assert [name for name, verdict in verdicts.items() if verdict == "Unknown"] == []

@@ -146,9 +146,9 @@ def test_an_rdd_of_a_shallow_clone_from_before_begin_is_not_computed_inside(
 
 
 def test_an_rdd_of_more_others_than_are_looked_at_is_refused_and_says_so(spark: Any, tables: None) -> None:
-    lineage = spark._jvm.lockstep.spark.Lineage
+    lineage = spark._jvm.lockstep.spark.transactions.Lineage
     begins(spark)
-    tx = spark._jvm.lockstep.spark.Transactions.all().head()
+    tx = spark._jvm.lockstep.spark.transactions.Transactions.all().head()
     rdd = of_jvm(spark)
     refusal = lineage.refusal(rdd, tx, 1)
     assert "an RDD is computed from more than 1 others" in refusal.get().getMessage()

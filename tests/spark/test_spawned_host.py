@@ -42,7 +42,7 @@ def is_there(process: int) -> bool:
 def start(spark_session: Any, tmp_path: Path) -> Any:
     """Return a function that starts a host which says a line and goes on, and returns its process and the error."""
     context = spark_session._jsparkSession.sparkContext()
-    spawned = spark_session._jvm.lockstep.spark.SpawnedHost
+    spawned = spark_session._jvm.lockstep.spark.host.SpawnedHost
 
     def start(said: str) -> tuple[int, str]:
         python, pid = tmp_path / "python", tmp_path / "pid"

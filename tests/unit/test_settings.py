@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 PYTHON = {
     path: path.read_text(encoding="utf-8")
     for path in (REPOSITORY / "python").rglob("*.py")
-    if path.name != "settings.py"
+    if path.name not in ("settings.py", "defaults.py")  # the last reads variables of Spark's and of Java's
 }
 SCALA = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "jvm-shim").rglob("*.scala"))
 NAMES = {setting.name for setting in SETTINGS}

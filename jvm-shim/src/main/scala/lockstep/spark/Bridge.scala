@@ -1,15 +1,12 @@
 package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
+import lockstep.spark.host.{Host, HostEnded, SpawnedHost}
+import lockstep.spark.transactions.Transactions
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
 import scala.jdk.CollectionConverters._
-
-/** What decides: Python's `TransactionalCatalog` behind one method. A request and its answer are JSON objects. */
-private[spark] trait Host {
-  def call(request: String): String
-}
 
 /**
  * A host in the driver's own Python, as Py4J calls it. Py4J's callback server takes calls from whoever reaches its port, so

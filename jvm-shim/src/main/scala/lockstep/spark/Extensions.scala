@@ -1,20 +1,13 @@
 package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
-import org.apache.spark.sql.{SparkSession, SparkSessionExtensions}
+import lockstep.spark.analysis.{FilePathRule, ShownRule, StatementRule, TransactionGuard}
+import lockstep.spark.catalog.CatalogSessions
+import lockstep.spark.execution.{Clients, Executions}
+import lockstep.spark.parser.TransactionParser
+import lockstep.spark.reads.{CachedTables, ReadRecorder}
+import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.lockstep.Internals
-
-private[spark] object Extensions {
-
-  /** Whether names that differ in case alone are two, for every request about names. */
-  def caseSensitive(session: SparkSession): (String, Any) =
-    "case_sensitive" -> session.sessionState.conf.caseSensitiveAnalysis
-
-  /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
-  def settings(session: SparkSession): Map[String, Any] =
-    Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
-      session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
-}
 
 /**
  * `spark.sql.extensions=lockstep.spark.Extensions`. Delta's own extension may stand before it or be left out; Lockstep's
@@ -24,13 +17,14 @@ class Extensions extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {
     Versions.check()
     Internals.activeContext.foreach { context =>
-      if (!Settings.complete(context).contains(Settings.DeltaExtension)) new DeltaSparkSessionExtension()(extensions)
+      if (!ImpliedSettings.complete(context).contains(ImpliedSettings.DeltaExtension))
+        new DeltaSparkSessionExtension()(extensions)
       context.removeSparkListener(Clients) // each first session of a context applies the extensions
       context.addSparkListener(Clients)
       Executions.watch(context)
     }
     extensions.injectParser { (session, delegate) =>
-      Sessions.add(session)
+      CatalogSessions.add(session)
       new TransactionParser(session, delegate)
     }
     extensions.injectHintResolutionRule(StatementRule(_))

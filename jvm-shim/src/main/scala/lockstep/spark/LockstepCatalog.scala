@@ -4,6 +4,13 @@ import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.catalog.{CatalogSessions, CreateTableLike, NoFunctions, Views, WriterFormat}
+import lockstep.spark.host.SessionSettings
+import lockstep.spark.overlay.Overlay
+import lockstep.spark.reads.Reads
+import lockstep.spark.scans.Scans
+import lockstep.spark.statements.{Append, Changed, Live, Pinned, StatementScope, SystemTime, Target, Use}
+import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TableIdentifier
@@ -14,6 +21,7 @@ import org.apache.spark.sql.catalyst.analysis.{
 }
 import org.apache.spark.sql.catalyst.catalog.{CatalogStorageFormat, CatalogTable, CatalogTableType}
 import org.apache.spark.sql.catalyst.expressions.Literal
+import org.apache.spark.sql.catalyst.util.quoteIfNeeded
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.delta.{DeltaConfigs, DeltaTimeTravelSpec}
@@ -34,10 +42,11 @@ import scala.jdk.CollectionConverters._
  * Creating, replacing and altering are Delta's too, through its path identifier (``delta.`lockstep://…` ``).
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
-class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with Likes with NoFunctions {
+class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with CreateTableLike
+    with NoFunctions {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
-  private lazy val session: SparkSession = Sessions.owner(this)
+  private lazy val session: SparkSession = CatalogSessions.owner(this)
 
   override def initialize(name: String, settings: CaseInsensitiveStringMap): Unit = {
     catalogName = name
@@ -54,7 +63,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     Bridge.call(
       op,
       session,
-      (Seq("catalog" -> catalogName, "options" -> settings, Extensions.caseSensitive(session)) ++ args): _*)
+      (Seq("catalog" -> catalogName, "options" -> settings, SessionSettings.caseSensitive(session)) ++ args): _*)
 
   private def tell(op: String, args: (String, Any)*): Unit = {
     val _ = ask(op, args: _*)
@@ -85,13 +94,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   // Tables: which URI, which version.
 
   override def loadTable(ident: Identifier): Table = {
-    val use = Statement.current.fold[Use](Live)(_.use(catalogName, ident))
+    val use = StatementScope.current.fold[Use](Live)(_.use(catalogName, ident))
     load(ident, "use" -> useName(use))
   }
 
   override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
     val appends = privileges.asScala.forall(_ == TableWritePrivilege.INSERT)
-    val use = Statement.current.map(_.use(catalogName, ident)).filter(_.isTarget)
+    val use = StatementScope.current.map(_.use(catalogName, ident)).filter(_.isTarget)
     try load(ident, "use" -> useName(use.getOrElse(if (appends) Append else Target)), "writes" -> true)
     finally WriterFormat.lookedUp(fullName(ident))
   }
@@ -121,7 +130,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     val isLookedAt = !args.exists(_._1 == "system_time_micros")
     val touch = Reads.newTouch()
     val asked = names(ident) ++ args :+ ("touch" -> touch)
-    val answer = Statement.ask(catalogName, ident, isLookedAt)(said => ask("resolve", asked ++ said: _*))
+    val answer = StatementScope.ask(catalogName, ident, isLookedAt)(said => ask("resolve", asked ++ said: _*))
     if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
     table(ident, answer, touch)
   }
@@ -213,7 +222,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       mode: String,
       provider: Option[String],
       location: Option[String]): JsonNode = {
-    val text = Statement.latestText.map(Internals.redacted)
+    val text = StatementScope.latestText.map(Internals.redacted)
     val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> text)
     ask("create", names(ident) ++ said: _*)
   }
@@ -350,6 +359,9 @@ private[spark] object LockstepCatalog {
     val namespace = answer.get("namespace").elements().asScala.map(_.asText).toArray
     answer.get("names").elements().asScala.map(name => Identifier.of(namespace, name.asText)).toArray
   }
+
+  /** The parts of a name, as SQL writes it. */
+  private[spark] def quoted(parts: Seq[String]): String = parts.map(quoteIfNeeded).mkString(".")
 
   private[spark] def textMap(node: JsonNode): util.Map[String, String] = {
     val entries = node.properties().asScala.map(entry => entry.getKey -> entry.getValue.asText)

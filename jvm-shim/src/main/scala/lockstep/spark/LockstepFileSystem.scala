@@ -4,6 +4,8 @@ import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.charset.StandardCharsets
 
+import lockstep.spark.overlay.{FilePermissions, Overlay}
+import lockstep.spark.transactions.EndedTransactions
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
 import org.apache.hadoop.fs.permission.FsPermission
@@ -23,8 +25,9 @@ import scala.annotation.unused
  * commits that were put together, the last one's version counts); so are hidden (temporary) ones and `_last_checkpoint`. The URI says it all: there is no other state, so executors and
  * driver see the same, and everything a file system may offer for reading data files is the underlying one's.
  *
- * Nothing that is there can be changed through it but what [[Place]] allows. Of Hadoop's methods that change something, those
- * that are not overridden here come down to the ones that are, or are offered by no file system that does not say so.
+ * Nothing that is there can be changed through it but what [[FilePermissions]] allows. Of Hadoop's methods that change
+ * something, those that are not overridden here come down to the ones that are, or are offered by no file system that does
+ * not say so.
  */
 class LockstepFileSystem extends FileSystem {
   private var uri: URI = _
@@ -66,7 +69,7 @@ class LockstepFileSystem extends FileSystem {
       replication: Short,
       blockSize: Long,
       progress: Progressable): FSDataOutputStream = {
-    val place = Place.of(view, path)
+    val place = FilePermissions.of(view, path)
     if (!place.mayBeMade) refuse("write", path)
     // Whoever would replace what stays finds out as one who did not want to replace anything.
     val replaces = overwrite && place.mayBeReplaced
@@ -82,8 +85,8 @@ class LockstepFileSystem extends FileSystem {
 
   /** Only into its final name, and nothing is replaced: that is how a put-if-absent by rename is noticed. */
   override def rename(from: Path, to: Path): Boolean = {
-    if (!Place.of(view, from).mayBeReplaced) refuse("rename", from)
-    if (!Place.of(view, to).mayBeMade) refuse("write", to)
+    if (!FilePermissions.of(view, from).mayBeReplaced) refuse("rename", from)
+    if (!FilePermissions.of(view, to).mayBeMade) refuse("write", to)
     !base.exists(view.target(to)) && base.rename(view.target(from), view.target(to))
   }
 
@@ -92,28 +95,28 @@ class LockstepFileSystem extends FileSystem {
     if (!rename(from, to)) throw new FileAlreadyExistsException(to.toString)
 
   override def delete(path: Path, recursive: Boolean): Boolean = {
-    val place = Place.of(view, path)
+    val place = FilePermissions.of(view, path)
     if (place.isKept) false
     else if (!place.mayBeDeleted || (recursive && !place.mayBeReplaced)) refuse("delete", path)
     else base.delete(view.target(path), recursive)
   }
 
   override def mkdirs(path: Path, permission: FsPermission): Boolean =
-    if (Place.isFolder(path)) base.mkdirs(view.target(path), permission) else refuse("make a folder at", path)
+    if (FilePermissions.isFolder(path)) base.mkdirs(view.target(path), permission) else refuse("make a folder at", path)
 
   override def setPermission(path: Path, permission: FsPermission): Unit = refuse("set the permission of", path)
   override def setOwner(path: Path, owner: String, group: String): Unit = refuse("set the owner of", path)
   override def setTimes(path: Path, modified: Long, accessed: Long): Unit = refuse("set the times of", path)
   override def setReplication(path: Path, replication: Short): Boolean = refuse("set the replication of", path)
 
-  private def refuse(action: String, path: Path): Nothing = throw Place.refusal(view, action, path)
+  private def refuse(action: String, path: Path): Nothing = throw FilePermissions.refusal(view, action, path)
 
   override def getFileStatus(path: Path): FileStatus = cook(base.getFileStatus(readable(path)), cooked(path))
 
   override def listStatus(path: Path): Array[FileStatus] =
     if (!view.isLog(path)) listBelow(path)
     else {
-      Ended.check(view)
+      EndedTransactions.check(view)
       val (real, staged) = (listOrNone(view.real(path)), listOrNone(view.staging(path)))
       if (real.isEmpty && staged.isEmpty) throw new FileNotFoundException(s"No such folder: $path")
       val visible = real.getOrElse(Array.empty).filterNot(s => view.isStaged(new Path(path, s.getPath.getName)))

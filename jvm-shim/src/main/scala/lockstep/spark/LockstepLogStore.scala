@@ -4,6 +4,10 @@ import java.nio.file.FileAlreadyExistsException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.host.SessionSettings
+import lockstep.spark.overlay.{FilePermissions, Overlay}
+import lockstep.spark.reads.Reads
+import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkEnv
@@ -33,7 +37,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       hadoopConf: Configuration): Unit =
     path.getName match {
       case Commit(_) if overwrite =>
-        throw Place.refusal(Overlay.parse(path.toUri.getAuthority), "replace", path)
+        throw FilePermissions.refusal(Overlay.parse(path.toUri.getAuthority), "replace", path)
       case Commit(version) => commit(path, version.toLong, actions, hadoopConf)
       case _ => writeWithRename(path, actions, overwrite, hadoopConf)
     }
@@ -57,7 +61,8 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
-      "isolation" -> Extensions.settings(session).get("isolation")) ++ LockstepCatalog.in(session)
+      "isolation" -> SessionSettings.ofTransactions(session).get("isolation")
+    ) ++ LockstepCatalog.in(session)
     unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
   }
 

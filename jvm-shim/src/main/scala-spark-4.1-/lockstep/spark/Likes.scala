@@ -1,4 +1,0 @@
-package lockstep.spark
-
-/** `CREATE TABLE … LIKE …` is not a catalog's affair before Spark 4.2. */
-private[spark] trait Likes

@@ -1,0 +1,27 @@
+package lockstep.spark
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.lockstep.Internals
+
+/** What else Lockstep needs said, where a user said only `spark.sql.extensions` and `spark.sql.catalog.<name>`. */
+private[spark] object ImpliedSettings {
+  val DeltaExtension = "io.delta.sql.DeltaSparkSessionExtension"
+
+  private val ofSpark = Map(
+    "spark.sql.catalog.spark_catalog" -> "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.delta.logStore.lockstep.impl" -> classOf[LockstepLogStore].getName
+  )
+
+  private val ofHadoop = Map(
+    "fs.lockstep.impl" -> classOf[LockstepFileSystem].getName,
+    // Each transaction has an authority of its own: a cache of file systems would grow with every one.
+    "fs.lockstep.impl.disable.cache" -> "true"
+  )
+
+  /** Says what was left unsaid, before the first session reads it; returns the names of all extensions. */
+  def complete(context: SparkContext): Set[String] = {
+    Internals.setIfMissing(context, ofSpark)
+    ofHadoop.foreach { case (key, value) => context.hadoopConfiguration.setIfUnset(key, value) }
+    context.getConf.get("spark.sql.extensions", "").split(",").map(_.trim).toSet
+  }
+}

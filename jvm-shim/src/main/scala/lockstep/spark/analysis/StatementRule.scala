@@ -1,0 +1,22 @@
+package lockstep.spark.analysis
+
+import lockstep.spark.catalog.WriterFormat
+import lockstep.spark.execution.Clients
+import lockstep.spark.statements.{StatementScope, SystemTime}
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+
+/** Runs first in every analysis, before any relation is loaded; changes nothing but what Spark or Delta would misread. */
+private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
+  private val placed: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
+    Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place)
+
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    Clients.enter(session)
+    TransactionGuard.checkCalls(session, plan)
+    val named = CatalogNames.place(session, plan)
+    StatementScope.open(session, named)
+    placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
+  }
+}

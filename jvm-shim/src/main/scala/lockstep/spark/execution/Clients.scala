@@ -1,0 +1,117 @@
+package lockstep.spark.execution
+
+import java.util.{Collections, LinkedHashMap, Map => JavaMap}
+import java.util.concurrent.{Executors, TimeUnit}
+
+import lockstep.spark.transactions.{OpenTransaction, Transactions}
+import org.apache.spark.internal.Logging
+import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
+import org.apache.spark.sql.SparkSession
+
+import scala.util.control.NonFatal
+
+/**
+ * The clients of a Thrift server or of a Spark Connect server: when one goes, or Spark stops, what was left open is
+ * rolled back.
+ *
+ * Both servers tell of their sessions by events of their own. They are read by the names of their fields, since a driver
+ * that is neither server may not have their classes.
+ */
+private[spark] object Clients extends SparkListener with Logging {
+  private val Remembered = 10000
+
+  /** How long a shared transaction that was rolled back for want of clients is remembered, for those that come too late. */
+  private val LapsedSeconds = TimeUnit.DAYS.toSeconds(1)
+
+  private val cleaner = Executors.newSingleThreadScheduledExecutor { work =>
+    val thread = new Thread(work, "lockstep-clients")
+    thread.setDaemon(true)
+    thread
+  }
+
+  /** The Thrift server's latest statements, with the session of each. */
+  private val statements = latest[String]
+
+  /** The clients that went last: one may go while its first statement is looked at. */
+  private val gone = latest[java.lang.Boolean]
+
+  private def latest[T]: JavaMap[String, T] = Collections.synchronizedMap(new LinkedHashMap[String, T] {
+    override def removeEldestEntry(eldest: JavaMap.Entry[String, T]): Boolean = size > Remembered
+  })
+
+  /** How Spark Connect tags the jobs of a statement. */
+  private val ConnectTag = "SparkConnect_OperationTag_User_.*_Session_(.*)_Operation_.*".r
+
+  /** The Thrift server has the jobs of a statement be a group with the statement's id. */
+  private val ThriftGroup = "([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})".r
+
+  /** Whose statement this thread runs, if it is a client's. */
+  private def current(session: SparkSession): Option[String] = {
+    val context = session.sparkContext
+    def group = Option(context.getLocalProperty("spark.jobGroup.id")).collect { case ThriftGroup(id) => id }
+    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(group.flatMap(ofThrift))
+  }
+
+  /** Whose statement this is was said before it ran. */
+  private def ofThrift(statement: String): Option[String] = Option(statements.get(statement))
+
+  /** An event of Spark's, in the thread that posts it. */
+  def told(event: SparkListenerEvent): Unit = event match {
+    case told: Product =>
+      told.productPrefix match {
+        case "SparkListenerThriftServerOperationStart" =>
+          val _ = statements.put(field(told, "id"), field(told, "sessionId"))
+        case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
+          val client = field(told, "sessionId")
+          gone.put(client, true)
+          forget(client)
+        case _ =>
+      }
+    case _ =>
+  }
+
+  /** Whatever a session does next is part of the open transaction, if there is one, which waits for the session's client. */
+  def enter(session: SparkSession): Unit = Transactions.enter(session).foreach(add(_, session))
+
+  /** Has a transaction that a session joins wait for the session's client, unless that has gone meanwhile. */
+  private def add(tx: OpenTransaction, session: SparkSession): Unit = current(session).foreach { client =>
+    tx.clients.add(client)
+    if (gone.containsKey(client)) forget(client)
+  }
+
+  /** Not in the thread that posts the event: it waits for the statement that runs. */
+  private def forget(client: String): Unit =
+    cleaner.execute(() => Transactions.all.filter(_.clients.remove(client)).foreach(left))
+
+  /** No statement can end what is open now. */
+  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = Transactions.all.foreach(rollBack)
+
+  private def field(event: Product, name: String): String =
+    event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
+
+  /** What sessions share outlives the client that began it: the last one that goes may be about to come back. */
+  private def left(tx: OpenTransaction): Unit = tx.keptSeconds match {
+    case None => rollBack(tx)
+    case Some(seconds) if tx.clients.isEmpty =>
+      val desertion = tx.desertions.incrementAndGet()
+      after(seconds) {
+        if (tx.clients.isEmpty && tx.desertions.get == desertion) {
+          undo(tx)(TransactionCommand.lapse(tx))
+          after(LapsedSeconds)(undo(tx)(TransactionCommand.forgetLapsed(tx)))
+        }
+      }
+    case _ =>
+  }
+
+  private def after(seconds: Long)(work: => Unit): Unit = {
+    val _ = cleaner.schedule((() => work): Runnable, seconds, TimeUnit.SECONDS)
+  }
+
+  private def rollBack(tx: OpenTransaction): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))
+
+  private def undo(tx: OpenTransaction)(rollback: => Unit): Unit =
+    try rollback
+    catch {
+      case NonFatal(e) => logWarning(s"Transaction ${tx.id} was not rolled back when its client or Spark ended", e)
+    }
+}

@@ -1,0 +1,180 @@
+package lockstep.spark.execution
+
+import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.{Bridge, LockstepCatalog}
+import lockstep.spark.grammar.TransactionStatement
+import lockstep.spark.host.SessionSettings
+import lockstep.spark.overlay.Overlay
+import lockstep.spark.statements.SinglePass
+import lockstep.spark.transactions.{EndedTransactions, OpenTransaction, Transactions}
+import org.apache.hadoop.fs.Path
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
+import org.apache.spark.sql.delta.DeltaLog
+import org.apache.spark.sql.delta.hooks.GenerateSymlinkManifest
+import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
+
+import scala.jdk.CollectionConverters._
+import scala.util.control.NonFatal
+
+/**
+ * BEGIN, COMMIT, ROLLBACK, SAVEPOINT: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
+ * not anybody collects its row.
+ */
+private[spark] case class TransactionCommand(statement: TransactionStatement) extends LeafRunnableCommand {
+
+  private val columns: Seq[(String, DataType)] = statement.verb match {
+    case "commit" =>
+      Seq(
+        "database_version" -> LongType,
+        "transaction_id" -> StringType,
+        "tables_changed" -> IntegerType,
+        "rows_added" -> LongType,
+        "rows_removed" -> LongType,
+        "files_added" -> LongType,
+        "files_removed" -> LongType,
+        "milliseconds" -> LongType
+      )
+    case _ => Seq("database_version" -> LongType, "transaction_id" -> StringType)
+  }
+
+  override val output: Seq[Attribute] = columns.map { case (name, kind) => AttributeReference(name, kind)() }
+
+  override def run(session: SparkSession): Seq[Row] = Transactions.exclusively(session) {
+    if (Set("commit", "rollback").contains(statement.verb) && Transactions.isBlock(session))
+      throw new LockstepException(
+        "LOCKSTEP_INVALID_TRANSACTION_TERMINATION",
+        s"${statement.verb.toUpperCase} inside BEGIN ATOMIC: its END commits, and an error that leaves it rolls back. " +
+          "SAVEPOINT and ROLLBACK TO may be used inside.",
+        "2D000"
+      )
+    val answer = statement.verb match {
+      case "begin" => begin(session)
+      case "commit" =>
+        val manifests = Transactions.manifests(session)
+        val answer = TransactionCommand.ending(session)(commit(session))
+        manifests.foreach(TransactionCommand.generate(session, _))
+        answer
+      case "rollback" => TransactionCommand.ending(session)(Bridge.call("rollback", session))
+      case "savepoint" => savepoint(session, "failure" -> Transactions.failure(session))
+      case "rollback_to" => rollbackTo(session)
+      case "release" => savepoint(session)
+    }
+    Seq(Row.fromSeq(columns.map { case (name, kind) => value(answer.get(name), kind) }))
+  }
+
+  private def begin(session: SparkSession): JsonNode = {
+    SinglePass.refuse("a transaction cannot begin")
+    val settings = SessionSettings.ofTransactions(session)
+    val catalogs = LockstepCatalog.in(session)
+    val answer = Bridge.call(
+      "begin",
+      session,
+      (settings ++ statement.options ++ catalogs + SessionSettings.caseSensitive(session)).toSeq: _*)
+    val root = new Path(answer.get("root").asText)
+    Executions.watch(session.sparkContext)
+    Transactions.opened(session, answer.get("transaction_id").asText, root, answer.get("kept_seconds").asLong)
+    Clients.enter(session)
+    answer
+  }
+
+  private def commit(session: SparkSession): JsonNode =
+    Bridge.call(
+      "commit",
+      session,
+      "failure" -> Transactions.failure(session),
+      "reads" -> Transactions.reads(session).map(_.scans),
+      "settled" -> Transactions.reads(session).map(_.settled)
+    )
+
+  private def savepoint(session: SparkSession, more: (String, Any)*): JsonNode =
+    Bridge.call(statement.verb, session, (statement.options.toSeq ++ more): _*)
+
+  /** What failed since the savepoint is undone like all else; the URIs from before are not to be used again. */
+  private def rollbackTo(session: SparkSession): JsonNode = {
+    val answer = savepoint(session)
+    Transactions.returned(session)
+    TransactionCommand.retire(session, answer)
+    answer
+  }
+
+  private def value(node: JsonNode, kind: DataType): Any =
+    if (node == null || node.isNull) null
+    else
+      kind match {
+        case LongType => node.asLong
+        case IntegerType => node.asInt
+        case _ => node.asText
+      }
+}
+
+private[spark] object TransactionCommand extends Logging {
+
+  /** Rolls a transaction back, if it is still open. */
+  def abandon(session: SparkSession, transaction: String): Unit = unlessEnded(session, transaction) {
+    val _ = ending(session)(Bridge.call("rollback", session))
+  }
+
+  /** Rolls back a transaction that nobody has come back for. Who does come back is told, before any statement runs. */
+  def lapse(tx: OpenTransaction): Unit =
+    unlessEnded(tx.session, tx.id)(retire(tx.session, Bridge.call("lapse", tx.session)))
+
+  /** Forgets such a transaction: who comes back now is too late to be taken for somebody who goes on with it. */
+  def forgetLapsed(tx: OpenTransaction): Unit = unlessEnded(tx.session, tx.id)(forget(tx.session))
+
+  private def unlessEnded(session: SparkSession, transaction: String)(work: => Unit): Unit =
+    Transactions.exclusively(session)(if (Transactions.current(session).contains(transaction)) work)
+
+  /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
+  private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {
+    val answer =
+      try end
+      finally forget(session)
+    texts(answer, "checkpoints").foreach(uri => checkpoint(session, uri))
+    answer
+  }
+
+  /** Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. */
+  private def forget(session: SparkSession): Unit = {
+    val state = Bridge.call("ended", session)
+    retire(session, state)
+    if (!state.get("open").asBoolean) Transactions.closed(session)
+  }
+
+  /** Forgets what Delta and Spark keep of a transaction's view: logs, and what was cached of the tables in it. */
+  private def retire(session: SparkSession, answer: JsonNode): Unit = {
+    texts(answer, "uris").foreach { uri =>
+      DeltaLog.invalidateCache(session, new Path(uri))
+      EndedTransactions.add(Overlay.parse(new Path(uri).toUri.getAuthority).transaction)
+    }
+    answer.get("tables").elements().asScala.foreach { name =>
+      Internals.uncache(session, name.elements().asScala.map(_.asText).toSeq)
+    }
+  }
+
+  /**
+   * Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. The
+   * transaction is committed whatever becomes of it.
+   */
+  private def checkpoint(session: SparkSession, uri: String): Unit =
+    try {
+      val log = DeltaLog.forTable(session, new Path(uri))
+      log.checkpoint(log.update(), None)
+    } catch {
+      case NonFatal(e) => logWarning(s"No checkpoint of $uri was written; reading the table costs more until one is", e)
+    }
+
+  /** What Delta keeps up to date for other readers named a transaction's files in its staging folder alone. */
+  private def generate(session: SparkSession, table: Path): Unit =
+    try GenerateSymlinkManifest.generateFullManifest(session, DeltaLog.forTable(session, table), None)
+    catch {
+      case NonFatal(e) =>
+        logWarning(s"No manifest of $table was written; GENERATE symlink_format_manifest writes it", e)
+    }
+
+  private def texts(node: JsonNode, field: String): Seq[String] =
+    Option(node.get(field)).toSeq.flatMap(_.elements().asScala.map(_.asText))
+}

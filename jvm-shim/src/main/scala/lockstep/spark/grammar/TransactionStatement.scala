@@ -1,0 +1,112 @@
+package lockstep.spark.grammar
+
+import org.antlr.v4.runtime.Token
+import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
+import org.apache.spark.sql.lockstep.LockstepException
+
+/** BEGIN, COMMIT, ROLLBACK or a statement about a savepoint as it was written; options are named as Python names them. */
+private[spark] case class TransactionStatement(verb: String, options: Map[String, Any] = Map.empty)
+
+/**
+ * The grammar of the transaction statements, over the tokens of Spark's lexer:
+ *
+ * {{{
+ * (BEGIN [TRANSACTION | WORK] | START TRANSACTION) option*       COMMIT [TRANSACTION | WORK]       ROLLBACK [TRANSACTION | WORK]
+ * SAVEPOINT name       ROLLBACK [TRANSACTION | WORK] TO [SAVEPOINT] name       RELEASE [SAVEPOINT] name
+ * option: ISOLATION LEVEL (SNAPSHOT | SERIALIZABLE) | READ ONLY | READ WRITE | COMMENT 'why'     commas between options are allowed
+ * }}}
+ *
+ * `BEGIN SELECT 1; END` is a Spark script and stays one: a text is claimed only when it can be nothing else. After
+ * `BEGIN TRANSACTION`, `START TRANSACTION` and `BEGIN ISOLATION LEVEL` it can, so what follows is judged here.
+ */
+private[spark] object TransactionStatement {
+
+  def of(tokens: IndexedSeq[Token]): Option[TransactionStatement] =
+    tokens.map(word).toList match {
+      case "COMMIT" :: end if isEnd(end) => Some(TransactionStatement("commit"))
+      case "ROLLBACK" :: end if isEnd(end) => Some(TransactionStatement("rollback"))
+      case "ROLLBACK" :: ("TRANSACTION" | "WORK") :: "TO" :: _ => named("rollback_to", tokens.drop(3))
+      case "ROLLBACK" :: "TO" :: _ => named("rollback_to", tokens.drop(2))
+      case "SAVEPOINT" :: _ => named("savepoint", tokens)
+      case "RELEASE" :: _ => named("release", tokens.drop(1))
+      case "START" :: "TRANSACTION" :: _ => Some(begin(tokens.drop(2)))
+      case "BEGIN" :: ("TRANSACTION" | "WORK") :: _ => Some(begin(tokens.drop(2)))
+      case "BEGIN" :: "ISOLATION" :: "LEVEL" :: _ => Some(begin(tokens.drop(1)))
+      case "BEGIN" :: _ => options(tokens.drop(1), Map.empty).toOption.map(TransactionStatement("begin", _))
+      case _ => None
+    }
+
+  /**
+   * Refuses a whole text that begins as a statement about a savepoint does, and is none: nothing of Spark's begins so, but
+   * for a script with such a label.
+   */
+  def refuseSavepoint(tokens: IndexedSeq[Token]): Unit = {
+    val isSavepoint = tokens.map(word).toList match {
+      case ("SAVEPOINT" | "RELEASE") :: _ => true
+      case "ROLLBACK" :: rest => rest.dropWhile(Set("TRANSACTION", "WORK")).headOption.contains("TO")
+      case _ => false
+    }
+    if (isSavepoint && !tokens.exists(_.getType == SqlBaseLexer.BEGIN))
+      throw new LockstepException(
+        "LOCKSTEP_SYNTAX",
+        s"${tokens.map(_.getText).mkString(" ")} (${Tokens.position(tokens.head)}) is not understood: SAVEPOINT, ROLLBACK TO " +
+          "and RELEASE take one name, plain or in backquotes, or IDENTIFIER('name'), whose text may be a parameter.",
+        "42601"
+      )
+  }
+
+  private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
+
+  private def isEnd(words: List[String]): Boolean = words match {
+    case Nil | List("TRANSACTION") | List("WORK") => true
+    case _ => false
+  }
+
+  /** `[SAVEPOINT] name`; the word is the verb itself in `SAVEPOINT name`. */
+  private def named(verb: String, tokens: IndexedSeq[Token]): Option[TransactionStatement] = {
+    val rest = if (tokens.headOption.exists(word(_) == "SAVEPOINT") && tokens.size > 1) tokens.drop(1) else tokens
+    name(rest.toList).map(found => TransactionStatement(verb, Map("name" -> found)))
+  }
+
+  /** A name, plain or quoted, or `IDENTIFIER('name')`, whose text may be a parameter, as everywhere in Spark. */
+  private def name(tokens: List[Token]): Option[String] = tokens match {
+    case List(one) if one.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER =>
+      Some(one.getText.stripPrefix("`").stripSuffix("`").replace("``", "`"))
+    case List(one) => Some(one.getText).filter(_.matches("[A-Za-z_][A-Za-z_0-9]*"))
+    case List(clause, open, text, close)
+        if word(clause) == "IDENTIFIER" && open.getText == "(" && text.getType == SqlBaseLexer.STRING_LITERAL &&
+          close.getText == ")" =>
+      Some(unquote(text.getText)).filter(_.nonEmpty)
+    case _ => None
+  }
+
+  private def begin(tokens: IndexedSeq[Token]): TransactionStatement =
+    options(tokens, Map.empty) match {
+      case Right(found) => TransactionStatement("begin", found)
+      case Left(unexpected) =>
+        throw new LockstepException(
+          "LOCKSTEP_SYNTAX",
+          s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +
+            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text', whose text may be a parameter.",
+          "42601"
+        )
+    }
+
+  @scala.annotation.tailrec
+  private def options(tokens: IndexedSeq[Token], found: Map[String, Any]): Either[Token, Map[String, Any]] =
+    tokens.take(3).map(word).toList match {
+      case Nil => Right(found)
+      case "," :: _ if found.nonEmpty && tokens.size > 1 => options(tokens.drop(1), found)
+      case "ISOLATION" :: "LEVEL" :: (level @ ("SNAPSHOT" | "SERIALIZABLE")) :: Nil =>
+        options(tokens.drop(3), found + ("isolation" -> level))
+      case "ISOLATION" :: "LEVEL" :: _ :: Nil => Left(tokens(2))
+      case "READ" :: (mode @ ("ONLY" | "WRITE")) :: _ =>
+        options(tokens.drop(2), found + ("read_only" -> (mode == "ONLY")))
+      case "COMMENT" :: _ :: _ if tokens(1).getType == SqlBaseLexer.STRING_LITERAL =>
+        options(tokens.drop(2), found + ("comment" -> unquote(tokens(1).getText)))
+      case _ => Left(tokens.head)
+    }
+
+  private def unquote(literal: String): String =
+    org.apache.spark.sql.catalyst.util.SparkParserUtils.unescapeSQLString(literal)
+}

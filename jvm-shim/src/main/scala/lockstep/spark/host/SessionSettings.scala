@@ -1,0 +1,16 @@
+package lockstep.spark.host
+
+import org.apache.spark.sql.SparkSession
+
+/** What Python is told of a session's settings. */
+private[spark] object SessionSettings {
+
+  /** Whether names that differ in case alone are two, for every request about names. */
+  def caseSensitive(session: SparkSession): (String, Any) =
+    "case_sensitive" -> session.sessionState.conf.caseSensitiveAnalysis
+
+  /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
+  def ofTransactions(session: SparkSession): Map[String, Any] =
+    Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
+      session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
+}

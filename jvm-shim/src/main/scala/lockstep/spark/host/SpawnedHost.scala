@@ -1,0 +1,168 @@
+package lockstep.spark.host
+
+import java.io.{BufferedReader, IOException, InputStream, InputStreamReader, OutputStream}
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.concurrent.{CompletableFuture, CompletionException, ConcurrentHashMap, ConcurrentLinkedDeque, TimeUnit}
+import java.util.concurrent.atomic.AtomicLong
+
+import com.fasterxml.jackson.core.JsonProcessingException
+import com.fasterxml.jackson.databind.ObjectMapper
+import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
+import org.apache.spark.sql.lockstep.LockstepException
+
+import scala.jdk.CollectionConverters._
+
+/** The host ended while it had a request. */
+private[spark] class HostEnded(message: String) extends Exception(message)
+
+/**
+ * The host as a child process: a request is a line to its standard input, an answer a line of its standard output, and
+ * each has the request's number. See `lockstep.spark.spawned`.
+ *
+ * The child ends when its input does, so it outlives no driver, however that ended.
+ */
+private[spark] class SpawnedHost private (process: Process) extends Host with Logging {
+  private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]()
+  private val numbers = new AtomicLong()
+  private val input: OutputStream = process.getOutputStream
+  @volatile private var ended = false
+
+  def isAlive: Boolean = !ended
+
+  override def call(request: String): String = {
+    val number = numbers.incrementAndGet()
+    val answer = new CompletableFuture[String]
+    val _ = waiting.put(number, answer)
+    try send(s"$number $request")
+    catch { case _: IOException => end() }
+    if (ended) end() // it may have ended before this request stood among those that wait
+    // Not to be interrupted: a cancelled job's COMMIT is decided all the same, and its answer must not be lost.
+    try answer.join()
+    catch { case e: CompletionException => throw e.getCause }
+    finally { val _ = waiting.remove(number) }
+  }
+
+  private def send(line: String): Unit = input.synchronized {
+    input.write((line + "\n").getBytes(UTF_8))
+    input.flush()
+  }
+
+  private def listen(answers: BufferedReader): Unit =
+    try
+      Iterator.continually(answers.readLine()).takeWhile(_ != null).foreach { line =>
+        val blank = line.indexOf(' ')
+        Option(waiting.get(line.take(blank).toLong)).foreach(_.complete(line.drop(blank + 1)))
+      }
+    catch { case e: IOException => logWarning("Lockstep's host cannot be read", e) }
+    finally end()
+
+  private def end(): Unit = {
+    ended = true
+    val _ = process.destroyForcibly() // one that cannot be heard must not go on
+    waiting.values.asScala.foreach(_.completeExceptionally(new HostEnded(s"process ${process.pid} ended")))
+  }
+}
+
+private[spark] object SpawnedHost {
+  private val Module = "lockstep.spark.spawned"
+  private val StartSeconds = 120L
+  private val KeptLines = 20
+  private val KeptCharacters = 200
+  private val json = new ObjectMapper()
+
+  /** Starts a host, waits until it said hello, and has it told what it must know. If any of that fails, it is ended. */
+  def start(context: SparkContext, tell: Host => Unit): SpawnedHost = {
+    val python = this.python(context)
+    // -P: a module in the folder that the driver was started in must not stand in for one that the host needs.
+    val process =
+      try new ProcessBuilder(python, "-P", "-m", Module).start()
+      catch { case e: IOException => throw notStarted(python, e.getMessage) }
+    try {
+      val host = greeted(context, python, process)
+      tell(host)
+      host
+    } catch {
+      case e: Throwable =>
+        val _ = process.destroyForcibly()
+        throw e match {
+          case ended: HostEnded => notStarted(python, ended.getMessage)
+          case other => other
+        }
+    }
+  }
+
+  private def greeted(context: SparkContext, python: String, process: Process): SpawnedHost = {
+    val complaints = new ConcurrentLinkedDeque[String]()
+    inBackground("lockstep-host-log")(forward(process.getErrorStream, complaints))
+    val answers = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8))
+    val hello = new CompletableFuture[String]
+    inBackground("lockstep-host-hello") { val _ = hello.complete(answers.readLine()) }
+    val said =
+      try hello.get(StartSeconds, TimeUnit.SECONDS)
+      catch {
+        case _: java.util.concurrent.TimeoutException =>
+          throw notStarted(python, s"it did not answer within $StartSeconds seconds")
+      }
+    if (said == null) {
+      val _ = process.waitFor(1, TimeUnit.SECONDS) // for the rest of what it has to say
+      throw notStarted(python, complaints.asScala.lastOption.getOrElse("it ended without a word"))
+    }
+    requireSameVersion(python, versionIn(python, said))
+    val host = new SpawnedHost(process)
+    host.send(json.writeValueAsString(java.util.Map.of("application", context.appName)))
+    inBackground("lockstep-host-answers")(host.listen(answers))
+    host
+  }
+
+  private def versionIn(python: String, hello: String): String = {
+    val said =
+      try Option(json.readTree(hello).get("version"))
+      catch { case _: JsonProcessingException => None }
+    said.map(_.asText).getOrElse(throw notStarted(python, s"it said ${hello.take(KeptCharacters)}"))
+  }
+
+  /** What runs the host: the setting, else the Python that Spark runs its users' functions with. */
+  private def python(context: SparkContext): String = {
+    val conf = context.getConf
+    Seq("spark.lockstep.python", "spark.pyspark.driver.python", "spark.pyspark.python").flatMap(conf.getOption)
+      .headOption
+      .orElse(sys.env.get("PYSPARK_DRIVER_PYTHON"))
+      .orElse(sys.env.get("PYSPARK_PYTHON"))
+      .getOrElse("python3")
+  }
+
+  private def notStarted(python: String, why: String) = new LockstepException(
+    "LOCKSTEP_NO_HOST",
+    s"Lockstep's host did not start: `$python -P -m $Module`: $why. That Python needs Lockstep ($python -m pip install " +
+      s"lockstep==$version); another one that has it is named by --conf spark.lockstep.python=/path/to/python.",
+    "55000"
+  )
+
+  /** The two are made for each other; what one does not know of the other it would get wrong silently. */
+  private def requireSameVersion(python: String, theirs: String): Unit =
+    if (theirs != version)
+      throw new LockstepException(
+        "LOCKSTEP_NO_HOST",
+        s"Lockstep's jar is of version $version, and the Lockstep of $python is $theirs. `$python -m lockstep jars` prints " +
+          "the jars that go with it; or name another Python by --conf spark.lockstep.python=/path/to/python.",
+        "55000"
+      )
+
+  private def version: String = getClass.getPackage.getImplementationVersion
+
+  private def forward(errors: InputStream, kept: ConcurrentLinkedDeque[String]): Unit = {
+    val lines = new BufferedReader(new InputStreamReader(errors, UTF_8))
+    Iterator.continually(lines.readLine()).takeWhile(_ != null).foreach { line =>
+      System.err.println(line)
+      kept.addLast(line)
+      if (kept.size > KeptLines) { val _ = kept.pollFirst() }
+    }
+  }
+
+  private def inBackground(name: String)(body: => Unit): Unit = {
+    val thread = new Thread(() => body, name)
+    thread.setDaemon(true)
+    thread.start()
+  }
+}

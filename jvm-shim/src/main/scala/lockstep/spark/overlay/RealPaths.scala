@@ -1,0 +1,38 @@
+package lockstep.spark.overlay
+
+import java.util.regex.Matcher
+
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.command.{LeafRunnableCommand, RunnableCommand}
+
+/** A command whose answer has paths in it, as they are without the overlay. */
+private[spark] case class RealPaths(command: RunnableCommand) extends LeafRunnableCommand {
+  override def nodeName: String = command.nodeName
+  override def innerChildren: Seq[LogicalPlan] = Seq(command)
+  override val output: Seq[Attribute] = command.output
+  override lazy val metrics = command.metrics
+
+  override def run(session: SparkSession): Seq[Row] = command.run(session).map { row =>
+    Row.fromSeq(row.toSeq.map {
+      case text: String => RealPaths.in(text)
+      case value => value
+    })
+  }
+}
+
+private[spark] object RealPaths {
+
+  def isOverlay(path: String): Boolean = path.startsWith(s"${Overlay.Scheme}://")
+
+  /** A text, with the paths in it as they are without the overlay. */
+  def in(text: String): String =
+    Root.replaceAllIn(
+      text,
+      found => Matcher.quoteReplacement(Overlay.parse(found.group(1)).real(new Path("/")).toString))
+
+  /** Up to the path; whatever else begins like that in a user's comment stays as it is. */
+  private val Root = s"${Overlay.Scheme}://((?:head|[0-9a-fx]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r
+}

@@ -1,0 +1,13 @@
+package lockstep.spark.reads
+
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+
+/** Looks at every plan while it is optimized, and changes nothing. */
+private[spark] case class ReadRecorder(session: SparkSession) extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    Reads.optimizing(session, plan)
+    plan
+  }
+}

@@ -1,0 +1,151 @@
+package lockstep.spark.reads
+
+import java.util.WeakHashMap
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicLong
+
+import scala.jdk.CollectionConverters._
+
+import lockstep.spark.Bridge
+import lockstep.spark.scans.{ReadLog, Scan, Scans}
+import lockstep.spark.statements.StatementScope
+import lockstep.spark.transactions.Transactions
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.QueryPlanningTracker
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Subquery}
+import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
+
+/**
+ * What was read: by each query that Spark optimized, and together by the transaction or the statement that executed it.
+ *
+ * Nothing that Spark executes may return rows of ours without a read that is written down. `ReadRecorder` sees each
+ * optimizer run of a query; `Executions` sees each execution, and what it finds of a query that no optimizer run told of
+ * counts as a read of whole tables. Reads of several queries are joined: none takes the place of another's.
+ */
+private[spark] object Reads {
+  private val ids = new AtomicLong()
+
+  /** Names one loading of a table. */
+  def newTouch(): Long = ids.incrementAndGet()
+
+  /** A query keeps one tracker all its life; what it reads is the same whenever it is executed. */
+  private val runs = new WeakHashMap[QueryPlanningTracker, ReadLog.Run]
+
+  /**
+   * A statement on its own, or a batch of a stream, while it is executed.
+   *
+   * @param id    that of its outermost execution
+   * @param batch the batch that it is a statement of, if it is executed by a function that is called for each batch
+   */
+  final private class Executed(
+      val id: String,
+      val context: SparkContext,
+      val batch: Option[Executed],
+      val isBatch: Boolean) {
+    val log = new ReadLog
+  }
+
+  /** By their ids, as long as they run: what a statement on its own has read is judged when it commits. */
+  private val executions = new ConcurrentHashMap[String, Executed]()
+
+  /**
+   * The local property of a thread that says which of these its executions are part of. Threads made meanwhile have it too,
+   * and may live longer; then it says nothing any more, while Spark's own id of a root would go on to.
+   */
+  private val Current = "lockstep.statement"
+
+  private def current(session: SparkSession): Option[Executed] =
+    Option(session.sparkContext.getLocalProperty(Current)).flatMap(id => Option(executions.get(id)))
+
+  def ofExecution(session: SparkSession): Seq[Map[String, Any]] =
+    current(session).fold(Seq.empty[Map[String, Any]])(_.log.scans)
+
+  /**
+   * An execution begins in this thread. Unless it is part of another it is a statement. In a batch of a stream each is one,
+   * for a function that is called for each batch may execute many; what a sink executes is read by the batch as well, which
+   * commits it.
+   */
+  private def begin(session: SparkSession): Unit = {
+    val (context, outer) = (session.sparkContext, current(session))
+    if (outer.forall(_.isBatch)) {
+      val id = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
+      val isBatch = outer.isEmpty && Transactions.isInStream(session)
+      executions.put(id, new Executed(id, context, outer, isBatch))
+      context.setLocalProperty(Current, id)
+    }
+  }
+
+  /** Forgets an execution that has ended in this thread, if it is an outermost one. */
+  def forget(execution: Long): Unit =
+    Option(executions.remove(execution.toString)).foreach { ended =>
+      if (ended.context.getLocalProperty(Current) == ended.id)
+        ended.context.setLocalProperty(Current, ended.batch.map(_.id).orNull)
+    }
+
+  /** Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned. */
+  def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
+    Transactions.of(session).foreach { tx =>
+      val asked = Scans.ofHead(plan).filterNot(tx.passed.contains)
+      if (asked.nonEmpty) {
+        Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
+        tx.passed.addAll(asked.asJava)
+      }
+    }
+
+  /** Who is told of what is read: the transaction, or the statement and the batch that it is part of. */
+  private def logs(session: SparkSession): Seq[ReadLog] =
+    Transactions.reads(session).map(Seq(_)).getOrElse {
+      current(session).toSeq.flatMap(executed => executed +: executed.batch.toSeq).map(_.log)
+    }
+
+  /**
+   * The optimizer has come this far with a plan. Its subqueries are optimized by runs inside its own, before it; what they
+   * read is in the plan, too. Where its execution has not begun yet, `executing` tells of it.
+   */
+  def optimizing(session: SparkSession, plan: LogicalPlan): Unit = plan match {
+    case _: Subquery => ()
+    case _ =>
+      val found = (Scans.of(plan) ++ asked(session, plan)).toSet
+      val run = runOf(QueryPlanningTracker.get)
+      run.scans = found
+      if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
+        checkSnapshot(session, plan)
+        val told = logs(session)
+        told.foreach(_.add(run, plan))
+        if (told.isEmpty) StatementScope.current.foreach(note(_, found))
+      }
+  }
+
+  /** A transaction has read it when the statement was analyzed. */
+  private def asked(session: SparkSession, plan: LogicalPlan): Seq[Scan] =
+    if (Transactions.isOpen(session)) Nil else Scans.askedFor(plan)
+
+  /** What statements on their own have read while they are analyzed. */
+  private val analyses = new WeakHashMap[StatementScope, Set[Scan]]
+
+  private def note(statement: StatementScope, found: Set[Scan]): Unit = analyses.synchronized {
+    val _ = analyses.merge(statement, found, _ ++ _)
+  }
+
+  /** What the statement under analysis has read by now, for a table that it loads to tell. */
+  def whileAnalyzing: Option[(String, String)] = analyses.synchronized {
+    StatementScope.current.flatMap(statement => Option(analyses.get(statement))).flatMap(Scans.asking)
+  }
+
+  private def runOf(tracker: Option[QueryPlanningTracker]): ReadLog.Run = runs.synchronized {
+    tracker.fold(new ReadLog.Run(null))(runs.computeIfAbsent(_, new ReadLog.Run(_)))
+  }
+
+  /** A query, whose plan before it was optimized this is, is about to be executed, perhaps not for the first time. */
+  def executing(session: SparkSession, query: QueryExecution, plan: LogicalPlan): Unit = {
+    begin(session)
+    val known = runs.synchronized(Option(runs.get(query.tracker)))
+    val run = known.getOrElse {
+      val unseen = new ReadLog.Run(query.tracker)
+      unseen.scans = (Scans.whole(plan, query.executedPlan) ++ asked(session, plan)).toSet
+      unseen
+    }
+    if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
+  }
+}

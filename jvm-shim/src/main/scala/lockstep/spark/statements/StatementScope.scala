@@ -1,0 +1,193 @@
+package lockstep.spark.statements
+
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.analysis.{
+  AnalysisContext,
+  RelationTimeTravel,
+  UnresolvedRelation,
+  UnresolvedTable,
+  UnresolvedTableOrView,
+  UnresolvedTableValuedFunction
+}
+import org.apache.spark.sql.catalyst.expressions.StringLiteral
+import org.apache.spark.sql.catalyst.plans.logical.{
+  AlterTableCommand,
+  InsertIntoStatement,
+  LogicalPlan,
+  MergeIntoTable,
+  RestoreTableStatement,
+  V2WriteCommand
+}
+import org.apache.spark.sql.connector.catalog.Identifier
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.lockstep.Internals
+
+/** How a statement uses a table, as far as its unresolved plan tells. */
+sealed private[spark] trait Use {
+  def isTarget: Boolean = this match {
+    case Append | Changed | Target => true
+    case Live | Pinned => false
+  }
+}
+
+/** The statement adds rows to the table, or alters its schema or properties, and reads none of it. */
+private[spark] case object Append extends Use
+
+/** The statement changes rows that it finds by a condition. */
+private[spark] case object Changed extends Use
+
+/** The statement changes the table in another way, or is a command about it: it must see the newest state of it. */
+private[spark] case object Target extends Use
+
+/** A relation alone that is no SQL, as in `spark.table(…)`: like Delta, it is read afresh each time it is used. */
+private[spark] case object Live extends Use
+
+/** One table of a query: all of a query's tables are read at one database version. */
+private[spark] case object Pinned extends Use
+
+/**
+ * One analysis of one statement. Spark resolves relation by relation and shares the result within an analysis, so the
+ * catalog has to know, before the first relation is loaded, which of them the statement will change. And it keeps, for
+ * each catalog, which database version the statement reads: all that is asked for it says so.
+ */
+final private[spark] class StatementScope {
+  private var uses = Map.empty[Seq[String], Use]
+  private var names = Set.empty[Seq[String]]
+  private var pins = Map.empty[String, Pin]
+  private var isOpened = false
+
+  private[spark] var text: Option[String] = None
+
+  def use(catalog: String, ident: Identifier): Use =
+    uses.getOrElse(StatementScope.key(catalog +: ident.namespace.toSeq :+ ident.name), Pinned)
+
+  /** Asks about a relation, with what the statement has read so far, and notes what it was told. */
+  def ask(
+      catalog: String,
+      ident: Identifier,
+      isLookedAt: Boolean)(request: Seq[(String, Any)] => JsonNode): JsonNode = {
+    val pin = pins.getOrElse(catalog, Pin(None, Set.empty, Set.empty))
+    val name = ident.namespace.toSeq :+ ident.name
+    val mentioned = names.collect { case parts if parts.head == catalog => parts.tail } ++
+      Set(name).filter(_ => isLookedAt)
+    val unlooked = mentioned -- pin.looked
+    val shown = text.map(Internals.redacted)
+    val answer = request(Seq("text" -> shown, "pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
+    Option(answer.get("pin")).foreach(version =>
+      pins += catalog -> Pin(Some(version.asLong), pin.seen + name, pin.looked ++ unlooked))
+    answer
+  }
+
+  /** Takes in a plan of the statement: its own, or that of a view, a subquery or a function in it. */
+  private def add(session: SparkSession, plan: LogicalPlan): Unit = {
+    if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
+    names ++=
+      plan.collectWithSubqueries { case u: UnresolvedRelation =>
+        StatementScope.qualified(session, u.multipartIdentifier)
+      }
+    StatementScope.targets(session, plan).foreach { case (name, use) =>
+      uses += StatementScope.key(StatementScope.qualified(session, name)) -> use
+    }
+    plan match {
+      case u: UnresolvedRelation if !isOpened && u.origin.sqlText.isEmpty =>
+        uses += StatementScope.key(StatementScope.qualified(session, u.multipartIdentifier)) -> Live
+      case _ => ()
+    }
+    isOpened = true
+  }
+}
+
+/**
+ * What a statement reads of a catalog.
+ *
+ * @param version the database version; none before its first relation
+ * @param seen    what it was told at that version: namespace and name of tables and views, whether or not they exist
+ * @param looked  of which tables plain Delta writers' commits are taken in
+ */
+private case class Pin(version: Option[Long], seen: Set[Seq[String]], looked: Set[Seq[String]])
+
+private[spark] object StatementScope {
+  private val analyses = new Analyses
+
+  /** The statement that was analyzed last on a thread. */
+  private val latest = new ThreadLocal[StatementScope]
+
+  /**
+   * Asks about a relation for the statement whose analysis is under way on this thread. None is when a catalog is called
+   * on its own, which reads the newest version of what it names.
+   *
+   * @param isLookedAt whether it matters what plain Delta writers did to the table up to now
+   */
+  def ask(catalog: String, ident: Identifier, isLookedAt: Boolean)(
+      request: Seq[(String, Any)] => JsonNode): JsonNode = {
+    SinglePass.refuse(s"$catalog.$ident cannot be read or written")
+    current.getOrElse(new StatementScope).ask(catalog, ident, isLookedAt)(request)
+  }
+
+  /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
+  def latestText: Option[String] = Option(latest.get).flatMap(_.text)
+
+  /** The statement whose analysis is under way on this thread, or none when a catalog is called on its own. */
+  def current: Option[StatementScope] = analyses.current
+
+  def open(session: SparkSession, plan: LogicalPlan): Unit = {
+    val statement = analyses.open()
+    latest.set(statement)
+    statement.add(session, plan)
+  }
+
+  /** A name as it is told from others: two that differ in case alone are one, unless the session says so. */
+  private def key(name: Seq[String]): Seq[String] =
+    if (SQLConf.get.caseSensitiveAnalysis) name else name.map(_.toLowerCase(java.util.Locale.ROOT))
+
+  private def targets(session: SparkSession, plan: LogicalPlan): Seq[(Seq[String], Use)] = {
+    val inserts = plan.collect {
+      case insert: InsertIntoStatement => named(insert.table, if (insert.overwrite) Target else Append)
+      case write: V2WriteCommand => named(write.table, if (isAppend(write)) Append else Target)
+      case merge: MergeIntoTable => merge.targetTable.collect { case u: UnresolvedRelation =>
+          u.multipartIdentifier -> Changed
+        }
+    }.flatten
+    val others = plan.collect {
+      case RelationTimeTravel(u: UnresolvedTable, _, _) => u.multipartIdentifier -> Target
+      case u: UnresolvedTable => u.multipartIdentifier -> Target
+      case u: UnresolvedTableOrView => u.multipartIdentifier -> Target
+      case u: UnresolvedRelation if u.options.containsKey(UnresolvedRelation.REQUIRED_WRITE_PRIVILEGES) =>
+        u.multipartIdentifier -> Changed
+      case u: UnresolvedRelation if u.isStreaming => u.multipartIdentifier -> Live
+    }
+    // Of what it alters it reads no row, but for a constraint, which conflicts with any.
+    val altered = plan.collect { case alter: AlterTableCommand => named(alter.table, Append) }.flatten
+    // Delta's own time travel is a leaf: what it holds is not among the plan's nodes.
+    val restored = plan.collect { case restore: RestoreTableStatement => named(restore.table.relation, Target) }.flatten
+    inserts ++ others ++ altered ++ restored ++ plan.collect(changesOf(session))
+  }
+
+  /** Delta's `table_changes('table', …)` resolves its table by itself, and cannot read a pinned one. */
+  private def changesOf(session: SparkSession): PartialFunction[LogicalPlan, (Seq[String], Use)] = {
+    case UnresolvedTableValuedFunction(Seq("table_changes"), StringLiteral(name) +: _, _) =>
+      session.sessionState.sqlParser.parseMultipartIdentifier(name) -> Live
+  }
+
+  private def isAppend(write: V2WriteCommand) =
+    write.isInstanceOf[org.apache.spark.sql.catalyst.plans.logical.AppendData]
+
+  private def named(table: LogicalPlan, use: Use): Seq[(Seq[String], Use)] = table match {
+    case u: UnresolvedRelation => Seq(u.multipartIdentifier -> use)
+    case u: UnresolvedTable => Seq(u.multipartIdentifier -> use)
+    case _ => Nil
+  }
+
+  /** Catalog, namespace and table, as Spark will resolve these parts: in a view, as where the view was made. */
+  def qualified(session: SparkSession, parts: Seq[String]): Seq[String] = {
+    val catalogs = session.sessionState.catalogManager
+    val place = AnalysisContext.get.catalogAndNamespace match {
+      case Nil => catalogs.currentCatalog.name +: catalogs.currentNamespace.toSeq
+      case ofView => ofView
+    }
+    if (parts.size == 1) place ++ parts
+    else if (catalogs.isCatalogRegistered(parts.head)) parts
+    else place.head +: parts
+  }
+}

@@ -1,0 +1,160 @@
+package lockstep.spark.transactions
+
+import java.util.Properties
+import java.util.concurrent.ConcurrentHashMap
+
+import lockstep.spark.scans.{ReadLog, Scans}
+import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+
+import scala.jdk.CollectionConverters._
+
+/**
+ * Which transactions are open, as far as Spark's side must know: to ask Python nothing about a session that has none, and
+ * to notice a write that failed. Python holds the transaction itself.
+ */
+private[spark] object Transactions {
+  private val open = new ConcurrentHashMap[String, OpenTransaction]()
+  private val locks = new Locks
+
+  private val Described = "Lockstep transaction "
+
+  /** The local property of a thread that says which transaction its last statement was part of. */
+  private val Current = "lockstep.transaction"
+
+  def isOpen(session: SparkSession): Boolean = of(session).nonEmpty
+
+  def all: Seq[OpenTransaction] = open.values.asScala.toSeq
+
+  /** The id of a session's open transaction. */
+  def current(session: SparkSession): Option[String] = of(session).map(_.id)
+
+  /**
+   * Names what a session's transactions are kept under: itself, or what all sessions that share them say. One that it
+   * takes part in it keeps to, whatever it says meanwhile; a stream's batches share none, for their checkpoint would go on
+   * without it.
+   */
+  def owner(session: SparkSession): String = {
+    val own = Internals.id(session)
+    def said = if (isInStream(session)) None else session.conf.getOption(Shared).filter(_.nonEmpty)
+    all.find(_.hasJoined(own)).map(_.owner).orElse(said.map(SharedOwner + _)).getOrElse(own)
+  }
+
+  private val Shared = "lockstep.shared_transaction"
+  private val SharedOwner = "shared:"
+
+  /** Spark's `StreamExecution.QUERY_ID_KEY`, which has moved between its minors. */
+  private val QueryOfStream = "sql.streaming.queryId"
+
+  /** A session's open transaction. */
+  def of(session: SparkSession): Option[OpenTransaction] = Option(open.get(owner(session)))
+
+  /**
+   * One thread of a session at a time begins or ends its transaction, or stages a commit of it. So a statement of another
+   * thread is in a COMMIT with all that it read, or refused, and of two that write one table the second sees the first.
+   */
+  def exclusively[T](session: SparkSession)(body: => T): T = locks.holding(owner(session))(body)
+
+  /** The session whose open transaction this is; a statement may write it from a clone of that session. */
+  def holder(transaction: String): Option[SparkSession] =
+    open.values.asScala.find(_.id == transaction).map(_.session)
+
+  def opened(session: SparkSession, id: String, root: Path, keptSeconds: Long): Unit = {
+    val key = owner(session)
+    val _ = open.put(
+      key,
+      new OpenTransaction(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
+  }
+
+  def closed(session: SparkSession): Unit =
+    Option(open.remove(owner(session))).foreach(_ => describe(session, None))
+
+  /**
+   * Whatever a session does next is part of the open transaction, if there is one. Returns the one that it has joined by
+   * that. Not to be called but by `Clients.enter`, which knows who must be waited for from then on.
+   */
+  def enter(session: SparkSession): Option[OpenTransaction] = {
+    val tx = of(session)
+    val joined = tx.filter(_.join(session))
+    describe(session, tx)
+    joined
+  }
+
+  /**
+   * Has the jobs of this thread say which transaction they are part of, where the user has not said what they are. A
+   * description is the thread's, and statements of a session come from any, so each statement looks again.
+   */
+  private def describe(session: SparkSession, tx: Option[OpenTransaction]): Unit = {
+    session.sparkContext.setLocalProperty(Current, tx.map(_.id).orNull)
+    val said = Option(session.sparkContext.getLocalProperty("spark.job.description"))
+    val now = tx.map(Described + _.id)
+    if (said != now && said.forall(_.startsWith(Described))) session.sparkContext.setJobDescription(now.orNull)
+  }
+
+  /** Says that a session's transaction is that of a block, whose END ends it and nothing else, or no longer so. */
+  def block(session: SparkSession, isOpen: Boolean): Unit = of(session).foreach(_.isBlock = isOpen)
+
+  def isBlock(session: SparkSession): Boolean = of(session).exists(_.isBlock)
+
+  /** Refuses a plan that reads what another session's open transaction sees: it may yet be rolled back. */
+  def checkOwn(session: SparkSession, plan: LogicalPlan): Unit =
+    if (!open.isEmpty) {
+      Scans.relations(plan).flatMap(_.view.id).foreach(checkOwn(session, _))
+      for (rdd <- Lineage.of(plan); id <- Lineage.transactions(rdd)) checkOwn(session, id)
+    }
+
+  private def checkOwn(session: SparkSession, transaction: String): Unit =
+    for (tx <- all if tx.id == transaction && tx.owner != owner(session) && !tx.hasJoined(Internals.id(session)))
+      throw new LockstepException(
+        "LOCKSTEP_ACTIVE_TRANSACTION",
+        s"what is read here is what the open transaction $transaction of another session sees, and nobody else sees that " +
+          "before its COMMIT: make the DataFrame or view anew in this session.",
+        "25001"
+      )
+
+  /** What the open transaction reads, to be added to. */
+  def reads(session: SparkSession): Option[ReadLog] = of(session).map(_.reads)
+
+  /** Notes that a table's manifests are to be made anew after COMMIT, if there is a transaction. */
+  def manifested(session: SparkSession, table: Path): Unit = of(session).foreach(_.manifested.add(table))
+
+  def manifests(session: SparkSession): Seq[Path] = of(session).toSeq.flatMap(_.manifested.asScala)
+
+  /** The open transaction whose statements a job's thread ran, by what the job's properties say. */
+  def ofJob(properties: Properties): Option[OpenTransaction] =
+    Option(properties).flatMap(said => Option(said.getProperty(Current))).flatMap(id => all.find(_.id == id))
+
+  /** Whether a stream's thread runs the job: what its batches read is not the transaction's doing. */
+  def isOfStream(properties: Properties): Boolean = properties.getProperty(QueryOfStream) != null
+
+  def isInStream(session: SparkSession) = session.sparkContext.getLocalProperty(QueryOfStream) != null
+
+  /** Refuses a plan with rows that Spark began to compute before BEGIN, outside of any plan. */
+  def checkLineage(session: SparkSession, plan: LogicalPlan): Unit =
+    for {
+      tx <- of(session) if !isInStream(session)
+      rdd <- Lineage.of(plan)
+      refusal <- Lineage.refusal(rdd, tx)
+    } throw refusal
+
+  /** Notes that a transaction went back to a savepoint: what failed since is undone, too. */
+  def returned(session: SparkSession): Unit = of(session).foreach { tx =>
+    tx.failure.set(null)
+    tx.returns.incrementAndGet()
+  }
+
+  /** What ends with a transaction, and where it goes back to a savepoint. */
+  case class Moment(transaction: String, returns: Int)
+
+  /** Where a session's transaction stands, if one is open. */
+  def moment(session: SparkSession): Option[Moment] = of(session).map(tx => Moment(tx.id, tx.returns.get))
+
+  /** What the first failed write of the open transaction said. */
+  def failure(session: SparkSession): Option[String] = of(session).flatMap(tx => Option(tx.failure.get))
+
+  /** Notes that the execution of a query failed, if that is a write of an open transaction. */
+  def failed(query: QueryExecution, cause: Throwable): Unit = of(query.sparkSession).foreach(_.failed(query, cause))
+}
