@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from traitlets.config import Config
 
 from lockstep.errors import ConflictError, LockstepError, StatementError
 from lockstep.spark import magic
+from lockstep.spark.script import failure_log
 
-PYSPARK_LOGGER = logging.getLogger("SQLQueryContextLogger")
+PYSPARK_LOGGER = failure_log()
 
 
 @pytest.fixture
@@ -78,3 +81,13 @@ def test_wrong_options_are_an_error_of_usage(
     shown = capsys.readouterr()
     assert "UsageError" in shown.err
     assert "Traceback" not in shown.out + shown.err
+
+
+def test_pyspark_can_write_to_the_log_that_is_made_quiet() -> None:
+    """Of another class than PySpark's, each failure of a statement would be a TypeError."""
+    code = (
+        "import lockstep.spark.magic as magic, pyspark.logger as own\n"
+        "with magic._said_shortly(): pass\n"
+        "own.PySparkLogger.getLogger('SQLQueryContextLogger').error('no table', errorClass='TABLE')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stderr=subprocess.PIPE)

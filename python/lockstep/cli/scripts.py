@@ -170,10 +170,10 @@ def run(
             _print_statements(found)
         _print_plan(found, output)
         return
-    from lockstep.spark.script import open_session, run_script
+    from lockstep.spark.script import failure_log, open_session, run_script
 
     # PySpark logs each failure of a statement, with the stack of the JVM, beside what is said of it here.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    failure_log().setLevel(logging.CRITICAL)
     report = _Report(found, output)
     try:
         spark = open_session(

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from lockstep.display import HTML_OF, Section, html
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.scripts.script import as_written
-from lockstep.spark.script import Done, run_script
+from lockstep.spark.script import Done, failure_log, run_script
 from lockstep.spark.session import SessionTransaction
 from lockstep.timeline.entry import Isolation
 
@@ -109,7 +109,7 @@ class LockstepMagics(Magics):
 @contextmanager
 def _said_shortly() -> Iterator[None]:
     """Let IPython show an error of Lockstep's by its message alone: the frames above it are Lockstep's and Spark's."""
-    logger = logging.getLogger("SQLQueryContextLogger")  # PySpark logs each failure too, with the stack of the JVM
+    logger = failure_log()
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:

@@ -12,6 +12,7 @@ would go on in the JVM beside the ROLLBACK.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -23,6 +24,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.util import inheritable_thread_target
 
@@ -67,6 +69,14 @@ class Done:
     rows: Sequence[Sequence[object]]
     is_cut: bool
     seconds: float
+
+
+def failure_log() -> logging.Logger:
+    """Return the log to which PySpark writes each failure of a statement, with the stack of the JVM.
+
+    PySpark makes it, of a class of its own: made first by anybody else, it would refuse what PySpark writes to it.
+    """
+    return PySparkLogger.getLogger("SQLQueryContextLogger")
 
 
 def open_session(*, application: str, root: str | None, catalog: str, settings: Mapping[str, str]) -> SparkSession:
