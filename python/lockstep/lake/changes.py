@@ -87,6 +87,11 @@ class PastChanges:
             return UNKNOWN
 
     def of_write(self, entry: Entry, write: TableWrite) -> Footprint:
+        """Return what one write of an entry touched in its table.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: its commits cannot be read.
+        """
         if not write.commits:  # external: published, and nowhere else
             versions = range(write.from_version + 1, write.to_version + 1)
             return foreign_footprint(self._storage, write.location, versions)
