@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError
 from lockstep.spark.bridge import EXTENSION
@@ -16,7 +17,9 @@ LINE = f"spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension,{EXTENSION
 
 @pytest.fixture(autouse=True)
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a Spark with an empty folder of settings, in an environment that says nothing of Spark."""
+    """Make a Spark that has not started, with an empty folder of settings, and nothing in the environment."""
+    # Another test's Spark may run in this process, and what a running Spark has been told is not asked again.
+    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda _: None))
     for name in [name for name in os.environ if "SPARK" in name or name.endswith("_OPTIONS")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))

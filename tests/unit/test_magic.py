@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from pyspark.logger import PySparkLogger
 from traitlets.config import Config
 
 from lockstep.errors import ConflictError, LockstepError, StatementError
 from lockstep.spark import magic
-from lockstep.spark.script import failure_log
 
-PYSPARK_LOGGER = failure_log()
+PYSPARK_LOGGER = PySparkLogger.getLogger("SQLQueryContextLogger")
 
 
 @pytest.fixture

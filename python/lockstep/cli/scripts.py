@@ -6,7 +6,6 @@ watch: progress, if it is a terminal, and why a script failed.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,20 +169,19 @@ def run(
             _print_statements(found)
         _print_plan(found, output)
         return
-    from lockstep.spark.script import failure_log, open_session, run_script
+    from lockstep.spark.script import open_session, quiet_failures, run_script
 
-    # PySpark logs each failure of a statement, with the stack of the JVM, beside what is said of it here.
-    failure_log().setLevel(logging.CRITICAL)
     report = _Report(found, output)
     try:
-        spark = open_session(
-            application=f"lockstep run {found.name}",
-            root=None if root is None else absolute(root),
-            catalog=catalog or "lake",
-            settings=settings,
-        )
-        comment = found.name if atomic else ""
-        tx = run_script(spark, found, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.done)
+        with quiet_failures():
+            spark = open_session(
+                application=f"lockstep run {found.name}",
+                root=None if root is None else absolute(root),
+                catalog=catalog or "lake",
+                settings=settings,
+            )
+            comment = found.name if atomic else ""
+            tx = run_script(spark, found, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.done)
     except LockstepError as error:
         report.fail(error)
         ctx.exit(1)

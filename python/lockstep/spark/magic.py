@@ -14,7 +14,6 @@ the error, which is `sys.last_value`. A cell in Python has `with lockstep.transa
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from pyspark.sql import SparkSession
 from lockstep.display import HTML_OF, Section, html
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.scripts.script import as_written
-from lockstep.spark.script import Done, failure_log, run_script
+from lockstep.spark.script import Done, quiet_failures, run_script
 from lockstep.spark.session import SessionTransaction
 from lockstep.timeline.entry import Isolation
 
@@ -109,17 +108,13 @@ class LockstepMagics(Magics):
 @contextmanager
 def _said_shortly() -> Iterator[None]:
     """Let IPython show an error of Lockstep's by its message alone: the frames above it are Lockstep's and Spark's."""
-    logger = failure_log()
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with quiet_failures():
+            yield
     except LockstepError as error:
         lines = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
         error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # what IPython asks for
         raise
-    finally:
-        logger.setLevel(level)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -17,8 +17,9 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,12 +72,19 @@ class Done:
     seconds: float
 
 
-def failure_log() -> logging.Logger:
-    """Return the log to which PySpark writes each failure of a statement, with the stack of the JVM.
+@contextmanager
+def quiet_failures() -> Iterator[None]:
+    """Keep PySpark from logging each failed statement, with the JVM's stack, beside what is said of it here.
 
-    PySpark makes it, of a class of its own: made first by anybody else, it would refuse what PySpark writes to it.
+    PySpark makes the logger, of a class of its own: made first by anybody else, it would refuse what PySpark writes.
     """
-    return PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def open_session(*, application: str, root: str | None, catalog: str, settings: Mapping[str, str]) -> SparkSession:
