@@ -4,7 +4,7 @@ import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.catalog.{CatalogSessions, CreateTableLike, NoFunctions, Views, WriterFormat}
+import lockstep.spark.catalog.{CatalogSessions, CreateTableLike, DriverState, NoFunctions, Views, WriterFormat}
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
@@ -159,6 +159,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
         "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
       "58030"
     ))
+    DriverState.keep(session, bare.deltaLog, snapshot)
     if (Overlay.isOfTransaction(path) && DeltaConfigs.SYMLINK_FORMAT_MANIFEST_ENABLED.fromMetaData(snapshot.metadata))
       Transactions.manifested(session, Overlay.head(path))
     val stored = texts(answer.get("name"))

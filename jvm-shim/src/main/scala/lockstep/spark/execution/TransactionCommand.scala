@@ -2,6 +2,7 @@ package lockstep.spark.execution
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.{Bridge, LockstepCatalog}
+import lockstep.spark.catalog.DriverState
 import lockstep.spark.grammar.TransactionStatement
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
@@ -162,6 +163,7 @@ private[spark] object TransactionCommand extends Logging {
   private def checkpoint(session: SparkSession, uri: String): Unit =
     try {
       val log = DeltaLog.forTable(session, new Path(uri))
+      DriverState.keep(session, log, log.update())
       log.checkpoint(log.update(), None)
     } catch {
       case NonFatal(e) => logWarning(s"No checkpoint of $uri was written; reading the table costs more until one is", e)

@@ -1,6 +1,7 @@
 package lockstep.spark.host
 
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.lockstep.LockstepException
 
 /** What Python is told of a session's settings. */
 private[spark] object SessionSettings {
@@ -13,4 +14,12 @@ private[spark] object SessionSettings {
   def ofTransactions(session: SparkSession): Map[String, Any] =
     Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
       session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
+
+  /** The files of a table whose state is kept in the driver. */
+  def driverStateFiles(session: SparkSession): Int = {
+    val name = "lockstep.driver_state_files"
+    session.conf.getOption(name).fold(2000)(said =>
+      said.toIntOption.filter(_ >= 0).getOrElse(
+        throw new LockstepException("LOCKSTEP_INVALID", s"$name is '$said': expected a whole number", "22023")))
+  }
 }
