@@ -22,7 +22,7 @@ from msgspec import structs
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
-from lockstep.commit.ending import rollback
+from lockstep.commit.ending import rollback, settle_orphan
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome, Taken
 from lockstep.commit.presence import Gone
 from lockstep.commit.savepoint import rollback_to
@@ -335,6 +335,10 @@ class TransactionalCatalog:
                     f"{version}: {cause.message}. The transaction has ended and nothing of it was removed; look for "
                     "its id in the timeline once the store answers."
                 )
+
+    def find_out(self, transaction: str, snapshot: int) -> Committed | None:
+        """Return what the COMMIT of a process that is gone did, see `lockstep.commit.ending.settle_orphan`."""
+        return settle_orphan(self.lake, transaction, snapshot)
 
     def rollback_to(self, tx: Transaction, name: str) -> None:
         """Undo what a transaction did since a savepoint, see `lockstep.commit.savepoint`."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import sys
+import termios
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +143,33 @@ def test_what_a_host_had_open_when_it_died_is_rolled_back(
     rows(one, "INSERT INTO t VALUES (4)")
     rows(one, "COMMIT")
     assert sorted(rows(two, "SELECT * FROM t")) == [(2,), (4,)]
+
+
+def test_a_commit_that_a_host_died_of_is_found_out(connect: Callable[[], Any], running: Server, root: Path) -> None:
+    """Until then nothing else happens in its session, so nothing is committed that was to follow it."""
+    one = connect()
+    rows(one, "CREATE TABLE t (id INT) USING delta")
+    rows(one, "BEGIN")
+    rows(one, "INSERT INTO t VALUES (1)")
+    host = running.host()
+    assert host is not None
+    os.kill(host, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(refused, one, "COMMIT")
+        wait_until(lambda: unread(host) > 0, "COMMIT was not sent")
+        os.kill(host, signal.SIGKILL)
+        assert answer.result() == "40003"
+    assert refused(one, "INSERT INTO t VALUES (2)") == "25P02"
+    assert refused(one, "COMMIT") == "25P02", "the host never read it"
+    assert rows(one, "SELECT * FROM t") == []
+    rows(one, "INSERT INTO t VALUES (3)")
+    assert rows(one, "SELECT * FROM t") == [(3,)]
+
+
+def unread(process: int) -> int:
+    """Return how many bytes wait in a process's standard input."""
+    with Path(f"/proc/{process}/fd/0").open("rb", buffering=0) as pipe:
+        return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.fixture

@@ -171,3 +171,69 @@ def test_a_rollback_after_the_rollback_says_nothing_more(one: Client, elsewhere:
     id = one.begin()
     append(elsewhere, "b", "y")
     assert [one.ok("rollback")["transaction_id"] for _ in range(2)] == [id, id]
+
+
+# --- a COMMIT that a host died of -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def successor(one: Client, tmp_path: Path) -> Client:
+    """The same session with the host that was started when the first one had died."""
+    return Client(Host(), tmp_path / "lake", one.session)
+
+
+def orphaned(one: Client, successor: Client, store: FaultyStorage, *, landed: bool) -> str:
+    """Send a COMMIT that has no answer, and have another host told of it."""
+    id = in_doubt(one, store, landed=landed)
+    store.heal()
+    successor.ok("lost", transaction=id, sent={"catalog": "lake", "options": one.options, "snapshot": 1})
+    assert successor.ok("ended") == {"open": True, "uris": [], "tables": []}, "nobody knows yet"
+    state, _, message = successor.refused("resolve", namespace=[], table="a", use="live")
+    assert (state, f"{id} is in doubt" in message, "COMMIT again" in message) == ("25P02", True, True)
+    return id
+
+
+def test_another_commit_finds_out_that_the_first_landed(one: Client, successor: Client, store: FaultyStorage) -> None:
+    id = orphaned(one, successor, store, landed=True)
+    done = successor.ok("commit")
+    assert (done["transaction_id"], done["database_version"], done["files_added"]) == (id, 2, 1)
+    assert successor.refused("rollback")[0] == "2D000"
+    assert not successor.ok("ended")["open"]
+    assert successor.resolve("a")["version"] == 1, "it was published, which the first host did not get to"
+
+
+def test_a_rollback_finds_out_that_the_commit_landed(one: Client, successor: Client, store: FaultyStorage) -> None:
+    id = orphaned(one, successor, store, landed=True)
+    state, _, message = successor.refused("rollback")
+    assert (state, f"transaction {id} is committed as database version 2" in message) == ("2D000", True)
+    assert not successor.ok("ended")["open"]
+
+
+@pytest.mark.parametrize("says", ["commit", "rollback"])
+def test_one_that_did_not_land_never_will(
+    one: Client, successor: Client, store: FaultyStorage, tmp_path: Path, says: str
+) -> None:
+    """Its write may be under way yet, so the place that it would take is taken."""
+    id = orphaned(one, successor, store, landed=False)
+    if says == "commit":
+        state, _, message = successor.refused("commit")
+        assert (state, f"{id} was rolled back" in message) == ("25P02", True)
+    else:
+        assert successor.ok("rollback") == {"transaction_id": id}
+    assert (tmp_path / "lake" / entry_path(2)).is_file()
+    assert not successor.ok("ended")["open"]
+    assert successor.resolve("a")["version"] == 0
+
+
+def test_a_store_that_does_not_answer_leaves_it_in_doubt(
+    one: Client, successor: Client, store: FaultyStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphaned(one, successor, store, landed=True)
+    timeline = successor.lake().timeline
+    monkeypatch.setattr(timeline, "storage", broken := FaultyStorage(timeline.storage))
+    broken.fail("get", times=100)
+    for says in ("commit", "rollback"):
+        assert successor.refused(says)[:2] == ("40003", "LOCKSTEP_COMMIT_UNKNOWN")
+        assert successor.ok("ended")["open"]
+    broken.heal()
+    assert successor.ok("commit")["database_version"] == 2

@@ -44,11 +44,13 @@ def landed(lake: Lake, tx: Transaction) -> Committed | None:
     Raises:
         UnavailableError: the store does not say, or not whether the entry is durable; the transaction stays as it is.
     """
+    entry = _entry_of(lake, tx.id, tx.base.version)
+    return None if entry is None else found(lake, tx, entry)
+
+
+def _entry_of(lake: Lake, transaction: str, after: int) -> Entry | None:
     lake.timeline.refresh()
-    for entry in lake.timeline.entries(tx.base.version):
-        if entry.transaction.id == tx.id:
-            return found(lake, tx, entry)
-    return None
+    return next((entry for entry in lake.timeline.entries(after) if entry.transaction.id == transaction), None)
 
 
 def found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
@@ -69,6 +71,29 @@ def settle_doubt(lake: Lake, version: int, tx: Transaction) -> Committed | None:
     """
     lake.occupy(version)
     return landed(lake, tx)
+
+
+def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | None:
+    """Return what the COMMIT of a process that is gone did; None once it is sure that it did nothing and never will.
+
+    Its last write can only be of a database version up to the next: a process asks for one after the other.
+
+    Args:
+        transaction: its id.
+        snapshot: the database version that it began at.
+
+    Raises:
+        UnavailableError: the store does not say; asking again is safe.
+    """
+    entry = _entry_of(lake, transaction, snapshot)
+    if entry is None:
+        lake.occupy(lake.timeline.head.version + 1)
+        entry = _entry_of(lake, transaction, snapshot)
+    if entry is None:
+        return None
+    lake.timeline.secure(entry)
+    lake.publisher.try_publish(entry, fresh=False)
+    return Committed(entry.version, entry)
 
 
 # --- rolled back ------------------------------------------------------------------------------------------------------

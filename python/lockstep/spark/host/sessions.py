@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from lockstep.commit.outcomes import Committed
 from lockstep.errors import LockstepError, UnsupportedError
 from lockstep.spark.host.lakehouses import Lakehouse
 from lockstep.timeline.entry import Batch, Name
@@ -23,11 +25,13 @@ class Lost:
         transaction: its id.
         why: what had happened.
         refusal: what COMMIT and ROLLBACK answer, unless it was rolled back: it is committed, or nobody knows.
+        find_out: tells what became of a COMMIT that had no answer, and sees that it stays so; None where it is known.
     """
 
     transaction: str
     why: str
     refusal: LockstepError | None = None
+    find_out: Callable[[], tuple[Lakehouse, Committed | None]] | None = None
 
 
 @dataclass

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from lockstep.commit.outcomes import Committed
 from lockstep.errors import (
     ActiveTransactionError,
     CommitUnknownError,
@@ -13,6 +17,8 @@ from lockstep.errors import (
     InvalidError,
     LockstepError,
     NoTransactionError,
+    TransactionStateError,
+    UnavailableError,
 )
 from lockstep.settings import (
     ON_STATEMENT_ERROR,
@@ -86,7 +92,7 @@ class TransactionRequests:
             case_sensitive=is_case_sensitive(asked),
         )
         session.catalog, session.goes_on, session.transaction = house, goes_on, tx
-        return _named(tx) | {"root": house.catalog.lake.storage.url, "kept_seconds": kept}
+        return _named(tx) | {"catalog": name, "root": house.catalog.lake.storage.url, "kept_seconds": kept}
 
     def _batch(self, session: Session, asked: Request) -> Answer:
         """Remember which micro-batch the session's next BEGIN carries out; without an application, none.
@@ -115,19 +121,7 @@ class TransactionRequests:
                 tx.read(tables[scan.table], scan.where)
         tx.settle(asked.get("settled") or [])
         started = house.catalog.lake.clock()
-        done = house.catalog.commit(tx)
-        writes = done.entry.writes if done.entry is not None else []
-        rows = {key: [getattr(write.counts, key) for write in writes] for key in ("rows_added", "rows_removed")}
-        return {
-            "database_version": done.version,
-            "transaction_id": tx.id,
-            "tables_changed": len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
-            "files_added": sum(write.counts.files_added for write in writes),
-            "files_removed": sum(write.counts.files_removed for write in writes),
-            **{key: None if -1 in values else sum(values) for key, values in rows.items()},
-            "milliseconds": round((house.catalog.lake.clock() - started).total_seconds() * 1000),
-            "checkpoints": [house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
-        }
+        return _committed(tx.id, house, house.catalog.commit(tx), started)
 
     def _rollback(self, session: Session, _: Request) -> Answer:
         tx, house = self._open_transaction(session, "ROLLBACK")
@@ -162,16 +156,30 @@ class TransactionRequests:
 
     def _ended(self, session: Session, _: Request) -> Answer:
         """Tell whether the transaction is over, and if so which URIs nobody may use any more."""
-        if session.transaction is not None and session.transaction.is_open:
+        is_open = session.transaction is not None and session.transaction.is_open
+        if is_open or (session.lost is not None and session.lost.find_out is not None):
             return {"open": True, "uris": [], "tables": []}
         used = session.forget_used()
         session.transaction, session.catalog, session.lost = None, None, None
         return {"open": False, **used}
 
     def _lost(self, session: Session, asked: Request) -> Answer:
-        """Take over a session from a host that died: what it had open is gone, and its user must notice."""
-        session.lost = Lost(asked["transaction"], "Lockstep's host process, which kept it, ended in the middle")
+        """Take over a session from a host that died: what it had open is gone, and its user must notice.
+
+        A COMMIT that the other had been sent may have been carried out: then that is found out first.
+        """
+        lost = Lost(asked["transaction"], "Lockstep's host process, which kept it, ended in the middle")
+        sent: dict[str, Any] | None = asked.get("sent")
+        if sent is not None:
+            lost = replace(lost, find_out=partial(self._find_out, lost.transaction, **sent))
+        session.lost = lost
         return {}
+
+    def _find_out(
+        self, transaction: str, *, catalog: str, options: dict[str, str], snapshot: int
+    ) -> tuple[Lakehouse, Committed | None]:
+        house = self._host.lakehouses.get(catalog, options)
+        return house, house.catalog.find_out(transaction, snapshot)
 
     def _lapse(self, session: Session, _: Request) -> Answer:
         """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
@@ -190,7 +198,12 @@ class TransactionRequests:
     def in_lost(self, session: Session, asked: Request) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
         assert session.lost is not None
-        lost, ends = session.lost, asked["op"] in ("commit", "rollback")
+        ends = asked["op"] in ("commit", "rollback")
+        if session.lost.find_out is not None:
+            answer = self._settle(session, session.lost, asked["op"])
+            if answer is not None:
+                return answer
+        lost = session.lost
         if lost.refusal is not None:
             if ends:
                 raise lost.refusal.again()
@@ -204,6 +217,32 @@ class TransactionRequests:
             f"transaction {lost.transaction} was rolled back: {lost.why}. "
             + ("Begin again" if ends else "ROLLBACK, and begin again")
         )
+
+    def _settle(self, session: Session, lost: Lost, op: str) -> Answer | None:
+        """Find out what became of a COMMIT that a host died of; return the answer to another one, if it landed."""
+        assert lost.find_out is not None
+        if op not in ("commit", "rollback"):
+            raise FailedTransactionError(
+                f"transaction {lost.transaction} is in doubt: {lost.why} of its COMMIT. COMMIT again, which finds out "
+                "whether it is committed"
+            )
+        try:
+            house, done = lost.find_out()
+        except UnavailableError as error:
+            raise CommitUnknownError(
+                f"the store does not say whether transaction {lost.transaction} is committed: {error.message}. COMMIT "
+                "again, which finds out, or look for its id in the timeline"
+            ) from error
+        if done is None:
+            session.lost = Lost(lost.transaction, f"{lost.why} of its COMMIT, and nothing of it is committed")
+            return None
+        refusal = TransactionStateError(
+            f"too late to roll back: transaction {lost.transaction} is committed as database version {done.version}. "
+            "The answer to its COMMIT was lost, not the COMMIT",
+            sqlstate="2D000",
+        )
+        session.lost = Lost(lost.transaction, lost.why, refusal)
+        return _committed(lost.transaction, house, done, house.catalog.lake.clock()) if op == "commit" else None
 
     def _outside(self, session: Session, asked: Request) -> Answer:
         """Refuse what a ROLLBACK could not take back."""
@@ -254,6 +293,22 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
             f"({type(error).__name__}: {error}). The transaction has ended; look for its id in the timeline."
         )
     return None
+
+
+def _committed(id: str, house: Lakehouse, done: Committed, started: datetime) -> Answer:
+    """Return what COMMIT answers: what the transaction changed, by its entry in the timeline."""
+    writes = done.entry.writes if done.entry is not None else []
+    rows = {key: [getattr(write.counts, key) for write in writes] for key in ("rows_added", "rows_removed")}
+    return {
+        "database_version": done.version,
+        "transaction_id": id,
+        "tables_changed": len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
+        "files_added": sum(write.counts.files_added for write in writes),
+        "files_removed": sum(write.counts.files_removed for write in writes),
+        **{key: None if -1 in values else sum(values) for key, values in rows.items()},
+        "milliseconds": round((house.catalog.lake.clock() - started).total_seconds() * 1000),
+        "checkpoints": [house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
+    }
 
 
 def _named(tx: Transaction) -> Answer:

@@ -2,7 +2,7 @@ package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import lockstep.spark.host.{Host, HostEnded, SpawnedHost}
-import lockstep.spark.transactions.Transactions
+import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
@@ -53,8 +53,8 @@ object Bridge {
         throw new LockstepException(
           "LOCKSTEP_COMMIT_UNKNOWN",
           s"Lockstep's host ended while it was asked to $op (${e.getMessage}), and whether it did so is not known: " +
-            "`lockstep log` shows what was committed. An open transaction is rolled back; the next statement starts the " +
-            "host again.",
+            "`lockstep log` shows what was committed. The next statement starts the host again; a transaction that was open " +
+            "is rolled back, and of a COMMIT another COMMIT finds out.",
           "40003"
         )
     }
@@ -81,11 +81,15 @@ object Bridge {
     alive.getOrElse {
       val started = SpawnedHost.start(
         session.sparkContext,
-        host => Transactions.all.foreach(tx => ask(host, "lost", tx.owner, Seq("transaction" -> tx.id))))
+        host => Transactions.all.foreach(tx => ask(host, "lost", tx.owner, lost(tx))))
       host = Some(started)
       started
     }
   }
+
+  /** What another host must know of a transaction: whether it may be committed, and where that would be seen. */
+  private def lost(tx: OpenTransaction): Seq[(String, Any)] =
+    Seq("transaction" -> tx.id, "sent" -> Option.when(tx.isSent)(tx.begun))
 
   /** Tells Python something that has no answer but a refusal. */
   def tell(op: String, session: SparkSession, args: (String, Any)*): Unit = {

@@ -62,7 +62,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
       "isolation" -> SessionSettings.ofTransactions(session).get("isolation")
-    ) ++ LockstepCatalog.in(session)
+    ) ++ LockstepCatalog.said(session, LockstepCatalog.in(session))
     unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
   }
 

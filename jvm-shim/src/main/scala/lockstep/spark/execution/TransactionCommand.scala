@@ -74,15 +74,25 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     val answer = Bridge.call(
       "begin",
       session,
-      (settings ++ statement.options ++ catalogs + SessionSettings.caseSensitive(session)).toSeq: _*)
+      (settings ++ statement.options ++ LockstepCatalog.said(session, catalogs) +
+        SessionSettings.caseSensitive(session)).toSeq: _*)
     val root = new Path(answer.get("root").asText)
     Executions.watch(session.sparkContext)
-    Transactions.opened(session, answer.get("transaction_id").asText, root, answer.get("kept_seconds").asLong)
+    val catalog = answer.get("catalog").asText
+    Transactions.opened(
+      session,
+      answer.get("transaction_id").asText,
+      root,
+      begun =
+        Map("catalog" -> catalog, "options" -> catalogs(catalog), "snapshot" -> answer.get("database_version").asLong),
+      keptSeconds = answer.get("kept_seconds").asLong
+    )
     Clients.enter(session)
     answer
   }
 
-  private def commit(session: SparkSession): JsonNode =
+  private def commit(session: SparkSession): JsonNode = {
+    Transactions.of(session).foreach(_.isSent = true)
     Bridge.call(
       "commit",
       session,
@@ -90,6 +100,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       "reads" -> Transactions.reads(session).map(_.scans),
       "settled" -> Transactions.reads(session).map(_.settled)
     )
+  }
 
   private def savepoint(session: SparkSession, more: (String, Any)*): JsonNode =
     Bridge.call(statement.verb, session, (statement.options.toSeq ++ more): _*)

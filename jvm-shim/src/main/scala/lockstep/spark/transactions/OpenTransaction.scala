@@ -18,6 +18,7 @@ import org.apache.spark.sql.lockstep.Internals
  * @param owner       what it is kept under: see `Transactions.owner`
  * @param session     the one that began it
  * @param root        where the lake of its catalog lies
+ * @param begun       its catalog, with its settings, and the database version that it began at: what another host must know
  * @param keptSeconds of one that sessions share: how long it waits for another client when the last one has gone
  */
 private[spark] class OpenTransaction(
@@ -25,10 +26,14 @@ private[spark] class OpenTransaction(
     val owner: String,
     val session: SparkSession,
     val root: URI,
+    val begun: Map[String, Any],
     val keptSeconds: Option[Long]) {
 
   /** Whether it is that of a block, whose END ends it and nothing else. */
   @volatile var isBlock = false
+
+  /** Whether Python was sent its COMMIT, whatever became of that. */
+  @volatile var isSent = false
 
   val reads = new ReadLog
 

@@ -62,11 +62,11 @@ private[spark] object Transactions {
   def holder(transaction: String): Option[SparkSession] =
     open.values.asScala.find(_.id == transaction).map(_.session)
 
-  def opened(session: SparkSession, id: String, root: Path, keptSeconds: Long): Unit = {
+  def opened(session: SparkSession, id: String, root: Path, begun: Map[String, Any], keptSeconds: Long): Unit = {
     val key = owner(session)
     val _ = open.put(
       key,
-      new OpenTransaction(id, key, session, root.toUri, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
+      new OpenTransaction(id, key, session, root.toUri, begun, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
   }
 
   def closed(session: SparkSession): Unit =
