@@ -193,10 +193,13 @@ def orphaned(one: Client, successor: Client, store: FaultyStorage, *, landed: bo
     return id
 
 
-def test_another_commit_finds_out_that_the_first_landed(one: Client, successor: Client, store: FaultyStorage) -> None:
+def test_another_commit_finds_out_that_the_first_landed(
+    one: Client, successor: Client, store: FaultyStorage, tmp_path: Path
+) -> None:
     id = orphaned(one, successor, store, landed=True)
     done = successor.ok("commit")
     assert (done["transaction_id"], done["database_version"], done["files_added"]) == (id, 2, 1)
+    assert not staged_commits(tmp_path / "lake")
     assert successor.refused("rollback")[0] == "2D000"
     assert not successor.ok("ended")["open"]
     assert successor.resolve("a")["version"] == 1, "it was published, which the first host did not get to"

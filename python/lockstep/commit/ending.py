@@ -92,7 +92,8 @@ def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | No
     if entry is None:
         return None
     lake.timeline.secure(entry)
-    lake.publisher.try_publish(entry, fresh=False)
+    if lake.publisher.try_publish(entry, fresh=False):
+        lake.delete([staging_folder(write.location, transaction) for write in entry.writes], [])
     return Committed(entry.version, entry)
 
 
