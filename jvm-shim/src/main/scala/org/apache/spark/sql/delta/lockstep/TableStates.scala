@@ -58,15 +58,9 @@ private[lockstep] object TableStates {
    */
   def of(snapshot: Snapshot, view: View, limit: Int)(reconstructed: => Array[Action]): Option[TableState] = {
     val commits = new Commits(snapshot, view)
-    for {
-      key <- commits.key(snapshot.version)
-      found <- synchronized(Option(known.get(key))).orElse(computed(
-        commits,
-        snapshot,
-        limit,
-        reconstructed).map(remember(key, _)))
-      state <- Some(found).collect { case Small(state) if state.actions.size <= limit => state }
-    } yield state
+    def found(key: Key) =
+      remembered(key).orElse(computed(commits, snapshot, limit, reconstructed).map(remember(key, _)))
+    commits.key(snapshot.version).flatMap(found).collect { case Small(state) if state.actions.size <= limit => state }
   }
 
   private def computed(
@@ -87,6 +81,8 @@ private[lockstep] object TableStates {
   /** Whether a checkpoint is small enough to be read for the driver; how many files it has, a checksum says. */
   private def isReadable(snapshot: Snapshot): Boolean =
     snapshot.checksumOpt.nonEmpty && snapshot.checkpointSizeInBytes() <= MaxBytes
+
+  private def remembered(key: Key): Option[Size] = synchronized(Option(known.get(key)))
 
   private def remember(key: Key, found: Size): Size = synchronized {
     known.put(key, found)
@@ -150,9 +146,9 @@ private[lockstep] object TableStates {
     }
 
     private def read(commit: Path): Iterator[Action] =
-      Using.resource(snapshot.deltaLog.store.readAsIterator(
-        commit,
-        conf))(_.map(Action.fromJson).map(canonical).toVector).iterator
+      Using.resource(snapshot.deltaLog.store.readAsIterator(commit, conf)) { lines =>
+        lines.map(Action.fromJson).map(canonical).toVector
+      }.iterator
 
     private lazy val canonicalPath = snapshot.deltaLog.getCanonicalPathFunction(runsOnExecutors = false)
 
