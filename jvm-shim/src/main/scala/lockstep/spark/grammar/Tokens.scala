@@ -37,7 +37,7 @@ private[spark] object Tokens {
   /** Where a place is, as nodes of Spark's plans count: by characters, of which those beyond the basic plane are one. */
   def inCharacters(sql: String, place: Int): Int = sql.codePointCount(0, place)
 
-  private val verbs = "(?i)\\b(begin|start|commit|rollback|savepoint|release)\\b".r
+  private val verbs = "(?i)\\b(abort|begin|start|commit|rollback|savepoint|release|transaction)\\b|^\\s*end\\b".r
   private val systemVersion = "(?i)\\bsystem_version\\b".r
 
   /** Whether a text has a word that transaction statements begin with: most have none, and need not be read twice. */
@@ -52,7 +52,7 @@ private[spark] object Tokens {
     else {
       val tokens = parameters.in(whole(sql))
       val found = TransactionStatement.of(tokens)
-      if (found.isEmpty) TransactionStatement.refuseSavepoint(tokens)
+      if (found.isEmpty) TransactionStatement.refuse(tokens)
       found
     }
 

@@ -37,23 +37,34 @@ private[spark] object TransactionStatement {
     }
 
   /**
-   * Refuses a whole text that begins as a statement about a savepoint does, and is none: nothing of Spark's begins so, but
-   * for a script with such a label.
+   * Refuses a whole text that can be nothing of Spark's, and is not quite a transaction statement: what Spark would say of
+   * it is about the words that it expected.
    */
-  def refuseSavepoint(tokens: IndexedSeq[Token]): Unit = {
-    val isSavepoint = tokens.map(word).toList match {
-      case ("SAVEPOINT" | "RELEASE") :: _ => true
-      case "ROLLBACK" :: rest => rest.dropWhile(Set("TRANSACTION", "WORK")).headOption.contains("TO")
-      case _ => false
+  def refuse(tokens: IndexedSeq[Token]): Unit = {
+    lazy val text = s"${tokens.map(_.getText).mkString(" ")} (${Tokens.position(tokens.head)})"
+    val isScript = tokens.exists(token => token.getType == SqlBaseLexer.BEGIN || token.getType == SqlBaseLexer.END)
+    tokens.map(word).toList match {
+      case "END" :: rest if isEnd(rest) =>
+        throw misunderstood(s"$text ends a block, and there is none: COMMIT ends a transaction.")
+      case "ABORT" :: rest if isEnd(rest) => throw misunderstood(s"$text is not understood: say ROLLBACK.")
+      case "SET" :: "TRANSACTION" :: ("ISOLATION" | "READ") :: _ =>
+        throw misunderstood(
+          s"$text is not understood: say it at BEGIN, as BEGIN ISOLATION LEVEL SNAPSHOT, READ ONLY, or of all transactions of " +
+            "the session: SET lockstep.isolation = SNAPSHOT.")
+      case "START" :: _ => throw misunderstood(s"$text is not understood: say START TRANSACTION, or BEGIN.")
+      case "BEGIN" :: _ if !tokens.exists(_.getType == SqlBaseLexer.END) => begin(tokens.drop(1)): Unit
+      case ("SAVEPOINT" | "RELEASE") :: _ if !isScript => throw noName(text)
+      case "ROLLBACK" :: rest if !isScript && rest.dropWhile(Set("TRANSACTION", "WORK")).headOption.contains("TO") =>
+        throw noName(text)
+      case _ =>
     }
-    if (isSavepoint && !tokens.exists(_.getType == SqlBaseLexer.BEGIN))
-      throw new LockstepException(
-        "LOCKSTEP_SYNTAX",
-        s"${tokens.map(_.getText).mkString(" ")} (${Tokens.position(tokens.head)}) is not understood: SAVEPOINT, ROLLBACK TO " +
-          "and RELEASE take one name, plain or in backquotes, or IDENTIFIER('name'), whose text may be a parameter.",
-        "42601"
-      )
   }
+
+  private def noName(text: String) = misunderstood(
+    s"$text is not understood: SAVEPOINT, ROLLBACK TO and RELEASE take one name, plain or in backquotes, or " +
+      "IDENTIFIER('name'), whose text may be a parameter.")
+
+  private def misunderstood(message: String) = new LockstepException("LOCKSTEP_SYNTAX", message, "42601")
 
   private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
 
@@ -84,12 +95,9 @@ private[spark] object TransactionStatement {
     options(tokens, Map.empty) match {
       case Right(found) => TransactionStatement("begin", found)
       case Left(unexpected) =>
-        throw new LockstepException(
-          "LOCKSTEP_SYNTAX",
+        throw misunderstood(
           s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +
-            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text', whose text may be a parameter.",
-          "42601"
-        )
+            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text', whose text may be a parameter.")
     }
 
   @scala.annotation.tailrec
