@@ -338,16 +338,15 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
 private[spark] object LockstepCatalog {
 
-  /** The Lockstep catalogs of a session with their settings, and which of them is the current one. */
-  def in(session: SparkSession): Seq[(String, Any)] = {
+  /** The Lockstep catalogs of a session with their settings. */
+  def in(session: SparkSession): Map[String, Map[String, String]] = {
     val manager = session.sessionState.catalogManager
     val prefix = "spark.sql.catalog."
     val names = session.conf.getAll.collect {
       case (key, value) if key.startsWith(prefix) && value == classOf[LockstepCatalog].getName =>
         key.stripPrefix(prefix)
     }
-    val catalogs = names.map(manager.catalog).collect { case c: LockstepCatalog => c.name -> c.settings }.toMap
-    Seq("catalogs" -> catalogs, "current" -> Option(manager.currentCatalog.name).filter(catalogs.contains))
+    names.map(manager.catalog).collect { case c: LockstepCatalog => c.name -> c.settings }.toMap
   }
 
   /** Whether this session has a Lockstep catalog of this name. */
