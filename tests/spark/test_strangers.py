@@ -40,7 +40,7 @@ def request_(spark: Any, root: Path) -> str:
     spark.sql(f"SHOW TABLES IN {CATALOG}.default").collect()
     options = {"root": str(root)}
     asked = {"op": "create_namespace", "session": "stranger", "catalog": CATALOG, "options": options}
-    return json.dumps(asked | {"namespace": ["stolen"], "properties": {}})
+    return json.dumps(asked | {"case_sensitive": False, "namespace": ["stolen"], "properties": {}})
 
 
 @pytest.mark.parametrize("secret", ["", "0" * 64, "ü", None, b"0" * 64, 7])

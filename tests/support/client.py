@@ -7,12 +7,39 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import parse, render
 from lockstep.delta.log import staged_path
 from lockstep.errors import InvalidError
 from lockstep.spark.host.host import Host
+from lockstep.spark.host.protocol import OPERATIONS
 from tests.support.lakes import lay
+
+
+def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
+    """Return what the shim always says in such a request, as it says it of most statements."""
+    said: dict[str, Any] = {
+        "catalog": catalog,
+        "options": options,
+        "catalogs": {catalog: options},
+        "current": None,
+        "settings": {},
+        "case_sensitive": True,
+        "text": None,
+        "provider": None,
+        "location": None,
+        "reads": [],
+        "settled": [],
+        "failure": None,
+        "sent": None,
+        "known": True,
+    }
+    if (kind := OPERATIONS.get(op)) is None:
+        return said
+    required = {field.name for field in msgspec.structs.fields(kind) if field.required}
+    return {name: value for name, value in said.items() if name in required}
 
 
 class Client:
@@ -23,10 +50,9 @@ class Client:
         self.options = {"root": str(root), "create": "true"}
 
     def ask(self, op: str, **args: Any) -> dict[str, Any]:
-        own = {"catalog": self.catalog, "options": self.options, "catalogs": {self.catalog: self.options}}
         if op == "write":
             self._lay(args["uri"], args["actions"])
-        request = {"op": op, "session": self.session, **own, **args}
+        request = {"op": op, "session": self.session, **usual(op, self.catalog, self.options), **args}
         answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
         return answer
 

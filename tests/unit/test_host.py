@@ -70,7 +70,7 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
 
 def test_a_batch_is_that_of_the_next_begin_alone(one: Client, two: Client) -> None:
     """One that stayed would make a replay, whose work is dropped, of the transaction after it."""
-    one.ok("batch", application="orders", number=7)
+    one.ok("batch", batch={"application": "orders", "number": 7})
     two.begin()
     one.begin()
     assert one.ok("begun") == two.ok("begun") == {"last_batch": None, "is_replay": False}
@@ -85,7 +85,7 @@ def test_a_batch_is_that_of_the_next_begin_alone(one: Client, two: Client) -> No
 
 @pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "BEGIN was refused"])
 def test_a_batch_that_did_not_begin_is_forgotten(one: Client, taken_back: bool) -> None:
-    one.ok("batch", application="orders", number=7)
+    one.ok("batch", batch={"application": "orders", "number": 7})
     if taken_back:
         one.ok("batch")
     else:
@@ -99,7 +99,7 @@ def test_a_replay_says_that_it_changed_nothing(
     one: Client, elsewhere: TransactionalCatalog, number: int, is_replay: bool
 ) -> None:
     elsewhere.commit(elsewhere.begin(batch=Batch(application="orders", number=7)))
-    one.ok("batch", application="orders", number=number)
+    one.ok("batch", batch={"application": "orders", "number": number})
     one.begin()
     assert one.ok("begun") == {"last_batch": 7, "is_replay": is_replay}
     one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
@@ -161,7 +161,14 @@ def test_what_goes_wrong_is_logged_without_the_settings_of_the_catalog(
 ) -> None:
     """Keys of a store are among them. Which request it was can be told without."""
     one.options = {"store.secret_access_key": "wJalrXUtnFEMI", **one.options}
-    assert one.refused("drop", namespace=[])[0] == "XX000"
+
+    def broken() -> None:
+        raise KeyError("no such thing")
+
+    timeline = one.lake().timeline
+    timeline.storage = store = FaultyStorage(timeline.storage)
+    store.interrupt("put_if_absent", broken)
+    assert one.refused("drop", namespace=[], table="a")[0] == "XX000"
     logged = caplog.text
     assert "wJalr" not in logged
     assert all(said in logged for said in ("'drop'", f"'{one.session}'", "'lake'", "KeyError"))
@@ -170,10 +177,11 @@ def test_what_goes_wrong_is_logged_without_the_settings_of_the_catalog(
 @pytest.mark.parametrize("op", ["resolve", "version_then"])
 @pytest.mark.parametrize("micros", [2**62, -(2**62), 10**30])
 def test_a_time_that_no_calendar_has_is_refused(one: Client, op: str, micros: int) -> None:
-    asked = {"namespace": [], "table": "a", "use": "pinned", "system_time_micros": micros}
-    assert one.refused(op, **asked)[0] == "22023"
+    asked = {"namespace": [], "table": "a", "system_time_micros": micros}
+    use = {"use": "pinned"} if op == "resolve" else {}
+    assert one.refused(op, **asked, **use)[0] == "22023"
     one.begin()
-    assert one.refused(op, **asked)[0] == "22023"
+    assert one.refused(op, **asked, **use)[0] == "22023"
 
 
 def test_an_error_with_half_an_emoji_is_an_answer() -> None:
@@ -270,7 +278,13 @@ def test_a_dataframe_from_before_begin_must_show_the_snapshot(
     one: Client, elsewhere: TransactionalCatalog, version: int | None, state: str | None
 ) -> None:
     append(elsewhere, "a", "x")
-    read = {"table": elsewhere.database().tables[named("a")].id, "version": version, "where": None}
+    read = {
+        "table": elsewhere.database().tables[named("a")].id,
+        "version": version,
+        "where": None,
+        "head": True,
+        "cached": False,
+    }
     assert one.ok("snapshot", reads=[read]) == {}, "outside a transaction any will do"
     one.begin()
     append(elsewhere, "a", "y")
@@ -320,8 +334,8 @@ def test_a_failed_write_fails_the_transaction(one: Client) -> None:
 
 
 def test_a_failed_write_may_be_passed_over(one: Client) -> None:
-    assert one.refused("begin", catalogs={"lake": one.options}, on_statement_error="ignore")[0] == "22023"
-    one.begin(on_statement_error="continue")
+    assert one.refused("begin", settings={"on_statement_error": "ignore"})[0] == "22023"
+    one.begin(settings={"on_statement_error": "continue"})
     one.stage(one.resolve("a", "append", writes=True)["uri"], 1, add("x"))
     one.ok("savepoint", name="s", failure="division by zero")
     one.ok("commit", failure="division by zero")

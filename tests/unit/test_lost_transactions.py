@@ -39,8 +39,8 @@ def test_who_comes_back_after_a_shared_transaction_lapsed_is_refused(one: Client
     one.stage(one.resolve("a", "target")["uri"], 1)
     assert one.ok("lapse")["tables"] == [["lake", "default", "a"]], "caches of it are dropped"
     assert not staged_commits(tmp_path / "lake")
-    for op in ("resolve", "commit"):
-        state, _, message = one.refused(op, namespace=[], table="a", use="live")
+    for op, said in (("resolve", {"namespace": [], "table": "a", "use": "live"}), ("commit", {})):
+        state, _, message = one.refused(op, **said)
         assert state == "25P02"
         assert f"{id} was rolled back: all connections" in message
     assert one.ok("rollback") == {"transaction_id": id}
@@ -58,12 +58,12 @@ def test_what_has_lapsed_lapses_once(one: Client) -> None:
 
 def test_begin_says_how_long_a_shared_transaction_is_kept(one: Client) -> None:
     begin = {"catalogs": {"lake": one.options}, "current": "lake"}
-    for said, kept in [({}, KEPT_SECONDS), ({"shared_transaction_timeout": "0"}, 0)]:
+    for said, kept in [({}, KEPT_SECONDS), ({"settings": {"shared_transaction_timeout": "0"}}, 0)]:
         assert one.ok("begin", **begin, **said)["kept_seconds"] == kept
         one.ok("rollback")
         one.ok("ended")
     for wrong in ("soon", "-1", "1.5", ""):
-        state, condition, _ = one.refused("begin", **begin, shared_transaction_timeout=wrong)
+        state, condition, _ = one.refused("begin", **begin, settings={"shared_transaction_timeout": wrong})
         assert (state, condition) == ("22023", "LOCKSTEP_INVALID")
     assert one.begin(), "a BEGIN that was refused has begun nothing"
 

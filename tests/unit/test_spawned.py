@@ -19,6 +19,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
 from lockstep.spark.host.uris import Uris
+from tests.support.client import usual
 from tests.support.lakes import add, create, lay, named
 
 COMMAND = (sys.executable, "-P", "-m", "lockstep.spark.spawned")
@@ -43,7 +44,7 @@ class Child:
         self.process.stdin.flush()
 
     def send(self, number: int, op: str, session: str = "s1", **args: Any) -> None:
-        request = {"op": op, "session": session, "catalog": "lake", "options": self.options, **args}
+        request = {"op": op, "session": session, **usual(op, "lake", self.options), **args}
         self._say(request, f"{number} ")
 
     def answer(self) -> tuple[int, dict[str, Any]]:
@@ -57,7 +58,7 @@ class Child:
         return answer
 
     def begin(self, session: str = "s1") -> str:
-        answer = self.ask("begin", session, catalogs={"lake": self.options}, current="lake")
+        answer = self.ask("begin", session)
         return str(answer["ok"]["transaction_id"])
 
 
@@ -102,7 +103,7 @@ def test_it_says_which_version_it_is_and_whose_its_transactions_are(child: Child
 def test_an_answer_comes_to_the_request_that_asked(child: Child) -> None:
     """Many threads of the driver ask at once, each in a session of its own."""
     for number in range(50):
-        child.send(number, "begin", f"s{number}", catalogs={"lake": child.options}, current="lake")
+        child.send(number, "begin", f"s{number}")
     begun = dict(child.answer() for _ in range(50))
     for number in range(50):
         child.send(number, "rollback", f"s{number}")

@@ -81,7 +81,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def ask(spark: SparkSession, op: str, **arguments: Any) -> dict[str, Any]:
-    """Ask the driver's host about a session, whichever host it is; `lockstep.spark.host.host` says what can be asked.
+    """Ask the driver's host about a session, whichever it is; `lockstep.spark.host.protocol` says what can be asked.
 
     Raises:
         Py4JJavaError: what it refused, as PySpark translates it.

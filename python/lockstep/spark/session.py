@@ -228,7 +228,7 @@ class SessionTransaction:
                 f"batch {batch.number} of {batch.application}: a client of Spark Connect cannot say which micro-batch "
                 "a transaction carries out; run the stream in the driver"
             )
-        bridge.ask(self._spark, "batch", application=batch.application, number=batch.number)
+        bridge.ask(self._spark, "batch", batch=batch)
         try:
             return self._execute(self._begin)
         except BaseException as refused:  # one that it does not get to must not be that of the next BEGIN

@@ -4,8 +4,8 @@
 
 The shim starts it and talks to it over its standard input and output: there is no port to open and no secret to keep.
 It says hello with its version. Then each line in is a request's number, a blank and the request, and each line out the
-same number, a blank and the answer, in any order. What a request is, `lockstep.spark.host.host` says. The first line in
-is not for the host: `{"application": "…"}`.
+same number, a blank and the answer, in any order. What a request is, `lockstep.spark.host.protocol` says. The first
+line in is not for the host: `{"application": "…"}`.
 
 The input ends when the driver does, whatever ended it. Then this process rolls back what is open, and ends too.
 """

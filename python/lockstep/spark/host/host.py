@@ -1,12 +1,8 @@
-"""The host: answers the shim. A request and its answer are JSON objects; which session asks is always said.
-
-    {"op": "resolve", "session": "…", "catalog": "lake", "options": {"root": "…"}, "namespace": ["sales"], …}
-    {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7}}
-    {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
+"""The host: answers the shim. What can be asked, and what is answered, is in `lockstep.spark.host.protocol`.
 
 It keeps what belongs to a session, its open transaction, and leaves every decision about data to
 `TransactionalCatalog`. Which version a statement reads, its requests say. No thread-locals: Py4J calls from threads of
-its own choosing. What can be asked is in `lockstep.spark.host.transactions`, `tables` and `views`.
+its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables` and `views`.
 """
 
 from __future__ import annotations
@@ -14,15 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 
 from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
-from lockstep.spark.host.sessions import Answer, Request, Session
+from lockstep.spark.host.protocol import Request, decode, described
+from lockstep.spark.host.protocol.base import Answer, Asked
+from lockstep.spark.host.protocol.transactions import Ended, Lapse, Lost
+from lockstep.spark.host.requests import Operation
+from lockstep.spark.host.sessions import Session
 from lockstep.spark.host.tables import TableRequests
 from lockstep.spark.host.transactions import TransactionRequests, end_unasked
 from lockstep.spark.host.views import ViewRequests
@@ -43,7 +42,7 @@ class Host:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         transactions = TransactionRequests(self)
         self._in_lost = transactions.in_lost
-        self._operations: dict[str, Callable[[Session, Request], Answer]] = {
+        self._operations: Mapping[type[Asked], Operation] = {
             **transactions.operations,
             **TableRequests(self).operations,
             **ViewRequests(self).operations,
@@ -51,21 +50,24 @@ class Host:
 
     def call(self, request: str | bytes) -> str:
         """Answer one request. Whatever goes wrong is an answer too: an exception's type would be lost on the way."""
-        asked: Any = None
         try:
-            asked = msgspec.json.decode(request)
+            asked = decode(request)
+        except LockstepError as error:
+            _log.error("%s: %s", described(request), error.message)
+            return refusal(error)
+        try:
             return msgspec.json.encode({"ok": self._answer(asked)}).decode()
         except LockstepError as error:
             return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
-            _log.exception("%s failed", _described(asked))
+            _log.exception("%s failed", described(request))
             return refusal(LockstepError(f"internal error: {type(error).__name__}: {error}"))
 
-    def _answer(self, asked: Request) -> Answer:
-        with self._session(asked["session"]) as session:
-            lost = session.lost is not None and asked["op"] not in ("lost", "lapse", "ended")
-            operation = self._in_lost if lost else self._operations[asked["op"]]
-            return operation(session, asked)
+    def _answer(self, request: Request) -> Answer:
+        with self._session(request.session) as session:
+            if session.lost is not None and not isinstance(request, Lost | Lapse | Ended):
+                return self._in_lost(session, session.lost, request)
+            return self._operations[type(request)](session, request)
 
     def close(self) -> None:
         """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
@@ -115,14 +117,6 @@ class Host:
             if tx is not None and house is not None and tx.id == id:
                 return session, house, tx
         raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
-
-
-def _described(asked: Any) -> str:
-    """Return which request it is, for the log: the rest of one has keys of stores in it, and data."""
-    if not isinstance(asked, dict):
-        return "a request that is no JSON object"
-    op, session, catalog = (asked.get(key) for key in ("op", "session", "catalog"))
-    return f"the request {op!r:.100} of session {session!r:.100} about catalog {catalog!r:.100}"
 
 
 def refusal(error: LockstepError) -> str:

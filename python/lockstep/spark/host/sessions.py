@@ -5,20 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from lockstep.commit.outcomes import Committed
 from lockstep.errors import LockstepError, UnsupportedError
 from lockstep.spark.host.lakehouses import Lakehouse
+from lockstep.spark.host.protocol.transactions import Used
 from lockstep.timeline.entry import Batch, Name
 from lockstep.transactions.transaction import Transaction
 
-Request: TypeAlias = dict[str, Any]
-Answer: TypeAlias = dict[str, Any]
+FindOut: TypeAlias = Callable[[], tuple[Lakehouse, Committed | None]]
+"""Tells in which catalog a transaction was, and as what it is committed; None once it is sure that it is not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostTransaction:
     """A transaction that ended without its session's doing.
 
     Attributes:
@@ -31,7 +32,7 @@ class Lost:
     transaction: str
     why: str
     refusal: LockstepError | None = None
-    find_out: Callable[[], tuple[Lakehouse, Committed | None]] | None = None
+    find_out: FindOut | None = None
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Session:
     text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
-    lost: Lost | None = None
+    lost: LostTransaction | None = None
     requests: int = 0
 
     @property
@@ -76,9 +77,9 @@ class Session:
             )
         return self.transaction
 
-    def forget_used(self) -> Answer:
+    def forget_used(self) -> Used:
         """Return, for the last time, what was `used`: the URIs, and the names of the tables in parts."""
         used, self.used = self.used, set()
         names = {(*name.namespace, name.table) for _, name in used}
         catalog = "" if self.catalog is None else self.catalog.name
-        return {"uris": sorted({uri for uri, _ in used}), "tables": [[catalog, *name] for name in sorted(names)]}
+        return Used(uris=sorted({uri for uri, _ in used}), tables=[[catalog, *name] for name in sorted(names)])

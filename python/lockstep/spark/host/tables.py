@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
 
 from lockstep.commit.outcomes import Taken
 from lockstep.commit.scans import Scan
@@ -17,7 +19,9 @@ from lockstep.errors import (
 )
 from lockstep.settings import SESSION_ISOLATION
 from lockstep.spark.host.lakehouses import isolation_of
-from lockstep.spark.host.requests import Requests, find, is_case_sensitive, listed, namespace_of, stored
+from lockstep.spark.host.protocol import tables as protocol
+from lockstep.spark.host.protocol.base import Answer, Asked, Dropped, Listing, Read
+from lockstep.spark.host.requests import Operation, Requests, find, listed, operation, stored, stored_namespace
 from lockstep.spark.host.uris import View, transaction_in
 from lockstep.timeline.entry import NEW, Database, Table
 from lockstep.transactions.names import NO_NAMESPACE
@@ -26,7 +30,7 @@ from lockstep.transactions.transaction import Transaction
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
     from lockstep.spark.host.lakehouses import Lakehouse
-    from lockstep.spark.host.sessions import Answer, Request, Session
+    from lockstep.spark.host.sessions import Session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = 18
@@ -38,210 +42,248 @@ class TableRequests(Requests):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.operations: dict[str, Callable[[Session, Request], Answer]] = {
-            "resolve": self._resolve,
-            "version_then": self._version_then,
-            "snapshot": self._snapshot,
-            "exists": self._exists,
-            "tables": self._list_tables,
-            "create": self._create,
-            "drop": self._drop,
-            "rename": self._rename,
-            "write": self._write,
-            "staging": self._staging,
-            "staged": self._staged,
-            "namespaces": self._list_namespaces,
-            "namespace": self._namespace,
-            "create_namespace": self._create_namespace,
-            "alter_namespace": self._alter_namespace,
-            "drop_namespace": self._drop_namespace,
-        }
+        self.operations: Mapping[type[Asked], Operation] = dict(
+            (
+                operation(protocol.Resolve, self._resolve),
+                operation(protocol.VersionThen, self._version_then),
+                operation(protocol.Snapshot, self._snapshot),
+                operation(protocol.Exists, self._exists),
+                operation(protocol.Tables, self._list_tables),
+                operation(protocol.Create, self._create),
+                operation(protocol.Drop, self._drop),
+                operation(protocol.Rename, self._rename),
+                operation(protocol.Write, self._write),
+                operation(protocol.Staging, self._staging),
+                operation(protocol.Staged, self._staged),
+                operation(protocol.Namespaces, self._list_namespaces),
+                operation(protocol.DescribeNamespace, self._describe_namespace),
+                operation(protocol.CreateNamespace, self._create_namespace),
+                operation(protocol.AlterNamespace, self._alter_namespace),
+                operation(protocol.DropNamespace, self._drop_namespace),
+            )
+        )
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _resolve(self, session: Session, asked: Request) -> Answer:
+    def _resolve(self, session: Session, request: protocol.Resolve) -> protocol.Found | protocol.Missing:
         """Answer which URI, and which version of it, a name means for this use."""
-        house = self._house(asked)
-        if asked.get("text"):
-            session.text = asked["text"]
+        house = self._house(request)
+        if request.text:
+            session.text = request.text
         try:
-            if asked.get("version") is not None or asked.get("system_time_micros") is not None:
-                return self._time_travel(session, house, asked)
+            if request.version is not None or request.system_time_micros is not None:
+                return self._time_travel(session, house, request)
             if (tx := session.inside(house)) is not None:
-                return self._in_transaction(session, house, tx, tx.table(self._name(session, house, asked)), asked)
-            return self._alone(session, house, asked)
+                return self._in_transaction(session, house, tx, tx.table(self._name(session, house, request)), request)
+            return self._alone(session, house, request)
         except UndefinedError as error:
             if error.sqlstate != UndefinedError.default_sqlstate:
                 raise
-            return {"missing": True}
+            return protocol.Missing()
 
-    def _alone(self, session: Session, house: Lakehouse, asked: Request) -> Answer:
+    def _alone(
+        self, session: Session, house: Lakehouse, request: protocol.Resolve
+    ) -> protocol.Found | protocol.Missing:
         """Outside a transaction: queries are pinned to one database version, all else goes to the newest."""
-        if asked["use"] != "pinned":
-            table = find(asked, house.catalog.database([self._name(session, house, asked)]))
-            return self._head(house, table) | {"table": table.id}
-        database = self._pinned(house, asked)
-        pin = {"pin": database.version}
-        if stored(asked, database) not in database.tables:
-            return {"missing": True} | pin
-        table = find(asked, database)
-        if asked.get("timestamp_micros") is not None:
-            return self._head(house, table) | {"timestamp_micros": asked["timestamp_micros"]} | pin
-        return self._head(house, table) | {"version": table.version, "table": table.id} | pin
+        if request.use != "pinned":
+            table = find(request, house.catalog.database([self._name(session, house, request)]))
+            return self._head(house, table, id=table.id)
+        database = self._pinned(house, request)
+        if stored(request, database) not in database.tables:
+            return protocol.Missing(pin=database.version)
+        table = find(request, database)
+        if request.timestamp_micros is not None:
+            return self._head(house, table, timestamp_micros=request.timestamp_micros, pin=database.version)
+        return self._head(house, table, version=table.version, id=table.id, pin=database.version)
 
     def _in_transaction(
-        self, session: Session, house: Lakehouse, tx: Transaction, table: Table, asked: Request
-    ) -> Answer:
+        self, session: Session, house: Lakehouse, tx: Transaction, table: Table, request: protocol.Resolve
+    ) -> protocol.Found:
         """Inside: what was not written is read through the shared, warm URI while that is still at the pin."""
-        use = asked["use"]
-        if asked.get("writes"):
+        if request.writes:
             tx.check_writable()
             tx.said(session.text)
-        travels = {"timestamp_micros": asked["timestamp_micros"]} if asked.get("timestamp_micros") is not None else {}
-        if use == "target":
+        travels = request.timestamp_micros is not None
+        if request.use == "target":
             tx.read(table)
-        elif use != "append" and not travels:
-            tx.touch(table, asked.get("touch"))
+        elif request.use != "append" and not travels:
+            tx.touch(table, request.touch)
         current = house.catalog.timeline.head.table_by_id(table.id)
-        shared = use == "pinned" and not tx.has_written(table) and not travels
+        shared = request.use == "pinned" and not tx.has_written(table) and not travels
         if shared and current is not None and current.version == table.version:
-            return self._head(house, table) | {"version": table.version, "table": table.id}
-        return self._own(session, house, tx, table) | (travels or {"table": table.id})
+            return self._head(house, table, version=table.version, id=table.id)
+        if request.timestamp_micros is not None:
+            return self._own(session, house, tx, table, timestamp_micros=request.timestamp_micros)
+        return self._own(session, house, tx, table, id=table.id)
 
-    def _time_travel(self, session: Session, house: Lakehouse, asked: Request) -> Answer:
+    def _time_travel(self, session: Session, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
         if (tx := session.inside(house)) is None:
-            return self._time_travel_alone(house, asked)
-        if (micros := asked.get("system_time_micros")) is not None:
-            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), asked)
-        version: str = asked["version"]
+            return self._time_travel_alone(house, request)
+        if (micros := request.system_time_micros) is not None:
+            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
+        version = request.version
+        assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), asked)
-        return self._own(session, house, tx, tx.table(self._name(session, house, asked))) | {
-            "version": _number(version)
-        }
+            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
+        table = tx.table(self._name(session, house, request))
+        return self._own(session, house, tx, table, version=_number(version))
 
-    def _time_travel_alone(self, house: Lakehouse, asked: Request) -> Answer:
+    def _time_travel_alone(self, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
-        if (micros := asked.get("system_time_micros")) is not None:
-            pinned = self._pinned(house, asked)
+        if (micros := request.system_time_micros) is not None:
+            pinned = self._pinned(house, request)
             then = house.catalog.timeline.at_time(_time(micros))
             was = then if then.version < pinned.version else pinned
-            return self._was(house, was, asked) | {"pin": pinned.version}
-        version: str = asked["version"]
+            return self._was(house, was, request, pin=pinned.version)
+        version = request.version
+        assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:])), asked)
-        wanted, pinned = _number(version), self._pinned(house, asked)
-        table = find(asked, pinned)
+            return self._was(house, house.catalog.as_of(_number(version[1:])), request)
+        wanted, pinned = _number(version), self._pinned(house, request)
+        table = find(request, pinned)
         if wanted > table.version:
             raise InvalidError(f"table {table.name} has no version {wanted}: its versions go up to {table.version}")
-        return self._head(house, table) | {"version": wanted, "pin": pinned.version}
+        return self._head(house, table, version=wanted, pin=pinned.version)
 
-    def _was(self, house: Lakehouse, database: Database, asked: Request) -> Answer:
-        table = find(asked, database)
-        return self._head(house, table) | {"version": table.version}
+    def _was(
+        self, house: Lakehouse, database: Database, request: protocol.Resolve, pin: int | UnsetType = UNSET
+    ) -> protocol.Found:
+        table = find(request, database)
+        return self._head(house, table, version=table.version, pin=pin)
 
-    def _version_then(self, session: Session, asked: Request) -> Answer:
+    def _version_then(self, session: Session, request: protocol.VersionThen) -> protocol.VersionThenAnswer:
         """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
-        house = self._house(asked)
-        name, tx = self._name(session, house, asked), session.inside(house)
+        house = self._house(request)
+        name, tx = self._name(session, house, request), session.inside(house)
         seen = house.catalog.database([name]) if tx is None else tx
         if (table := seen.tables.get(name)) is None:
-            return {"version": None}
-        micros = asked.get("system_time_micros")
-        then = asked["version"] if micros is None else _time(micros)
-        database = house.catalog.as_of(then, at_most=None if tx is None else tx.base.version)
+            return protocol.VersionThenAnswer(version=None)
+        at_most = None if tx is None else tx.base.version
+        when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
+        assert when is not None, "one of the two is said"
+        database = house.catalog.as_of(when, at_most=at_most)
         if (was := database.table_by_id(table.id)) is None:
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
-        return {"version": was.version}
+        return protocol.VersionThenAnswer(version=was.version)
 
-    def _snapshot(self, session: Session, asked: Request) -> Answer:
+    def _snapshot(self, session: Session, request: protocol.Snapshot) -> Answer:
         """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""
         if (tx := session.transaction) is not None:
-            for scan in scans_of(asked):
+            for scan in scans_of(request.reads):
                 if (other := other_version(tx, scan)) is not None:
                     raise ActiveTransactionError(other)
-        return {}
+        return Answer()
 
-    def _head(self, house: Lakehouse, table: Table) -> Answer:
+    def _head(
+        self,
+        house: Lakehouse,
+        table: Table,
+        *,
+        id: str | UnsetType = UNSET,
+        version: int | UnsetType = UNSET,
+        timestamp_micros: int | UnsetType = UNSET,
+        pin: int | UnsetType = UNSET,
+    ) -> protocol.Found:
         house.catalog.lake.publisher.check(table)
-        return {
-            "missing": False,
-            "uri": house.uris.head(table.location),
-            "name": [*table.name.namespace, table.name.table],
-            "location": house.uris.real(table.location),
-        }
+        return protocol.Found(
+            uri=house.uris.head(table.location),
+            name=[*table.name.namespace, table.name.table],
+            location=house.uris.real(table.location),
+            version=version,
+            timestamp_micros=timestamp_micros,
+            table=id,
+            pin=pin,
+        )
 
-    def _own(self, session: Session, house: Lakehouse, tx: Transaction, table: Table) -> Answer:
+    def _own(
+        self,
+        session: Session,
+        house: Lakehouse,
+        tx: Transaction,
+        table: Table,
+        *,
+        id: str | UnsetType = UNSET,
+        version: int | UnsetType = UNSET,
+        timestamp_micros: int | UnsetType = UNSET,
+    ) -> protocol.Found:
         house.catalog.lake.publisher.check(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
         session.used.add((uri, table.name))
-        name = [*table.name.namespace, table.name.table]
-        return {"missing": False, "uri": uri, "name": name, "location": house.uris.real(table.location)}
+        return protocol.Found(
+            uri=uri,
+            name=[*table.name.namespace, table.name.table],
+            location=house.uris.real(table.location),
+            version=version,
+            timestamp_micros=timestamp_micros,
+            table=id,
+        )
 
-    def _exists(self, session: Session, asked: Request) -> Answer:
-        house = self._house(asked)
-        return {"exists": self._name(session, house, asked) in self._seen(session, house).tables}
+    def _exists(self, session: Session, request: protocol.Exists) -> protocol.ExistsAnswer:
+        house = self._house(request)
+        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._seen(session, house).tables)
 
-    def _list_tables(self, session: Session, asked: Request) -> Answer:
-        seen = self._seen(session, self._house(asked))
-        return listed(asked, seen, seen.tables)
+    def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
+        seen = self._seen(session, self._house(request))
+        return listed(request, seen, seen.tables)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def _create(self, session: Session, asked: Request) -> Answer:
+    def _create(
+        self, session: Session, request: protocol.Create
+    ) -> protocol.CreateAnswer | protocol.Found | protocol.Missing:
         """Answer where Delta has to create or replace a table; the write of its first version makes it real."""
-        house = self._house(asked)
-        name = self._name(session, house, asked)
-        if (asked.get("provider") or "delta").lower() != "delta":
+        house = self._house(request)
+        name = self._name(session, house, request)
+        if (request.provider or "delta").lower() != "delta":
             raise UnsupportedError(
-                f"table {name} cannot be USING {asked['provider']}: Lockstep's tables are Delta tables"
+                f"table {name} cannot be USING {request.provider}: Lockstep's tables are Delta tables"
             )
-        if asked.get("location"):
+        if request.location:
             raise UnsupportedError(f"table {name} cannot have a LOCATION: a catalog's tables lie under its root")
-        session.text = asked.get("text") or ""
+        session.text = request.text or ""
         seen = self._seen(session, house)
-        if asked["mode"] != "create" and name in seen.tables:
-            return self._resolve(session, asked | {"use": "target", "writes": True})
-        if asked["mode"] == "replace":
+        if request.mode != "create" and name in seen.tables:
+            return self._resolve(session, _to_replace(request))
+        if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
         if isinstance(seen, Transaction):
             seen.said(session.text)
             creation = seen.reserve(name, house.catalog.lake.new_id())
             uri = house.uris.own(creation.location, seen.id, NEW, seen.epoch)
             session.used.add((uri, name))
-            return {"uri": uri}
-        creation = house.catalog.reserve(name, case_sensitive=is_case_sensitive(asked))
+            return protocol.CreateAnswer(uri=uri)
+        creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive)
         self._host.lakehouses.creations.add(house, creation)
-        return {"uri": house.uris.head(creation.location)}
+        return protocol.CreateAnswer(uri=house.uris.head(creation.location))
 
-    def _write(self, session: Session, asked: Request) -> Answer:
+    def _write(self, session: Session, request: protocol.Write) -> protocol.WriteAnswer:
         """Commit one version of one table: an autocommitted statement, which must not run inside a transaction."""
-        house = self._host.lakehouses.writer(asked["uri"], asked["catalogs"])
-        location = house.uris.parse(asked["uri"]).location
+        house = self._host.lakehouses.writer(request.uri, request.catalogs)
+        location = house.uris.parse(request.uri).location
         if session.transaction is not None:
             raise ActiveTransactionError(
                 f"a statement wrote table folder {house.uris.real(location)} outside the open transaction "
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        creation = self._host.lakehouses.creations.take(house, location) if asked["version"] == 0 else None
+        creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
         outcome = house.catalog.write(
             location,
-            asked["version"],
-            asked["actions"],
+            request.version,
+            request.actions,
             creation=creation,
-            scans=scans_of(asked),
-            isolation=isolation_of(SESSION_ISOLATION.said(asked)),
+            scans=scans_of(request.reads),
+            isolation=isolation_of(SESSION_ISOLATION.said(request.settings)),
             text=session.text,
         )
         if isinstance(outcome, Taken):
-            return {"outcome": "taken"}
-        return {"outcome": "committed"}
+            return protocol.WriteAnswer(outcome="taken")
+        return protocol.WriteAnswer(outcome="committed")
 
-    def _staging(self, _: Session, asked: Request) -> Answer:
+    def _staging(self, _: Session, request: protocol.Staging) -> protocol.StagingAnswer:
         """Answer whether Delta may stage this commit of a transaction: nothing is written that nobody would undo."""
-        house, view, owner, tx = self._staged_by(asked)
+        house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
             if view.epoch != tx.epoch:
                 raise TransactionStateError(
@@ -249,97 +291,108 @@ class TableRequests(Requests):
                     f"{house.uris.real(view.location)} ran; nothing of the statement was written",
                     sqlstate="25000",
                 )
-            taken = house.catalog.is_taken(tx, view.location, asked["version"])
-            return {"outcome": "taken" if taken else "free"}
+            taken = house.catalog.is_taken(tx, view.location, request.version)
+            return protocol.StagingAnswer(outcome="taken" if taken else "free")
 
-    def _staged(self, _: Session, asked: Request) -> Answer:
+    def _staged(self, _: Session, request: protocol.Staged) -> Answer:
         """Note that Delta staged a commit of a transaction."""
-        house, view, owner, tx = self._staged_by(asked)
+        house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
-            house.catalog.stage(tx, view.location, asked["version"])
-        return {}
+            house.catalog.stage(tx, view.location, request.version)
+        return Answer()
 
-    def _staged_by(self, asked: Request) -> tuple[Lakehouse, View, Session, Transaction]:
+    def _staged_by(self, uri: str) -> tuple[Lakehouse, View, Session, Transaction]:
         """Return the catalog of BEGIN: another of the same root may have other keys, or another `resolution`."""
-        uri = asked["uri"]
         if (id := transaction_in(uri)) is None:
             raise InvalidError(f"{uri} is not a transaction's")
         owner, house, tx = self._host.transaction_of(id)
         return house, house.uris.parse(uri), owner, tx
 
-    def _drop(self, session: Session, asked: Request) -> Answer:
-        house = self._house(asked)
-        name = self._name(session, house, asked)
+    def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
+        house = self._house(request)
+        name = self._name(session, house, request)
         if name not in self._seen(session, house).tables:
-            return {"dropped": False}
-        self._change(session, asked, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
-        return {"dropped": True}
+            return Dropped(dropped=False)
+        self._change(session, request, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
+        return Dropped(dropped=True)
 
-    def _rename(self, session: Session, asked: Request) -> Answer:
-        house = self._house(asked)
-        name = self._name(session, house, asked)
-        new = self._new_name(session, house, asked, name)
+    def _rename(self, session: Session, request: protocol.Rename) -> Answer:
+        house = self._house(request)
+        name = self._name(session, house, request)
+        new = self._new_name(session, house, request, request.to, name)
         self._change(
-            session, asked, lambda tx: tx.changing().rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}"
+            session, request, lambda tx: tx.changing().rename_table(name, new), f"ALTER TABLE {name} RENAME TO {new}"
         )
-        return {}
+        return Answer()
 
     # --- namespaces ---------------------------------------------------------------------------------------------------
 
-    def _list_namespaces(self, session: Session, asked: Request) -> Answer:
-        seen = self._seen(session, self._house(asked))
-        parent = namespace_of(asked, seen, "parent")
+    def _list_namespaces(self, session: Session, request: protocol.Namespaces) -> protocol.NamespacesAnswer:
+        seen = self._seen(session, self._house(request))
+        parent = stored_namespace(request, request.parent, seen)
         if parent and parent not in seen.namespaces:
             raise UndefinedError(f"no namespace {'.'.join(parent)}", sqlstate=NO_NAMESPACE)
         inside = (n for n in seen.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
-        return {"namespaces": sorted(inside)}
+        return protocol.NamespacesAnswer(namespaces=sorted(inside))
 
-    def _namespace(self, session: Session, asked: Request) -> Answer:
-        seen = self._seen(session, self._house(asked))
-        properties = seen.namespaces.get(namespace_of(asked, seen))
-        return {"exists": properties is not None, "properties": properties or {}}
+    def _describe_namespace(self, session: Session, request: protocol.DescribeNamespace) -> protocol.NamespaceAnswer:
+        seen = self._seen(session, self._house(request))
+        properties = seen.namespaces.get(stored_namespace(request, request.namespace, seen))
+        return protocol.NamespaceAnswer(exists=properties is not None, properties=properties or {})
 
-    def _create_namespace(self, session: Session, asked: Request) -> Answer:
-        name, properties = namespace_of(asked, self._seen(session, self._house(asked))), asked["properties"]
+    def _create_namespace(self, session: Session, request: protocol.CreateNamespace) -> Answer:
+        name = stored_namespace(request, request.namespace, self._seen(session, self._house(request)))
         self._change(
             session,
-            asked,
-            lambda tx: tx.changing().create_namespace(name, properties),
+            request,
+            lambda tx: tx.changing().create_namespace(name, request.properties),
             f"CREATE NAMESPACE {'.'.join(name)}",
         )
-        return {}
+        return Answer()
 
-    def _alter_namespace(self, session: Session, asked: Request) -> Answer:
-        name = namespace_of(asked, self._seen(session, self._house(asked)))
+    def _alter_namespace(self, session: Session, request: protocol.AlterNamespace) -> Answer:
+        name = stored_namespace(request, request.namespace, self._seen(session, self._house(request)))
 
         def alter(tx: Transaction) -> None:
             tx.names.check_namespace(name)
-            kept = {key: value for key, value in tx.namespaces[name].items() if key not in asked["unset"]}
-            tx.changing().alter_namespace(name, {**kept, **asked["set"]})
+            kept = {key: value for key, value in tx.namespaces[name].items() if key not in request.unset}
+            tx.changing().alter_namespace(name, {**kept, **request.set})
 
-        self._change(session, asked, alter, f"ALTER NAMESPACE {'.'.join(name)}")
-        return {}
+        self._change(session, request, alter, f"ALTER NAMESPACE {'.'.join(name)}")
+        return Answer()
 
-    def _drop_namespace(self, session: Session, asked: Request) -> Answer:
-        seen = self._seen(session, self._house(asked))
-        name, cascade = namespace_of(asked, seen), bool(asked["cascade"])
+    def _drop_namespace(self, session: Session, request: protocol.DropNamespace) -> Dropped:
+        seen = self._seen(session, self._house(request))
+        name = stored_namespace(request, request.namespace, seen)
         if name not in seen.namespaces:
-            return {"dropped": False}
+            return Dropped(dropped=False)
         self._change(
             session,
-            asked,
-            lambda tx: tx.changing().drop_namespace(name, cascade=cascade),
+            request,
+            lambda tx: tx.changing().drop_namespace(name, cascade=request.cascade),
             f"DROP NAMESPACE {'.'.join(name)}",
         )
-        return {"dropped": True}
+        return Dropped(dropped=True)
 
 
-def scans_of(asked: Request) -> list[Scan]:
+def _to_replace(request: protocol.Create) -> protocol.Resolve:
+    """Return what a statement asks that replaces a table, of the table that it replaces."""
+    return protocol.Resolve(
+        session=request.session,
+        catalog=request.catalog,
+        options=request.options,
+        case_sensitive=request.case_sensitive,
+        namespace=request.namespace,
+        table=request.table,
+        text=request.text,
+        use="target",
+        writes=True,
+    )
+
+
+def scans_of(reads: Iterable[Read]) -> list[Scan]:
     """Return what a statement, or a whole transaction, read: the scans that the shim saw."""
-    return [
-        Scan(scan["table"], scan["version"], scan["where"], scan.get("head", True), scan.get("cached", False))
-        for scan in asked.get("reads") or []
-    ]
+    return [Scan(read.table, read.version, read.where, read.head, read.cached) for read in reads]
 
 
 def other_version(tx: Transaction, scan: Scan) -> str | None:

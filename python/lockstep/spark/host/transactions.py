@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lockstep.commit.outcomes import Committed
 from lockstep.errors import (
@@ -29,10 +29,11 @@ from lockstep.settings import (
     Setting,
 )
 from lockstep.spark.host.lakehouses import Lakehouse, flag, isolation_of
-from lockstep.spark.host.requests import is_case_sensitive
-from lockstep.spark.host.sessions import Answer, Lost, Request, Session
+from lockstep.spark.host.protocol import transactions as protocol
+from lockstep.spark.host.protocol.base import Answer, Asked, Settings
+from lockstep.spark.host.requests import Operation, operation
+from lockstep.spark.host.sessions import FindOut, LostTransaction, Session
 from lockstep.spark.host.tables import other_version, scans_of
-from lockstep.timeline.entry import Batch
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -52,101 +53,104 @@ class TransactionRequests:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.operations: dict[str, Callable[[Session, Request], Answer]] = {
-            "begin": self._begin,
-            "commit": self._commit,
-            "rollback": self._rollback,
-            "savepoint": self._savepoint,
-            "rollback_to": self._rollback_to,
-            "release": self._release,
-            "ended": self._ended,
-            "outside": self._outside,
-            "batch": self._batch,
-            "begun": self._begun,
-            "lost": self._lost,
-            "lapse": self._lapse,
-        }
+        self.operations: Mapping[type[Asked], Operation] = dict(
+            (
+                operation(protocol.NextBatch, self._batch),
+                operation(protocol.Begin, self._begin),
+                operation(protocol.Begun, self._begun),
+                operation(protocol.Commit, self._commit),
+                operation(protocol.Rollback, self._rollback),
+                operation(protocol.Savepoint, self._savepoint),
+                operation(protocol.RollbackTo, self._rollback_to),
+                operation(protocol.Release, self._release),
+                operation(protocol.Ended, self._ended),
+                operation(protocol.Lost, self._lost),
+                operation(protocol.Lapse, self._lapse),
+                operation(protocol.Outside, self._outside),
+            )
+        )
 
-    def _begin(self, session: Session, asked: Request) -> Answer:
+    def _begin(self, session: Session, request: protocol.Begin) -> protocol.BeginAnswer:
         batch, session.next_batch = session.next_batch, None
         if session.transaction is not None:
             raise ActiveTransactionError(
                 f"a transaction is open in this session ({session.transaction.id}); COMMIT or ROLLBACK it first"
             )
-        catalogs: dict[str, dict[str, str]] = asked["catalogs"]
-        name = asked.get("current") or (next(iter(catalogs)) if len(catalogs) == 1 else None)
+        catalogs = request.catalogs
+        name = request.current or (next(iter(catalogs)) if len(catalogs) == 1 else None)
         if name is None:
             raise InvalidError(
                 f"which catalog? This session has {', '.join(sorted(catalogs)) or 'no Lockstep catalog'}; "
                 "say USE <catalog> before BEGIN"
             )
         house = self._host.lakehouses.get(name, catalogs[name])
-        goes_on = _goes_on(ON_STATEMENT_ERROR.said(asked))
-        kept = _seconds(SHARED_TRANSACTION_TIMEOUT, asked)
+        goes_on = _goes_on(ON_STATEMENT_ERROR.said(request.settings))
+        kept = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
         tx = house.catalog.begin(
-            isolation=isolation_of(SESSION_ISOLATION.said(asked)),
-            read_only=bool(asked.get("read_only")),
-            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.said(asked)),
-            comment=asked.get("comment", ""),
+            isolation=request.isolation or isolation_of(SESSION_ISOLATION.said(request.settings)),
+            read_only=request.read_only,
+            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.said(request.settings)),
+            comment=request.comment,
             batch=batch,
-            case_sensitive=is_case_sensitive(asked),
+            case_sensitive=request.case_sensitive,
         )
         session.catalog, session.goes_on, session.transaction = house, goes_on, tx
-        return _named(tx) | {"catalog": name, "root": house.catalog.lake.storage.url, "kept_seconds": kept}
+        return protocol.BeginAnswer(
+            database_version=tx.base.version,
+            transaction_id=tx.id,
+            catalog=name,
+            root=house.catalog.lake.storage.url,
+            kept_seconds=kept,
+        )
 
-    def _batch(self, session: Session, asked: Request) -> Answer:
-        """Remember which micro-batch the session's next BEGIN carries out; without an application, none.
+    def _batch(self, session: Session, request: protocol.NextBatch) -> Answer:
+        session.next_batch = request.batch
+        return Answer()
 
-        It is said beside BEGIN, and for one BEGIN only: a setting of the session that outlived its transaction would
-        make replays, whose work is dropped, of all that follow.
-        """
-        named = "application" in asked
-        session.next_batch = Batch(application=asked["application"], number=asked["number"]) if named else None
-        return {}
-
-    def _begun(self, session: Session, _: Request) -> Answer:
-        """Tell what BEGIN found of its micro-batch's application."""
+    def _begun(self, session: Session, _: protocol.Begun) -> protocol.BegunAnswer:
         tx = self._open_transaction(session, "a micro-batch")[0]
         recorded = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
-        return {"last_batch": recorded, "is_replay": tx.is_replay}
+        return protocol.BegunAnswer(last_batch=recorded, is_replay=tx.is_replay)
 
-    def _commit(self, session: Session, asked: Request) -> Answer:
+    def _commit(self, session: Session, request: protocol.Commit) -> protocol.CommitAnswer:
         tx, house = self._open_transaction(session, "COMMIT")
-        if asked.get("failure") and not tx.read_only and not session.goes_on:
-            tx.failure = tx.failure or asked["failure"]  # a script that overlooked it must not commit the rest
+        if request.failure and not tx.read_only and not session.goes_on:
+            tx.failure = tx.failure or request.failure  # a script that overlooked it must not commit the rest
         tables = {table.id: table for table in tx.base.tables.values()}
-        for scan in scans_of(asked):
+        for scan in scans_of(request.reads):
             tx.failure = tx.failure or other_version(tx, scan)  # the shim has refused it: see `_snapshot`
             if scan.table in tables:  # not one of its own
                 tx.read(tables[scan.table], scan.where)
-        tx.settle(asked.get("settled") or [])
+        tx.settle(request.settled)
         started = house.catalog.lake.clock()
         return _committed(tx.id, house, house.catalog.commit(tx), started)
 
-    def _rollback(self, session: Session, _: Request) -> Answer:
+    def _rollback(self, session: Session, _: protocol.Rollback) -> protocol.Named:
         tx, house = self._open_transaction(session, "ROLLBACK")
         house.catalog.rollback(tx)
         return _named(tx)
 
-    def _savepoint(self, session: Session, asked: Request) -> Answer:
+    def _savepoint(self, session: Session, request: protocol.Savepoint) -> protocol.Named:
         tx, _ = self._open_transaction(session, "SAVEPOINT")
-        if asked.get("failure") and not session.goes_on:
+        if request.failure and not session.goes_on:
             raise FailedTransactionError(
                 "a write of this transaction failed, so no savepoint can be set: ROLLBACK, or ROLLBACK TO an older "
-                f"one. The failure was: {asked['failure']}"
+                f"one. The failure was: {request.failure}"
             )
-        tx.savepoint(asked["name"])
+        tx.savepoint(request.name)
         return _named(tx)
 
-    def _rollback_to(self, session: Session, asked: Request) -> Answer:
-        """Go back, and tell which URIs nobody may use any more."""
+    def _rollback_to(self, session: Session, request: protocol.RollbackTo) -> protocol.RollbackToAnswer:
         tx, house = self._open_transaction(session, "ROLLBACK TO")
-        house.catalog.rollback_to(tx, asked["name"])
-        return _named(tx) | session.forget_used()
+        house.catalog.rollback_to(tx, request.name)
+        used = session.forget_used()
+        return protocol.RollbackToAnswer(
+            database_version=tx.base.version, transaction_id=tx.id, uris=used.uris, tables=used.tables
+        )
 
-    def _release(self, session: Session, asked: Request) -> Answer:
+    def _release(self, session: Session, request: protocol.Release) -> protocol.Named:
         tx, _ = self._open_transaction(session, "RELEASE")
-        tx.release(asked["name"])
+        tx.release(request.name)
         return _named(tx)
 
     def _open_transaction(self, session: Session, verb: str) -> tuple[Transaction, Lakehouse]:
@@ -154,39 +158,30 @@ class TransactionRequests:
             raise NoTransactionError(f"{verb} without a transaction: none is open in this session; BEGIN starts one")
         return session.transaction, session.catalog
 
-    def _ended(self, session: Session, _: Request) -> Answer:
-        """Tell whether the transaction is over, and if so which URIs nobody may use any more."""
+    def _ended(self, session: Session, _: protocol.Ended) -> protocol.EndedAnswer:
         is_open = session.transaction is not None and session.transaction.is_open
         if is_open or (session.lost is not None and session.lost.find_out is not None):
-            return {"open": True, "uris": [], "tables": []}
+            return protocol.EndedAnswer(open=True, uris=[], tables=[])
         used = session.forget_used()
         session.transaction, session.catalog, session.lost = None, None, None
-        return {"open": False, **used}
+        return protocol.EndedAnswer(open=False, uris=used.uris, tables=used.tables)
 
-    def _lost(self, session: Session, asked: Request) -> Answer:
-        """Take over a session from a host that died: what it had open is gone, and its user must notice.
-
-        A COMMIT that the other had been sent may have been carried out: then that is found out first.
-        """
-        lost = Lost(asked["transaction"], "Lockstep's host process, which kept it, ended in the middle")
-        sent: dict[str, Any] | None = asked.get("sent")
-        if sent is not None:
-            lost = replace(lost, find_out=partial(self._find_out, lost.transaction, **sent))
+    def _lost(self, session: Session, request: protocol.Lost) -> Answer:
+        lost = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
+        if request.sent is not None:
+            lost = replace(lost, find_out=partial(self._find_out, lost.transaction, request.sent))
         session.lost = lost
-        return {}
+        return Answer()
 
-    def _find_out(
-        self, transaction: str, *, catalog: str, options: dict[str, str], snapshot: int
-    ) -> tuple[Lakehouse, Committed | None]:
-        house = self._host.lakehouses.get(catalog, options)
-        return house, house.catalog.find_out(transaction, snapshot)
+    def _find_out(self, transaction: str, sent: protocol.Sent) -> tuple[Lakehouse, Committed | None]:
+        house = self._host.lakehouses.get(sent.catalog, sent.options)
+        return house, house.catalog.find_out(transaction, sent.snapshot)
 
-    def _lapse(self, session: Session, _: Request) -> Answer:
-        """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
+    def _lapse(self, session: Session, _: protocol.Lapse) -> protocol.Used:
         tx, house = session.transaction, session.catalog
         if tx is not None and house is not None:
             refusal = end_unasked(tx, house)
-            session.lost = Lost(
+            session.lost = LostTransaction(
                 tx.id,
                 f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
                 refusal,
@@ -195,15 +190,15 @@ class TransactionRequests:
         session.transaction = session.catalog = None
         return used
 
-    def in_lost(self, session: Session, asked: Request) -> Answer:
+    def in_lost(self, session: Session, lost: LostTransaction, request: Asked) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
-        assert session.lost is not None
-        ends = asked["op"] in ("commit", "rollback")
-        if session.lost.find_out is not None:
-            answer = self._settle(session, session.lost, asked["op"])
+        ends = isinstance(request, protocol.Commit | protocol.Rollback)
+        if lost.find_out is not None:
+            answer = self._settle(session, lost, lost.find_out, request)
             if answer is not None:
                 return answer
-        lost = session.lost
+            assert session.lost is not None
+            lost = session.lost
         if lost.refusal is not None:
             if ends:
                 raise lost.refusal.again()
@@ -211,42 +206,46 @@ class TransactionRequests:
                 f"transaction {lost.transaction} has ended: {lost.why}. A COMMIT of it had had no answer: "
                 f"{lost.refusal.message}. ROLLBACK, which says so once more, and begin again"
             )
-        if asked["op"] == "rollback":
-            return {"transaction_id": lost.transaction}
+        if isinstance(request, protocol.Rollback):
+            return protocol.Named(transaction_id=lost.transaction)
         raise FailedTransactionError(
             f"transaction {lost.transaction} was rolled back: {lost.why}. "
             + ("Begin again" if ends else "ROLLBACK, and begin again")
         )
 
-    def _settle(self, session: Session, lost: Lost, op: str) -> Answer | None:
+    def _settle(
+        self, session: Session, lost: LostTransaction, find_out: FindOut, request: Asked
+    ) -> protocol.CommitAnswer | None:
         """Find out what became of a COMMIT that a host died of; return the answer to another one, if it landed."""
-        assert lost.find_out is not None
-        if op not in ("commit", "rollback"):
+        if not isinstance(request, protocol.Commit | protocol.Rollback):
             raise FailedTransactionError(
                 f"transaction {lost.transaction} is in doubt: {lost.why} of its COMMIT. COMMIT again, which finds out "
                 "whether it is committed"
             )
         try:
-            house, done = lost.find_out()
+            house, done = find_out()
         except UnavailableError as error:
             raise CommitUnknownError(
                 f"the store does not say whether transaction {lost.transaction} is committed: {error.message}. COMMIT "
                 "again, which finds out, or look for its id in the timeline"
             ) from error
         if done is None:
-            session.lost = Lost(lost.transaction, f"{lost.why} of its COMMIT, and nothing of it is committed")
+            why = f"{lost.why} of its COMMIT, and nothing of it is committed"
+            session.lost = LostTransaction(lost.transaction, why)
             return None
         refusal = TransactionStateError(
             f"too late to roll back: transaction {lost.transaction} is committed as database version {done.version}. "
             "The answer to its COMMIT was lost, not the COMMIT",
             sqlstate="2D000",
         )
-        session.lost = Lost(lost.transaction, lost.why, refusal)
-        return _committed(lost.transaction, house, done, house.catalog.lake.clock()) if op == "commit" else None
+        session.lost = LostTransaction(lost.transaction, lost.why, refusal)
+        if isinstance(request, protocol.Rollback):
+            return None
+        return _committed(lost.transaction, house, done, house.catalog.lake.clock())
 
-    def _outside(self, session: Session, asked: Request) -> Answer:
+    def _outside(self, session: Session, request: protocol.Outside) -> Answer:
         """Refuse what a ROLLBACK could not take back."""
-        what = asked["what"]
+        what = request.what
         if what == "VACUUM":
             raise ActiveTransactionError(
                 "VACUUM deletes files, which no ROLLBACK brings back; run it outside a transaction"
@@ -263,7 +262,7 @@ class TransactionRequests:
             )
         house = session.catalog
         if house is not None and not house.allows_outside_writes:
-            if not asked.get("known", True):
+            if not request.known:
                 raise ActiveTransactionError(
                     f"{what} is a command that Lockstep does not know, and so not whether a ROLLBACK could undo it. "
                     f"Run it outside the transaction, or set {OUTSIDE_WRITES.of(house.name)}=allow "
@@ -274,7 +273,7 @@ class TransactionRequests:
                 f"transaction, or set {OUTSIDE_WRITES.of(house.name)}=allow to have such writes "
                 "happen at once, whatever becomes of the transaction"
             )
-        return {}
+        return Answer()
 
 
 def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
@@ -295,24 +294,30 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
     return None
 
 
-def _committed(id: str, house: Lakehouse, done: Committed, started: datetime) -> Answer:
+def _committed(id: str, house: Lakehouse, done: Committed, started: datetime) -> protocol.CommitAnswer:
     """Return what COMMIT answers: what the transaction changed, by its entry in the timeline."""
     writes = done.entry.writes if done.entry is not None else []
-    rows = {key: [getattr(write.counts, key) for write in writes] for key in ("rows_added", "rows_removed")}
-    return {
-        "database_version": done.version,
-        "transaction_id": id,
-        "tables_changed": len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
-        "files_added": sum(write.counts.files_added for write in writes),
-        "files_removed": sum(write.counts.files_removed for write in writes),
-        **{key: None if -1 in values else sum(values) for key, values in rows.items()},
-        "milliseconds": round((house.catalog.lake.clock() - started).total_seconds() * 1000),
-        "checkpoints": [house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
-    }
+    return protocol.CommitAnswer(
+        database_version=done.version,
+        transaction_id=id,
+        tables_changed=len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
+        files_added=sum(write.counts.files_added for write in writes),
+        files_removed=sum(write.counts.files_removed for write in writes),
+        rows_added=_sum_if_known(write.counts.rows_added for write in writes),
+        rows_removed=_sum_if_known(write.counts.rows_removed for write in writes),
+        milliseconds=round((house.catalog.lake.clock() - started).total_seconds() * 1000),
+        checkpoints=[house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
+    )
 
 
-def _named(tx: Transaction) -> Answer:
-    return {"database_version": tx.base.version, "transaction_id": tx.id}
+def _named(tx: Transaction) -> protocol.Named:
+    return protocol.Named(database_version=tx.base.version, transaction_id=tx.id)
+
+
+def _sum_if_known(rows: Iterable[int]) -> int | None:
+    """Return how many rows there are in all; None if of some it is not known."""
+    counted = list(rows)
+    return None if -1 in counted else sum(counted)
 
 
 def _goes_on(value: str | None) -> bool:
@@ -322,8 +327,8 @@ def _goes_on(value: str | None) -> bool:
     return value is not None and value.lower() == "continue"
 
 
-def _seconds(setting: Setting, asked: Request) -> int:
-    value = setting.said(asked) or ""
+def _seconds(setting: Setting, settings: Settings) -> int:
+    value = setting.said(settings) or ""
     if not (value.isascii() and value.isdigit()):
         raise InvalidError(f"{setting.name} is {value!r}: expected a number of seconds")
     return int(value)

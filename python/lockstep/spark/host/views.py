@@ -1,29 +1,23 @@
-"""The requests of the shim's catalog about views: what a name says, and what becomes of it.
-
-view          {namespace, table, pin?, seen?, mentioned?, text?}
-              → {"missing": true} or {"missing": false, "view": {…}}, with the fields of `ViewDefinition`; outside a
-              transaction with "pin", the database version that the statement reads
-views         {namespace} → {"names": […], "namespace": […]}
-create_view   {namespace, table, "replace": "create" | "replace" | "create_or_replace", "view": {…}} → {}
-drop_view     {namespace, table} → {"dropped": true | false}
-rename_view   {namespace, table, "to": […]} → {}
-"""
+"""The requests of the shim's catalog about views: what a name says, and what becomes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from lockstep.errors import InvalidError
-from lockstep.spark.host.requests import Requests, listed, stored
-from lockstep.timeline.entry import Name, View, ViewDefinition
+from lockstep.spark.host.protocol import views as protocol
+from lockstep.spark.host.protocol.base import Answer, Asked, Dropped, Listing
+from lockstep.spark.host.protocol.tables import Missing
+from lockstep.spark.host.requests import Operation, Requests, listed, operation, stored
+from lockstep.timeline.entry import View
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
-    from lockstep.spark.host.sessions import Answer, Request, Session
+    from lockstep.spark.host.sessions import Session
 
 _VERBS = {"create": "CREATE VIEW", "replace": "ALTER VIEW", "create_or_replace": "CREATE OR REPLACE VIEW"}
 
@@ -33,70 +27,63 @@ class ViewRequests(Requests):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.operations: dict[str, Callable[[Session, Request], Answer]] = {
-            "view": self._view,
-            "views": self._list_views,
-            "create_view": self._create_view,
-            "drop_view": self._drop_view,
-            "rename_view": self._rename_view,
-        }
+        self.operations: Mapping[type[Asked], Operation] = dict(
+            (
+                operation(protocol.View, self._view),
+                operation(protocol.Views, self._list_views),
+                operation(protocol.CreateView, self._create_view),
+                operation(protocol.DropView, self._drop_view),
+                operation(protocol.RenameView, self._rename_view),
+            )
+        )
 
-    def _view(self, session: Session, asked: Request) -> Answer:
+    def _view(self, session: Session, request: protocol.View) -> protocol.ViewAnswer | Missing:
         """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
-        house = self._house(asked)
-        if asked.get("text"):
-            session.text = asked["text"]
+        house = self._house(request)
+        if request.text:
+            session.text = request.text
         if (tx := session.inside(house)) is not None:
-            name = self._name(session, house, asked)
+            name = self._name(session, house, request)
             tx.read_view(name)
             return _shown(tx.views.get(name))
-        database = self._pinned(house, asked)
-        return _shown(database.views.get(stored(asked, database))) | {"pin": database.version}
+        database = self._pinned(house, request)
+        return _shown(database.views.get(stored(request, database)), pin=database.version)
 
-    def _list_views(self, session: Session, asked: Request) -> Answer:
-        seen = self._seen(session, self._house(asked))
-        return listed(asked, seen, seen.views)
+    def _list_views(self, session: Session, request: protocol.Views) -> Listing:
+        seen = self._seen(session, self._house(request))
+        return listed(request, seen, seen.views)
 
-    def _create_view(self, session: Session, asked: Request) -> Answer:
-        name, mode = self._name(session, self._house(asked), asked), asked["replace"]
-        if mode not in _VERBS:
-            raise InvalidError(f"view {name}: replace is {mode!r}, expected one of {', '.join(_VERBS)}")
-        definition = _definition(name, asked["view"])
+    def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
+        name, mode = self._name(session, self._house(request), request), request.replace
 
         def create(tx: Transaction) -> None:
             if mode == "replace":
                 tx.names.view(name)
-            tx.changing().create_view(name, definition, replace=mode != "create")
+            tx.changing().create_view(name, request.view, replace=mode != "create")
 
-        self._change(session, asked, create, f"{_VERBS[mode]} {name}")
-        return {}
+        self._change(session, request, create, f"{_VERBS[mode]} {name}")
+        return Answer()
 
-    def _drop_view(self, session: Session, asked: Request) -> Answer:
-        house = self._house(asked)
-        name = self._name(session, house, asked)
+    def _drop_view(self, session: Session, request: protocol.DropView) -> Dropped:
+        house = self._house(request)
+        name = self._name(session, house, request)
         if name not in self._seen(session, house).views:
-            return {"dropped": False}
-        self._change(session, asked, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
-        return {"dropped": True}
+            return Dropped(dropped=False)
+        self._change(session, request, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
+        return Dropped(dropped=True)
 
-    def _rename_view(self, session: Session, asked: Request) -> Answer:
-        house = self._house(asked)
-        name = self._name(session, house, asked)
-        new = self._new_name(session, house, asked, name)
+    def _rename_view(self, session: Session, request: protocol.RenameView) -> Answer:
+        house = self._house(request)
+        name = self._name(session, house, request)
+        new = self._new_name(session, house, request, request.to, name)
         self._change(
-            session, asked, lambda tx: tx.changing().rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}"
+            session, request, lambda tx: tx.changing().rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}"
         )
-        return {}
+        return Answer()
 
 
-def _shown(view: View | None) -> Answer:
+def _shown(view: View | None, pin: int | UnsetType = UNSET) -> protocol.ViewAnswer | Missing:
     if view is None:
-        return {"missing": True}
-    return {"missing": False, "view": msgspec.structs.asdict(view.definition)}
-
-
-def _definition(name: Name, given: Any) -> ViewDefinition:
-    try:
-        return msgspec.convert(given, ViewDefinition)
-    except msgspec.ValidationError as error:
-        raise InvalidError(f"the definition of view {name} is not one: {error}") from error
+        return Missing(pin=pin)
+    whole = msgspec.convert(view.definition, protocol.WholeDefinition, from_attributes=True)
+    return protocol.ViewAnswer(view=whole, pin=pin)

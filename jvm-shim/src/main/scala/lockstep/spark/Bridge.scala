@@ -20,6 +20,9 @@ trait AttachedHost {
  * The one way from Spark to Python. Strings go over, a JSON object comes back, and every request names its session:
  * callbacks arrive on threads of Py4J's choosing, so nothing may hang on the thread.
  *
+ * What can be asked, and what is answered, is in Python's `lockstep.spark.host.protocol`: one class for each operation,
+ * with every field that its request must or may have. Python refuses any other field.
+ *
  * An answer is `{"ok": …}` or `{"error": {"condition", "message", "sqlstate"}}`: the type of a Python exception does
  * not survive Py4J, so it travels as data and is raised here as a Spark error.
  */

@@ -351,12 +351,6 @@ private[spark] object LockstepCatalog {
     }.toMap
   }
 
-  /** What a request says of them: all, and which of them is the current one. */
-  def said(session: SparkSession, catalogs: Map[String, Map[String, String]]): Seq[(String, Any)] =
-    Seq(
-      "catalogs" -> catalogs,
-      "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains))
-
   /** Whether this session has a Lockstep catalog of this name. */
   def isOne(name: String): Boolean =
     SQLConf.get.getConfString(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName

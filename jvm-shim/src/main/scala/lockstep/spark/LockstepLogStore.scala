@@ -61,8 +61,9 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
-      "isolation" -> SessionSettings.ofTransactions(session).get("isolation")
-    ) ++ LockstepCatalog.said(session, LockstepCatalog.in(session))
+      "catalogs" -> LockstepCatalog.in(session),
+      SessionSettings.ofTransactions(session)
+    )
     unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
   }
 

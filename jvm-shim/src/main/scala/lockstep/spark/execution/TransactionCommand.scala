@@ -69,13 +69,14 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
 
   private def begin(session: SparkSession): JsonNode = {
     SinglePass.refuse("a transaction cannot begin")
-    val settings = SessionSettings.ofTransactions(session)
     val catalogs = LockstepCatalog.in(session)
-    val answer = Bridge.call(
-      "begin",
-      session,
-      (settings ++ statement.options ++ LockstepCatalog.said(session, catalogs) +
-        SessionSettings.caseSensitive(session)).toSeq: _*)
+    val said = Seq(
+      "catalogs" -> catalogs,
+      "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains),
+      SessionSettings.caseSensitive(session),
+      SessionSettings.ofTransactions(session)
+    )
+    val answer = Bridge.call("begin", session, (said ++ statement.options): _*)
     val root = new Path(answer.get("root").asText)
     Executions.watch(session.sparkContext)
     val catalog = answer.get("catalog").asText
@@ -97,8 +98,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       "commit",
       session,
       "failure" -> Transactions.failure(session),
-      "reads" -> Transactions.reads(session).map(_.scans),
-      "settled" -> Transactions.reads(session).map(_.settled)
+      "reads" -> Transactions.reads(session).fold(Seq.empty[Any])(_.scans),
+      "settled" -> Transactions.reads(session).fold(Seq.empty[Any])(_.settled)
     )
   }
 

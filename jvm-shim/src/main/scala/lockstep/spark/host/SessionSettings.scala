@@ -11,8 +11,8 @@ private[spark] object SessionSettings {
     "case_sensitive" -> session.sessionState.conf.caseSensitiveAnalysis
 
   /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
-  def ofTransactions(session: SparkSession): Map[String, Any] =
-    Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
+  def ofTransactions(session: SparkSession): (String, Any) =
+    "settings" -> Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
       session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
 
   /** The files of a table whose state is kept in the driver. */

@@ -1,0 +1,90 @@
+"""The protocol of the shim and the host: every request and every answer, each with all that can be said in it.
+
+Both are JSON objects. A request says what it asks, `op`, and whose it is, `session`; the host answers `{"ok": …}` or
+`{"error": …}`:
+
+    {"op": "resolve", "session": "…", "catalog": "lake", "options": {"root": "…"}, "namespace": ["sales"], …}
+    {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7, …}}
+    {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
+
+There is one class for each `op`, in `transactions`, `tables` and `views`; `base` has what several share. What the shim
+sends is what the class says and nothing else: a field that is not known, is missing or is of another type is refused,
+for what one side does not know of the other it would get wrong silently. A field has
+a default where the shim leaves it out at times, and nowhere else; null is the shim's `None`. Fields are named alike on
+both sides, so a search for one finds who sends it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeAlias, get_args
+
+import msgspec
+
+from lockstep.errors import LockstepError
+from lockstep.spark.host.protocol import tables, transactions, views
+from lockstep.spark.host.protocol.base import Asked
+
+Request: TypeAlias = transactions.Request | tables.Request | views.Request
+
+OPERATIONS: Mapping[str, type[Asked]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
+"""The class of each `op`."""
+
+_MOST_SHOWN = 100
+"""Characters of what is not known that a message shows."""
+
+
+class _Head(msgspec.Struct):
+    """What a message about a request that cannot be read may say of it, where it is a text."""
+
+    op: object = None
+    session: object = None
+    catalog: object = None
+
+
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_heads = msgspec.json.Decoder(_Head)
+
+
+def decode(request: str | bytes) -> Request:
+    """Read a request.
+
+    Raises:
+        LockstepError: it is none, which is an error of Lockstep's own. The message names the operation and the field,
+            and never a value: keys of stores are among them.
+    """
+    try:
+        return _requests.decode(request)
+    except msgspec.ValidationError as error:
+        op = _text(_head(request).op)
+        raise LockstepError(f"internal error: the request {op} is malformed: {_reason(error)}") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise LockstepError(f"internal error: a request is no JSON ({type(error).__name__})") from None
+
+
+def described(request: str | bytes) -> str:
+    """Return which request it is, readable or not, for the log: the rest of one has keys of stores in it, and data."""
+    head = _head(request)
+    return f"the request {_text(head.op)} of session {_text(head.session)} about catalog {_text(head.catalog)}"
+
+
+def _head(request: str | bytes) -> _Head:
+    try:
+        return _heads.decode(request)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _Head()
+
+
+def _text(said: object) -> str:
+    return f"{said!r:.{_MOST_SHOWN}}" if isinstance(said, str) else "?"
+
+
+def _reason(error: msgspec.ValidationError) -> str:
+    """Return what is wrong with which field. Of a value that is none of a few, msgspec would show which it was."""
+    what, found, path = str(error).rpartition(" - at ")
+    if not found:
+        what, path = path, ""
+    if what.startswith("Invalid "):
+        what = "Not one of the known values"
+    return re.sub(r"`([^`]*)`", lambda name: f"`{name[1]:.{_MOST_SHOWN}}`", f"{what}{found}{path}")

@@ -1,0 +1,59 @@
+"""Requests of the shim's catalog about views, and their answers."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from lockstep.spark.host.protocol.base import AboutName, AboutNamespace, AboutRelation, Answer, Parts
+from lockstep.timeline.entry import ViewDefinition
+
+
+class View(AboutRelation, frozen=True, kw_only=True, tag="view"):
+    """Ask what a name says as a view. `protocol.tables.Missing` is the answer where it says nothing."""
+
+
+class WholeDefinition(ViewDefinition, frozen=True, kw_only=True, omit_defaults=False):
+    """A view's definition with every field: the shim looks for each of them."""
+
+
+class ViewAnswer(Answer, frozen=True, kw_only=True):
+    """A view."""
+
+    missing: Literal[False] = False
+    """What tells it from `Missing`."""
+
+    view: WholeDefinition
+    """What it says."""
+
+    pin: int | UnsetType = UNSET
+    """Outside a transaction: the database version that the statement reads from now on."""
+
+
+class Views(AboutNamespace, frozen=True, kw_only=True, tag="views"):
+    """List a namespace's views."""
+
+
+class CreateView(AboutName, frozen=True, kw_only=True, tag="create_view"):
+    """CREATE VIEW, CREATE OR REPLACE VIEW, or ALTER VIEW … AS."""
+
+    replace: Literal["create", "replace", "create_or_replace"]
+    """Which of them: `replace` is ALTER VIEW, whose view must be there."""
+
+    view: ViewDefinition
+    """What it is to say."""
+
+
+class DropView(AboutName, frozen=True, kw_only=True, tag="drop_view"):
+    """DROP VIEW."""
+
+
+class RenameView(AboutName, frozen=True, kw_only=True, tag="rename_view"):
+    """ALTER VIEW … RENAME TO."""
+
+    to: Parts
+    """The new name, with or without the catalog and the namespace."""
+
+
+Request: TypeAlias = View | Views | CreateView | DropView | RenameView

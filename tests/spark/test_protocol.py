@@ -1,0 +1,118 @@
+"""The shim and the host agree on every request: what Spark's statements send is what the protocol says, in full."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.errors import PySparkException
+
+import lockstep
+from lockstep.spark.host.protocol import OPERATIONS, decode
+from tests.support.interposed import host_of
+from tests.support.sparks import is_before
+
+VIEWS = {"views", "create_view", "drop_view", "rename_view"}
+"""What no Spark before 4.2 asks."""
+
+ELSEWHERE = {"lost"}
+"""What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one."""
+
+STATEMENTS = """
+CREATE NAMESPACE s COMMENT 'a namespace'
+ALTER NAMESPACE s SET PROPERTIES (colour = 'red')
+ALTER NAMESPACE s UNSET PROPERTIES (colour)
+DESCRIBE NAMESPACE s
+SHOW NAMESPACES
+CREATE TABLE t (id INT) USING delta
+CREATE TABLE IF NOT EXISTS t (id INT) USING delta
+INSERT INTO t VALUES (1)
+INSERT INTO t SELECT id + 1 FROM t WHERE id = 1
+SHOW TABLES
+SELECT * FROM t VERSION AS OF 1
+SELECT * FROM t FOR SYSTEM_TIME AS OF now()
+RESTORE TABLE t TO SYSTEM_VERSION AS OF 5
+RESTORE TABLE t TO SYSTEM_TIME AS OF '2999-01-01'
+CREATE TABLE u USING delta AS SELECT * FROM t
+ALTER TABLE u RENAME TO w
+DROP TABLE w
+BEGIN ISOLATION LEVEL SNAPSHOT READ ONLY COMMENT 'looks'
+SELECT * FROM t
+ROLLBACK
+BEGIN
+INSERT INTO t SELECT id + 1 FROM t
+SAVEPOINT one
+RELEASE one
+SAVEPOINT two
+ROLLBACK TO two
+COMMIT
+DROP NAMESPACE s
+"""
+
+OF_VIEWS = """
+CREATE VIEW v AS SELECT id FROM t
+SELECT * FROM v JOIN t USING (id)
+SHOW VIEWS
+ALTER VIEW v RENAME TO x
+DROP VIEW x
+"""
+
+
+class Requests:
+    """Stands before a host, and reads each request as it does: of which operations, and with which fields."""
+
+    def __init__(self, host: Any) -> None:
+        self.fields: dict[str, set[str]] = defaultdict(set)
+        self._answer = host.call
+
+    def call(self, request: str) -> str:
+        op = json.loads(request)["op"]
+        decode(request)
+        self.fields[op] |= json.loads(request).keys() - {"op"}
+        answer: str = self._answer(request)
+        return answer
+
+
+@pytest.fixture
+def requests(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> Requests:
+    host = host_of(spark_session)
+    requests = Requests(host)
+    monkeypatch.setattr(host, "call", requests.call)
+    return requests
+
+
+def run(spark: Any, statements: str) -> None:
+    for statement in filter(None, statements.splitlines()):
+        spark.sql(statement).collect()
+
+
+def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, requests: Requests) -> None:
+    """Of each operation a request was sent, and each field of it by some statement."""
+    run(spark, STATEMENTS if is_before("4.2") else STATEMENTS + OF_VIEWS)
+    with pytest.raises(PySparkException):
+        spark.table("nothing")
+    (newest,) = spark.sql("DESCRIBE HISTORY t LIMIT 1").select("timestamp").first()
+    spark.sql(f"SELECT * FROM t TIMESTAMP AS OF '{newest}'").collect()
+    old = spark.table("t")
+    with lockstep.transaction(spark, batch=("orders", 7)):
+        with pytest.raises(PySparkException, match="25001"):
+            old.collect()
+        with pytest.raises(PySparkException, match="25001"):
+            spark.sql("VACUUM t")
+    abandon(spark)
+    expected = OPERATIONS.keys() - ELSEWHERE - (VIEWS if is_before("4.2") else set())
+    assert requests.fields == {
+        op: {field.encode_name for field in msgspec.structs.fields(OPERATIONS[op])} for op in expected
+    }
+
+
+def abandon(spark: Any) -> None:
+    """Do to a transaction what is done to a shared one whose clients are all gone."""
+    spark.sql("BEGIN")
+    shim = spark._jvm.lockstep.spark
+    shim.execution.TransactionCommand.lapse(shim.transactions.Transactions.of(spark._jsparkSession).get())
+    spark.sql("ROLLBACK")

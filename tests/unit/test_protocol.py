@@ -1,0 +1,230 @@
+"""What the shim and the host say to each other: each request in full, and what is refused because it is none."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lockstep.errors import LockstepError
+from lockstep.spark.host import protocol
+from lockstep.spark.host.host import Host
+from lockstep.spark.host.protocol import OPERATIONS, decode, described
+from tests.support.client import Client
+
+SECRET = "wJalrXUtnFEMI"
+"""A value that no message may show, wherever it stands."""
+
+OPTIONS = {"root": "/lake", "store.secret_access_key": SECRET}
+CATALOG: dict[str, Any] = {"catalog": "lake", "options": OPTIONS, "case_sensitive": False}
+NAME = {**CATALOG, "namespace": ["sales"], "table": "orders"}
+PINNED = {**NAME, "text": "SELECT …", "pin": 7, "seen": [["sales", "lines"]], "mentioned": [["orders"]]}
+NAMESPACE = {**CATALOG, "namespace": ["sales", "north"]}
+CATALOGS: dict[str, Any] = {"catalogs": {"lake": OPTIONS}, "settings": {"isolation": "SNAPSHOT"}}
+READ = {"table": "t1", "version": 3, "where": "id = 1", "head": True, "cached": False}
+COMMIT = {"uri": "lockstep://head.file/lake/t1", "version": 4}
+DEFINITION = {
+    "text": "SELECT 1",
+    "schema": "{}",
+    "catalog": "lake",
+    "namespace": ["sales"],
+    "configs": {"spark.sql.ansi.enabled": "true"},
+    "mode": "BINDING",
+    "query_columns": ["1"],
+    "properties": {"comment": "one"},
+}
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "batch": {"batch": {"application": "orders", "number": 7}},
+    "begin": {
+        **CATALOGS,
+        "current": "lake",
+        "case_sensitive": True,
+        "isolation": "SERIALIZABLE",
+        "read_only": True,
+        "comment": "why",
+    },
+    "begun": {},
+    "commit": {"failure": "division by zero", "reads": [READ], "settled": [1, 2]},
+    "rollback": {},
+    "ended": {},
+    "lost": {"transaction": "t1", "sent": {"catalog": "lake", "options": OPTIONS, "snapshot": 7}},
+    "lapse": {},
+    "savepoint": {"name": "s", "failure": None},
+    "rollback_to": {"name": "s"},
+    "release": {"name": "s"},
+    "outside": {"what": "VACUUM", "known": True},
+    "resolve": {
+        **PINNED,
+        "use": "pinned",
+        "writes": True,
+        "version": "@7",
+        "timestamp_micros": 1,
+        "system_time_micros": 2,
+        "touch": 9,
+    },
+    "version_then": {**NAME, "version": None, "system_time_micros": 2},
+    "snapshot": {"reads": [{**READ, "version": None, "where": None}]},
+    "exists": NAME,
+    "tables": NAMESPACE,
+    "create": {**NAME, "mode": "create", "provider": "delta", "location": None, "text": None},
+    "write": {**COMMIT, **CATALOGS, "actions": "{}\n", "reads": [READ]},
+    "staging": COMMIT,
+    "staged": COMMIT,
+    "drop": NAME,
+    "rename": {**NAME, "to": ["sales", "sold"]},
+    "namespaces": {**CATALOG, "parent": []},
+    "namespace": NAMESPACE,
+    "create_namespace": {**NAMESPACE, "properties": {"owner": "me"}},
+    "alter_namespace": {**NAMESPACE, "set": {"owner": "you"}, "unset": ["comment"]},
+    "drop_namespace": {**NAMESPACE, "cascade": True},
+    "view": PINNED,
+    "views": NAMESPACE,
+    "create_view": {**NAME, "replace": "create_or_replace", "view": DEFINITION},
+    "drop_view": NAME,
+    "rename_view": {**NAME, "to": ["sold"]},
+}
+"""One request of each operation, with every field that it can have, as the shim writes it."""
+
+
+def example(op: str) -> dict[str, Any]:
+    return {"op": op, "session": "s1", **EXAMPLES[op]}
+
+
+def refusal_of(request: dict[str, Any]) -> str:
+    with pytest.raises(LockstepError) as refused:
+        decode(json.dumps(request))
+    assert SECRET not in str(refused.value)
+    return refused.value.message
+
+
+def test_there_is_an_example_of_each_operation() -> None:
+    assert EXAMPLES.keys() == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("op", EXAMPLES)
+def test_a_request_comes_as_it_was_sent(op: str) -> None:
+    sent = example(op)
+    received = decode(json.dumps(sent))
+    assert type(received) is OPERATIONS[op]
+    assert json.loads(msgspec.json.encode(received)) == sent
+    assert sent.keys() == {"op", *(field.encode_name for field in msgspec.structs.fields(received))}
+
+
+def test_each_operation_is_answered(host: Host) -> None:
+    assert {*host._operations} == {*OPERATIONS.values()}
+
+
+@pytest.mark.parametrize("op", EXAMPLES)
+def test_a_field_that_is_not_known_is_refused(op: str) -> None:
+    message = refusal_of({**example(op), "isolaton": SECRET})
+    assert repr(op) in message
+    assert "`isolaton`" in message
+
+
+@pytest.mark.parametrize(
+    ("op", "field"),
+    [(op, field.name) for op, kind in OPERATIONS.items() for field in msgspec.structs.fields(kind) if field.required],
+)
+def test_a_field_that_is_missing_is_refused(op: str, field: str) -> None:
+    message = refusal_of({name: value for name, value in example(op).items() if name != field})
+    assert repr(op) in message
+    assert f"`{field}`" in message
+
+
+@pytest.mark.parametrize(
+    ("op", "wrong", "named"),
+    [
+        ("begun", {"session": [SECRET]}, "`$.session`"),
+        ("exists", {"table": None}, "`$.table`"),
+        ("exists", {"namespace": SECRET}, "`$.namespace`"),
+        ("exists", {"namespace": [["s"]]}, "`$.namespace[0]`"),
+        ("exists", {"case_sensitive": "true"}, "`$.case_sensitive`"),
+        ("exists", {"options": {SECRET: 1}}, "`$.options[...]`"),
+        ("exists", {"options": {"store.secret_access_key": [SECRET]}}, "`$.options[...]`"),
+        ("resolve", {"use": SECRET}, "`$.use`"),
+        ("resolve", {"pin": "7"}, "`$.pin`"),
+        ("resolve", {"pin": 7.5}, "`$.pin`"),
+        ("resolve", {"seen": [[]]}, "`$.seen[0]`"),
+        ("resolve", {"version": 7}, "`$.version`"),
+        ("version_then", {"version": "7"}, "`$.version`"),
+        ("version_then", {"version": None, "system_time_micros": None}, "`version` and `system_time_micros`"),
+        ("version_then", {"version": 7, "system_time_micros": 2}, "`version` and `system_time_micros`"),
+        ("create", {"mode": SECRET}, "`$.mode`"),
+        ("rename", {"to": []}, "`$.to`"),
+        ("write", {"catalogs": {"lake": {"key": 3}}}, "`$.catalogs[...][...]`"),
+        ("commit", {"reads": [{**READ, "more": SECRET}]}, "unknown field `more` - at `$.reads[0]`"),
+        ("commit", {"reads": [{"table": "t1"}]}, "`version` - at `$.reads[0]`"),
+        ("commit", {"settled": None}, "`$.settled`"),
+        ("begin", {"isolation": SECRET}, "`$.isolation`"),
+        ("begin", {"read_only": 1}, "`$.read_only`"),
+        ("batch", {"batch": {"application": "orders"}}, "`number` - at `$.batch`"),
+        ("batch", {"batch": {"application": "orders", "number": -1}}, "`$.batch.number`"),
+        ("create_view", {"replace": SECRET}, "`$.replace`"),
+        ("create_view", {"view": {"text": SECRET}}, "`schema` - at `$.view`"),
+        ("create_view", {"view": {**DEFINITION, "more": SECRET}}, "`more` - at `$.view`"),
+        ("create_view", {"view": {**DEFINITION, "namespace": SECRET}}, "`$.view.namespace`"),
+    ],
+)
+def test_a_field_of_another_type_is_refused(op: str, wrong: dict[str, Any], named: str) -> None:
+    message = refusal_of({**example(op), **wrong})
+    assert repr(op) in message
+    assert named in message
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        ({"op": "steal", "session": "s1"}, "'steal'"),
+        ({"op": "steal" * 1000, "session": "s1"}, "'stealsteal"),
+        ({"op": 7, "session": SECRET}, "`$.op`"),
+        ({"session": SECRET}, "`op`"),
+        ({"session": {"op": SECRET}}, "`op`"),
+    ],
+)
+def test_what_asks_nothing_that_is_known_is_refused(request_: dict[str, Any], named: str) -> None:
+    message = refusal_of(request_)
+    assert named in message
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [b"", b"\xff", b"[]", b"7", "\ud83d", '{"op": "begun", "session": "\\ud83d"}', b"[" * 100_000, b'{"op":' * 100_000],
+)
+def test_what_is_no_json_object_is_refused(request_: bytes | str) -> None:
+    with pytest.raises(LockstepError, match=r"a request is no JSON|request \? is malformed: Expected `object`"):
+        decode(request_)
+    assert described(request_) == "the request ? of session ? about catalog ?"
+
+
+def test_a_request_that_is_none_is_an_answer_and_logged(one: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """It can only be an error of Lockstep's own. Which request it was can be told without its values."""
+    one.options = {"store.secret_access_key": SECRET, **one.options}
+    with caplog.at_level(logging.ERROR):
+        state, condition, message = one.refused("drop", namespace=[])
+    assert (state, condition) == ("XX000", "LOCKSTEP_INTERNAL")
+    assert message == "internal error: the request 'drop' is malformed: Object missing required field `table`"
+    assert all(said in caplog.text for said in ("'drop'", f"'{one.session}'", "'lake'", "`table`"))
+    assert SECRET not in caplog.text
+    assert one.resolve("a")["version"] == 0, "and the session goes on"
+
+
+def test_each_field_says_what_it_means() -> None:
+    folder = Path(protocol.__file__).parent
+    fields = 0
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+                continue
+            for said, after in zip(node.body, [*node.body[1:], None], strict=True):
+                if isinstance(said, ast.AnnAssign):
+                    fields += 1
+                    is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                    assert is_text, f"{path.name}: {node.name}.{ast.unparse(said.target)} says nothing"
+    assert fields > len(OPERATIONS)
