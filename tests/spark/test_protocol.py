@@ -94,7 +94,7 @@ def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, 
     """Of each operation a request was sent, and each field of it by some statement."""
     run(spark, STATEMENTS if is_before("4.2") else STATEMENTS + OF_VIEWS)
     with pytest.raises(PySparkException):
-        spark.table("nothing")
+        spark.table("nothing")  # before 4.2 a view is asked for where there is no table, and nowhere else
     (newest,) = spark.sql("DESCRIBE HISTORY t LIMIT 1").select("timestamp").first()
     spark.sql(f"SELECT * FROM t TIMESTAMP AS OF '{newest}'").collect()
     old = spark.table("t")
