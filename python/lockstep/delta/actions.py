@@ -164,13 +164,16 @@ class _Stats(msgspec.Struct):
     numRecords: int | None = None
 
 
+_decode_stats = msgspec.json.Decoder(_Stats).decode
+
+
 def _live_rows(file: dict[str, Any]) -> int | None:
     """Return how many rows of a file are not deleted, None where its statistics do not say."""
     stats = file.get("stats")
     if not stats:
         return None
     try:
-        records = msgspec.json.decode(stats, type=_Stats).numRecords
+        records = _decode_stats(stats).numRecords
     except msgspec.DecodeError:  # statistics are advice: a file with broken ones is still a file
         return None
     return None if records is None else records - _deleted_rows(file)
@@ -412,6 +415,9 @@ class _RowTracking(msgspec.Struct):
     rowIdHighWaterMark: int
 
 
+_decode_row_tracking = msgspec.json.Decoder(_RowTracking).decode
+
+
 def row_id_mark(domain: dict[str, Any]) -> int:
     """Return the highest row id given out, from a `delta.rowTracking` domain (Protocol, "Row Tracking").
 
@@ -419,7 +425,7 @@ def row_id_mark(domain: dict[str, Any]) -> int:
         InvalidError: its configuration is not what the protocol says.
     """
     try:
-        return msgspec.json.decode(domain["configuration"], type=_RowTracking).rowIdHighWaterMark
+        return _decode_row_tracking(domain["configuration"]).rowIdHighWaterMark
     except (KeyError, TypeError, msgspec.DecodeError) as error:
         raise InvalidError(f"the domain {ROW_TRACKING} has no readable rowIdHighWaterMark: {error}") from error
 

@@ -210,6 +210,8 @@ class _Checksum(msgspec.Struct):
     allFiles: list[_File] | None = None
 
 
+_decode_checksum = msgspec.json.Decoder(_Checksum).decode
+
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are not what they should be; the last for brackets nested without end."""
 
@@ -223,7 +225,7 @@ def read_checksum(storage: Storage, location: str, version: int) -> dict[str, An
     if data is None:
         return None
     try:
-        known = msgspec.json.decode(data, type=_Checksum)
+        known = _decode_checksum(data)
         checksum = msgspec.json.decode(data, type=dict[str, Any])
         msgspec.json.encode(checksum)  # text that is not Unicode, numbers beyond all bounds: what could not be written
     except (*UNREADABLE, UnicodeEncodeError, OverflowError):

@@ -85,5 +85,5 @@ class ViewRequests(Requests):
 def _shown(view: View | None, pin: int | UnsetType = UNSET) -> protocol.ViewAnswer | Missing:
     if view is None:
         return Missing(pin=pin)
-    whole = msgspec.convert(view.definition, protocol.WholeDefinition, from_attributes=True)
+    whole = protocol.WholeDefinition(**msgspec.structs.asdict(view.definition))
     return protocol.ViewAnswer(view=whole, pin=pin)
