@@ -6,6 +6,8 @@
     docs/statements.md          the statements and what becomes of each, from `tests.support.statement_cases`
     docs/settings.md            every setting, from `lockstep.settings`
     docs/errors.md              the classes of errors, from `lockstep.errors`
+    README.md                   what it costs, from docs/benchmarks.md, which `make bench` writes, and
+    docs/images/cost.svg        the same, drawn
 
 `tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
 """
@@ -24,7 +26,7 @@ import msgspec
 from lockstep.conflict import serializable
 from lockstep.conflict import writes as conflicts
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
-from project import render_pairs, render_settings, render_statements
+from project import render_costs, render_pairs, render_settings, render_statements
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -72,21 +74,35 @@ def between(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
-PAGES = ("isolation.md", "comparison.md", "statements.md", "settings.md", "errors.md")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("isolation", "comparison", "statements", "settings", "errors")))
+"""Those that have parts."""
 
 
 def rendered() -> dict[Path, str]:
     """Return what each file should hold."""
     docs = REPOSITORY / "docs"
-    pages = {docs / name: (docs / name).read_text(encoding="utf-8") for name in PAGES}
-    parts = {"rules": rules(), **render_pairs.parts(), **render_statements.parts(), **render_settings.parts()}
+    measured = (docs / "benchmarks.md").read_text(encoding="utf-8")
+    pages = {REPOSITORY / name: (REPOSITORY / name).read_text(encoding="utf-8") for name in PAGES}
+    parts = {
+        "rules": rules(),
+        "costs": render_costs.table(measured),
+        **render_pairs.parts(),
+        **render_statements.parts(),
+        **render_settings.parts(),
+    }
     for name, content in parts.items():
         [page] = [path for path, text in pages.items() if f"<!-- {name} -->" in text]
         pages[page] = between(pages[page], name, content)
-    return {docs / "timeline.schema.json": schema(), **pages}
+    drawn = {docs / "images" / "cost.svg": render_costs.svg(measured)}
+    return {docs / "timeline.schema.json": schema(), **drawn, **pages}
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write each file as it should be, and print its name."""
     for path, text in rendered().items():
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(REPOSITORY))
+
+
+if __name__ == "__main__":
+    write()

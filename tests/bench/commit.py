@@ -24,6 +24,9 @@ STAGES = {
     "rebase and stage": "_rebase",
 }
 
+DATA = bytes(1000)
+"""Stands for a data file, which nobody reads here."""
+
 COLUMNS = (*STAGES, "ratify", "publish", "clean up and the rest")
 
 
@@ -115,10 +118,12 @@ def _stage_new(catalog: TransactionalCatalog, tx: Transaction, name: Name) -> No
 
 def _stage_append(catalog: TransactionalCatalog, tx: Transaction, name: Name, round_: int) -> None:
     table = tx.table(name)
+    path = f"part-{round_}.snappy.parquet"
+    catalog.lake.storage.put_if_absent(f"{table.location}/{path}", DATA)  # COMMIT sees that it is there
     _write(catalog, tx, table.location, table.version + 1, [
         {"commitInfo": {"timestamp": 0, "operation": "WRITE", "operationParameters": {"mode": '"Append"'},
                         "isBlindAppend": True}},
-        {"add": {"path": f"part-{round_}.snappy.parquet", "partitionValues": {}, "size": 1000, "modificationTime": 0,
+        {"add": {"path": path, "partitionValues": {}, "size": len(DATA), "modificationTime": 0,
                  "dataChange": True, "stats": '{"numRecords":10}'}},
     ])  # fmt: skip
 
