@@ -247,6 +247,13 @@ FILE_SYSTEM = Setting(
     "What opens Lockstep's URIs. Filled in; leave it alone.",
     default="lockstep.spark.LockstepFileSystem",
 )
+FILE_CONTEXT = Setting(
+    "spark.hadoop.fs.AbstractFileSystem.lockstep.impl",
+    "driver",
+    "class",
+    "The same for what asks Hadoop for a `FileContext`. Filled in; leave it alone.",
+    default="lockstep.spark.LockstepFileContext",
+)
 FILE_SYSTEM_CACHE = Setting(
     "spark.hadoop.fs.lockstep.impl.disable.cache",
     "driver",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -93,6 +94,12 @@ def test_the_quickstart_runs_as_it_stands(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert block.output is not None
     assert block.prints(done.stdout), f"it printed:\n{done.stdout}"
+    assert not alarms(done.stderr), done.stderr
+
+
+def alarms(log: str) -> list[str]:
+    """Return what a log warns of on our account: of our files and our errors, and any stack trace."""
+    return [line for line in log.splitlines() if re.search(r"lockstep:|LOCKSTEP_|^\tat ", line)]
 
 
 def test_every_page_with_such_blocks_is_run() -> None:

@@ -31,6 +31,15 @@ def test_names_of_255_characters_work_and_longer_ones_are_refused(letter: str, s
         assert caught.value.getSqlState() == "42622"
 
 
+def test_a_namespace_that_exists_is_told_of_as_spark_does(spark: Any) -> None:
+    """Of any other error IF NOT EXISTS leaves a stack trace in the log."""
+    spark.sql("CREATE NAMESPACE ns")
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS ns")
+    with pytest.raises(PySparkException, match="`ns`") as caught:
+        spark.sql("CREATE NAMESPACE ns")
+    assert (caught.value.getCondition(), caught.value.getSqlState()) == ("SCHEMA_ALREADY_EXISTS", "42P06")
+
+
 @pytest.mark.filterwarnings("ignore:`dbName` has been deprecated:FutureWarning")
 def test_names_without_a_catalog_are_looked_up_in_the_current_one(spark: Any) -> None:
     spark.sql("CREATE NAMESPACE ns")

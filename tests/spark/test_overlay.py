@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JJavaError
 
 import lockstep
 from lockstep.timeline.entry import Name
@@ -316,3 +318,57 @@ DELETED = {
     "beyond",
 }
 """What VACUUM and the clean-up of logs delete."""
+
+
+def test_a_file_context_may_do_what_the_file_system_may(
+    spark: Any, root: Path, everything: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Hadoop's other face, through which Delta writes checksums."""
+    transaction = everything["staged commit where it is"].parent.name
+    uri = f"lockstep://{transaction}-3.file"
+    call = Caller(spark, uri, tmp_path_factory.mktemp("local") / "source")
+    files = spark._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+        spark._jvm.java.net.URI.create(uri), spark._jsparkSession.sessionState().newHadoopConf()
+    )
+    before, new = state(root.parent), everything["log"] / f".{5:020d}.crc.made.tmp"
+    away = call.path(everything["folder"] / "away.parquet")
+    for kind, file in everything.items():
+        for change in (
+            lambda path: files.delete(path, True),
+            lambda path: files.rename(path, away, rename_options(spark)),
+            lambda path: files.truncate(path, 0),
+            lambda path: files.create(path, create_flags(spark), create_options(spark)).close(),
+        ):
+            with contextlib.suppress(Py4JJavaError):  # whatever it answers: what matters is what it did
+                change(call.path(file))
+            assert not changed(before, root.parent), kind
+            before = state(root.parent)
+    files.create(call.path(new), create_flags(spark), create_options(spark)).close()
+    files.rename(call.path(new), call.path(everything["log"] / f"{5:020d}.crc"), rename_options(spark))
+    staging = everything["staged commit where it is"].parent
+    assert (staging / f"{5:020d}.crc").exists()
+    assert not (staging / new.name).exists()
+
+
+def test_hadoop_keeps_nothing_of_a_transaction_whose_checksums_it_wrote(spark: Any) -> None:
+    """Its statistics are kept by authority, for ever, and each transaction has one of its own."""
+    spark.sql(f"CREATE TABLE {T} (id BIGINT)")
+    for id in range(3):
+        spark.sql("BEGIN")
+        spark.sql(f"INSERT INTO {T} VALUES ({id})")
+        spark.sql("COMMIT")
+    kept = [str(uri) for uri in spark._jvm.org.apache.hadoop.fs.FileContext.getAllStatistics()]
+    assert [uri for uri in kept if uri.startswith("lockstep")] == ["lockstep:///"]
+
+
+def create_flags(spark: Any) -> Any:
+    flag = spark._jvm.org.apache.hadoop.fs.CreateFlag
+    return spark._jvm.java.util.EnumSet.of(flag.CREATE, flag.OVERWRITE)
+
+
+def create_options(spark: Any) -> Any:
+    return spark.sparkContext._gateway.new_array(spark._jvm.org.apache.hadoop.fs.Options.CreateOpts, 0)
+
+
+def rename_options(spark: Any) -> Any:
+    return spark.sparkContext._gateway.new_array(spark._jvm.org.apache.hadoop.fs.Options.Rename, 0)

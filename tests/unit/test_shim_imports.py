@@ -28,7 +28,7 @@ LAYERS = (
     {"execution"},
     {"analysis"},
     {"parser"},
-    {"Extensions", "ImpliedSettings", "LockstepFileSystem", "LockstepLogStore", "Versions"},
+    {"Extensions", "ImpliedSettings", "LockstepFileContext", "LockstepFileSystem", "LockstepLogStore", "Versions"},
 )
 """Each package of `lockstep.spark`, and each file that lies in none, may import its own layer and those before it."""
 

@@ -41,6 +41,7 @@ from lockstep.retry import AGAIN
 from lockstep.settings import (
     CREATE,
     EXTENSIONS,
+    FILE_CONTEXT,
     FILE_SYSTEM,
     FILE_SYSTEM_CACHE,
     ISOLATION,
@@ -100,6 +101,7 @@ def conf(
         ISOLATION.of(catalog): isolation,
         **{STORE.of(catalog).replace("*", key): value for key, value in (options or {}).items()},
         FILE_SYSTEM.name: "lockstep.spark.LockstepFileSystem",
+        FILE_CONTEXT.name: "lockstep.spark.LockstepFileContext",
         # Each transaction has an authority of its own: a cache of file systems would grow with every one.
         FILE_SYSTEM_CACHE.name: "true",
         LOG_STORE.name: "lockstep.spark.LockstepLogStore",

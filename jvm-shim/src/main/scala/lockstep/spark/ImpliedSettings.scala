@@ -14,6 +14,7 @@ private[spark] object ImpliedSettings {
 
   private val ofHadoop = Map(
     "fs.lockstep.impl" -> classOf[LockstepFileSystem].getName,
+    "fs.AbstractFileSystem.lockstep.impl" -> classOf[LockstepFileContext].getName,
     // Each transaction has an authority of its own: a cache of file systems would grow with every one.
     "fs.lockstep.impl.disable.cache" -> "true"
   )

@@ -15,6 +15,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.analysis.{
+  NamespaceAlreadyExistsException,
   NoSuchNamespaceException,
   NoSuchTableException,
   NonEmptyNamespaceException
@@ -317,8 +318,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     LockstepCatalog.textMap(answer.get("properties"))
   }
 
+  /** A namespace that exists is told of in Spark's own way: to IF NOT EXISTS any other is a failure, and worth a stack trace. */
   override def createNamespace(namespace: Array[String], properties: util.Map[String, String]): Unit =
-    tell("create_namespace", "namespace" -> namespace.toSeq, "properties" -> properties.asScala)
+    try tell("create_namespace", "namespace" -> namespace.toSeq, "properties" -> properties.asScala)
+    catch {
+      case e: LockstepException if e.getSqlState == "42P06" =>
+        throw new NamespaceAlreadyExistsException((catalogName +: namespace).toArray)
+    }
 
   override def alterNamespace(namespace: Array[String], changes: NamespaceChange*): Unit = missingNamespace(namespace) {
     val set = changes.collect { case c: NamespaceChange.SetProperty => c.property -> c.value }.toMap
