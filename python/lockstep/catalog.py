@@ -217,6 +217,7 @@ class TransactionalCatalog:
         record_reads: bool | None = None,
         comment: str = "",
         batch: Batch | None = None,
+        author: str | None = None,
         absorb: bool = True,
         case_sensitive: bool = True,
     ) -> Transaction:
@@ -226,6 +227,7 @@ class TransactionalCatalog:
             record_reads: for this transaction, instead of what the catalog is set to.
             batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
+            author: who is named in the timeline, instead of the catalog's.
             absorb: whether to look for foreign commits first; a statement on its own did that for its table.
             case_sensitive: whether a new name may differ from another in case alone.
 
@@ -245,7 +247,7 @@ class TransactionalCatalog:
             record_reads=self.record_reads if record_reads is None else record_reads,
             batch=batch,
             comment=comment,
-            author=self.author,
+            author=self.author if author is None else author,
             application=self.application,
             case_sensitive=case_sensitive,
         )
@@ -344,9 +346,16 @@ class TransactionalCatalog:
         """Undo what a transaction did since a savepoint, see `lockstep.commit.savepoint`."""
         rollback_to(self.lake, tx, name)
 
-    def run(self, change: Callable[[Transaction], None], text: str = "", *, case_sensitive: bool = True) -> Committed:
+    def run(
+        self,
+        change: Callable[[Transaction], None],
+        text: str = "",
+        *,
+        author: str | None = None,
+        case_sensitive: bool = True,
+    ) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
-        tx = self.begin(absorb=False, case_sensitive=case_sensitive)
+        tx = self.begin(author=author, absorb=False, case_sensitive=case_sensitive)
         if text:
             tx.said(text)
         change(tx)
@@ -375,11 +384,13 @@ class TransactionalCatalog:
         scans: Sequence[Scan] = (),
         isolation: Isolation | None = None,
         text: str = "",
+        author: str | None = None,
     ) -> Committed | Taken:
         """Commit what Delta wants to write as `version` of the table at `location`, see `commit_statement`.
 
         Args:
             isolation: the statement's level, instead of the catalog's.
+            author: who is named in the timeline, instead of the catalog's.
 
         Raises:
             ConflictError: what it read from other tables has changed, and not in a way that some order of the
@@ -392,7 +403,7 @@ class TransactionalCatalog:
             began_at=self.lake.clock(),
             base_version=0,
             isolation=isolation or self.isolation,
-            author=self.author,
+            author=self.author if author is None else author,
             application=self.application,
             statements=[" ".join(text.split())[:1000]] if text else [],
         )

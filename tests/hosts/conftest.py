@@ -41,9 +41,9 @@ def connect(request: pytest.FixtureRequest, running: Server, root: Path) -> Iter
     """Return a function that opens a session of its own on the test's lake, at each kind of server."""
     opened: list[Any] = []
 
-    def connection() -> Any:
+    def connection(**user: str) -> Any:
         port = running.thrift if request.param == "thrift" else running.connect
-        opened.append(KINDS[request.param](port, root))
+        opened.append(KINDS[request.param](port, root, **user))
         return opened[-1]
 
     yield connection

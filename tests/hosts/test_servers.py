@@ -67,6 +67,20 @@ def test_a_client_that_goes_leaves_nothing_behind(connect: Callable[[], Any], ro
     assert rows(stays, "SELECT count(*) FROM t") == [(1,)]
 
 
+def test_the_timeline_names_the_user_of_the_client(connect: Callable[..., Any], root: Path) -> None:
+    """Not the one who runs the server: of a statement on its own, a change of the catalog, a transaction."""
+    ada, grace = connect(user="ada"), connect(user="grace_Session_x")
+    rows(ada, "CREATE TABLE t (id INT) USING delta")
+    rows(grace, "INSERT INTO t VALUES (1)")
+    rows(ada, "CREATE NAMESPACE ns")
+    rows(grace, "BEGIN")
+    rows(grace, "INSERT INTO t VALUES (2)")
+    rows(grace, "COMMIT")
+    timeline = lockstep.TransactionalCatalog.open(str(root)).timeline
+    authors = [entry.transaction.author for entry in timeline.entries(after=0)]
+    assert authors == ["ada", "grace_Session_x", "ada", "grace_Session_x"]
+
+
 def test_a_shared_transaction_outlives_the_connections_that_made_it(connect: Callable[[], Any], root: Path) -> None:
     first, second, other = sharing(connect, root), sharing(connect, root), connect()
     rows(other, "CREATE TABLE t (id INT) USING delta")

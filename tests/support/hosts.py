@@ -206,10 +206,10 @@ def answers(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
 class ThriftConnection:
     """A session of the Thrift server, by PyHive."""
 
-    def __init__(self, port: int, root: Path) -> None:
+    def __init__(self, port: int, root: Path, user: str = "somebody") -> None:
         from pyhive import hive
 
-        self.connection = hive.connect("127.0.0.1", port, auth="NOSASL")
+        self.connection = hive.connect("127.0.0.1", port, auth="NOSASL", username=user)
         # Spark loads a catalog when it is first named, so another root for each session is early enough here.
         for sql in (f"SET spark.sql.catalog.{CATALOG}.root={root}", f"USE {CATALOG}"):
             found = self.run(sql)
@@ -238,10 +238,10 @@ class ThriftConnection:
 class ConnectConnection:
     """A session of Spark Connect, by PySpark's client."""
 
-    def __init__(self, port: int, root: Path) -> None:
+    def __init__(self, port: int, root: Path, user: str = "somebody") -> None:
         from pyspark.sql.connect.session import SparkSession
 
-        self.session: Any = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+        self.session: Any = SparkSession.builder.remote(f"sc://127.0.0.1:{port}/;user_id={user}").create()
         self.session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
         self.session.sql(f"USE {CATALOG}")
 

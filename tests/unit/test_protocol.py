@@ -93,7 +93,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 def example(op: str) -> dict[str, Any]:
-    return {"op": op, "session": "s1", **EXAMPLES[op]}
+    return {"op": op, "session": "s1", "user": "ada", **EXAMPLES[op]}
 
 
 def refusal_of(request: dict[str, Any]) -> str:

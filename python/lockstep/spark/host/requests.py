@@ -90,7 +90,7 @@ class Requests:
             change(tx)
             tx.said(text)
         else:
-            house.catalog.run(change, text, case_sensitive=request.case_sensitive)
+            house.catalog.run(change, text, author=request.user, case_sensitive=request.case_sensitive)
 
 
 def _names(names: Iterable[Parts]) -> list[Name]:

@@ -276,6 +276,7 @@ class TableRequests(Requests):
             scans=scans_of(request.reads),
             isolation=isolation_of(SESSION_ISOLATION.said(request.settings)),
             text=session.text,
+            author=request.user,
         )
         if isinstance(outcome, Taken):
             return protocol.WriteAnswer(outcome="taken")

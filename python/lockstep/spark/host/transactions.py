@@ -92,6 +92,7 @@ class TransactionRequests:
             record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.said(request.settings)),
             comment=request.comment,
             batch=batch,
+            author=request.user,
             case_sensitive=request.case_sensitive,
         )
         session.catalog, session.goes_on, session.transaction = house, goes_on, tx

@@ -21,6 +21,9 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     session: str
     """Whose transaction it is about: a session's id, or the name under which sessions share their transactions."""
 
+    user: str | None = None
+    """As whom a server (Thrift, Spark Connect) knows the client that asks; None: nobody but who runs the driver asks."""
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The base of every answer, and the one without anything in it: it is done."""

@@ -1,7 +1,7 @@
 package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import lockstep.spark.host.{Host, HostEnded, SpawnedHost}
+import lockstep.spark.host.{Callers, Host, HostEnded, SpawnedHost}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
@@ -50,7 +50,8 @@ object Bridge {
   /** Asks Python; throws [[LockstepException]] with what it refused. */
   def call(op: String, session: SparkSession, args: (String, Any)*): JsonNode = {
     val decider = decide(session)
-    try ask(decider, op, Transactions.owner(session), args)
+    val user = Callers.current(session.sparkContext).map("user" -> _.user)
+    try ask(decider, op, Transactions.owner(session), args ++ user)
     catch {
       case e: HostEnded =>
         throw new LockstepException(

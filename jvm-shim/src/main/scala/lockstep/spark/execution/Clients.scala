@@ -1,8 +1,8 @@
 package lockstep.spark.execution
 
-import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 import java.util.concurrent.{Executors, TimeUnit}
 
+import lockstep.spark.host.{Caller, Callers}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd, SparkListenerEvent}
@@ -18,7 +18,6 @@ import scala.util.control.NonFatal
  * that is neither server may not have their classes.
  */
 private[spark] object Clients extends SparkListener with Logging {
-  private val Remembered = 10000
 
   /** How long a shared transaction that was rolled back for want of clients is remembered, for those that come too late. */
   private val LapsedSeconds = TimeUnit.DAYS.toSeconds(1)
@@ -29,38 +28,15 @@ private[spark] object Clients extends SparkListener with Logging {
     thread
   }
 
-  /** The Thrift server's latest statements, with the session of each. */
-  private val statements = latest[String]
-
   /** The clients that went last: one may go while its first statement is looked at. */
-  private val gone = latest[java.lang.Boolean]
-
-  private def latest[T]: JavaMap[String, T] = Collections.synchronizedMap(new LinkedHashMap[String, T] {
-    override def removeEldestEntry(eldest: JavaMap.Entry[String, T]): Boolean = size > Remembered
-  })
-
-  /** How Spark Connect tags the jobs of a statement. */
-  private val ConnectTag = "SparkConnect_OperationTag_User_.*_Session_(.*)_Operation_.*".r
-
-  /** The Thrift server has the jobs of a statement be a group with the statement's id. */
-  private val ThriftGroup = "([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})".r
-
-  /** Whose statement this thread runs, if it is a client's. */
-  private def current(session: SparkSession): Option[String] = {
-    val context = session.sparkContext
-    def group = Option(context.getLocalProperty("spark.jobGroup.id")).collect { case ThriftGroup(id) => id }
-    context.getJobTags().collectFirst { case ConnectTag(client) => client }.orElse(group.flatMap(ofThrift))
-  }
-
-  /** Whose statement this is was said before it ran. */
-  private def ofThrift(statement: String): Option[String] = Option(statements.get(statement))
+  private val gone = Callers.latest[java.lang.Boolean]
 
   /** An event of Spark's, in the thread that posts it. */
   def told(event: SparkListenerEvent): Unit = event match {
     case told: Product =>
       told.productPrefix match {
         case "SparkListenerThriftServerOperationStart" =>
-          val _ = statements.put(field(told, "id"), field(told, "sessionId"))
+          Callers.started(field(told, "id"), Caller(field(told, "sessionId"), field(told, "userName")))
         case "SparkListenerThriftServerSessionClosed" | "SparkListenerConnectSessionClosed" =>
           val client = field(told, "sessionId")
           gone.put(client, true)
@@ -74,10 +50,11 @@ private[spark] object Clients extends SparkListener with Logging {
   def enter(session: SparkSession): Unit = Transactions.enter(session).foreach(add(_, session))
 
   /** Has a transaction that a session joins wait for the session's client, unless that has gone meanwhile. */
-  private def add(tx: OpenTransaction, session: SparkSession): Unit = current(session).foreach { client =>
-    tx.clients.add(client)
-    if (gone.containsKey(client)) forget(client)
-  }
+  private def add(tx: OpenTransaction, session: SparkSession): Unit =
+    Callers.current(session.sparkContext).foreach { caller =>
+      tx.clients.add(caller.client)
+      if (gone.containsKey(caller.client)) forget(caller.client)
+    }
 
   /** Not in the thread that posts the event: it waits for the statement that runs. */
   private def forget(client: String): Unit =
