@@ -22,7 +22,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whose transaction it is about: a session's id, or the name under which sessions share their transactions."""
 
     user: str | None = None
-    """As whom a server (Thrift, Spark Connect) knows the client that asks; None: nobody but who runs the driver asks."""
+    """As whom a server (Thrift, Spark Connect) knows the client that asks; None: who runs the driver asks."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
