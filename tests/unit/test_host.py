@@ -138,10 +138,13 @@ def test_a_new_table_is_remembered_however_many_sessions_pass(
     assert one.resolve("new")["version"] == 0
 
 
-def test_of_very_many_tables_that_were_announced_the_oldest_cannot_be_written(
-    monkeypatch: pytest.MonkeyPatch, one: Client
-) -> None:
+@pytest.fixture
+def few_creations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a host that is made after this remember two tables that were announced."""
     monkeypatch.setattr("lockstep.spark.host.lakehouses.PENDING_CREATIONS", 2)
+
+
+def test_of_very_many_tables_that_were_announced_the_oldest_cannot_be_written(few_creations: None, one: Client) -> None:
     uris = [one.ok("create", namespace=[], table=name, mode="create")["uri"] for name in "xyz"]
     assert one.refused("write", uri=uris[0], version=0, actions=content(*NEW_TABLE))[0] == "42P01"
     assert one.ok("write", uri=uris[1], version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}

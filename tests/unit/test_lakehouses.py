@@ -211,12 +211,12 @@ def test_a_transaction_is_answered_through_the_store_of_its_begin(
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many catalogs are remembered: less than a test uses."""
+    """How many catalogs a host remembers that is made after this: less than a test uses."""
     monkeypatch.setattr("lockstep.spark.host.lakehouses.REMEMBERED_CATALOGS", 3)
     return 3
 
 
-def test_lakes_under_old_keys_are_forgotten(host: Host, one: Client, few: int) -> None:
+def test_lakes_under_old_keys_are_forgotten(few: int, host: Host, one: Client) -> None:
     for number in range(10):
         one.options |= {"store.session_token": f"token {number}"}
         assert one.resolve("a")["version"] == 0
@@ -225,7 +225,7 @@ def test_lakes_under_old_keys_are_forgotten(host: Host, one: Client, few: int) -
 
 
 def test_a_catalog_in_a_transaction_is_the_same_to_its_end(
-    host: Host, one: Client, elsewhere: Any, tmp_path: Path, few: int
+    few: int, host: Host, one: Client, elsewhere: Any, tmp_path: Path
 ) -> None:
     one.begin()
     lake = one.lake().lake

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 from time import sleep
 
 import pytest
@@ -32,3 +35,24 @@ def test_all_is_done_though_one_fails(ended: bool, caplog: pytest.LogCaptureFixt
     assert sorted(done) == [1, 3, 4]
     assert "fails: 2" in caplog.text
     assert "fails: 0" not in caplog.text, "that one is told"
+
+
+def test_threads_that_outlive_the_main_one_may_open_a_lake_and_commit(tmp_path: Path) -> None:
+    """From when the main thread has returned Python gives nobody new threads; a program's others go on."""
+    program = f"""
+import threading
+from lockstep.catalog import TransactionalCatalog
+from lockstep.commit import presence
+
+def late():
+    threading.main_thread().join()
+    catalog = TransactionalCatalog.open({str(tmp_path)!r}, create=True)
+    tx = catalog.begin()
+    tx.names.create_namespace(("late",), {{}})
+    assert presence.check(catalog.lake.storage, ["nothing"], "it") is not None
+    print(catalog.commit(tx).version)
+
+threading.Thread(target=late).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("1\n", 0), done.stderr

@@ -9,7 +9,6 @@ Between the look and the commit is a moment that nothing can close: VACUUM asks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -17,6 +16,7 @@ from lockstep.delta.actions import Action, bodies, changes_rows, only_recommits
 from lockstep.delta.combine.collapse import is_inside
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.storage import Storage
+from lockstep.workers import Threads
 
 PROBES = 32
 """How many looks are under way at a time: one request a file, and no listing of folders that may hold millions."""
@@ -66,7 +66,7 @@ def check(storage: Storage, files: Iterable[str], who: str) -> Gone | None:
     paths = sorted(files)
     if not paths:
         return None
-    with ThreadPoolExecutor(min(PROBES, len(paths)), thread_name_prefix="lockstep-probe") as pool:
+    with Threads(min(PROBES, len(paths)), thread_name_prefix="lockstep-probe") as pool:
         gone = [path for path, is_there in zip(paths, pool.map(storage.exists, paths), strict=True) if not is_there]
     if not gone:
         return None

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from uuid import UUID
+
+from cachetools import LRUCache, cached
 
 from lockstep.conflict.writes import Changes, Hit
 from lockstep.delta.actions import Action, Footprint, VectorChange
@@ -29,8 +30,13 @@ from lockstep.delta.combine.deletion_vectors import (
 from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
 from lockstep.storage import Storage
 
-CACHED_FILES = 8
-"""Delta puts the vectors of one statement into few files: so many are kept while a commit is under way."""
+CACHED_BYTES = 64 << 20
+"""Delta puts the vectors of one statement into few files: so much of them is kept while a commit is under way."""
+
+
+def _contents() -> LRUCache[object, bytes | None]:
+    """Return an empty cache of files, None for those that are not there."""
+    return LRUCache(CACHED_BYTES, getsizeof=lambda data: len(data or b""))
 
 
 class RowMerge:
@@ -53,7 +59,7 @@ class RowMerge:
         self._storage = storage
         self._locations = locations
         self._seed = seed
-        self._read = lru_cache(CACHED_FILES)(storage.get)
+        self._read = cached(_contents())(storage.get)
         self.written = written
         self.landing: set[str] = set()
 

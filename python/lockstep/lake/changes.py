@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cachetools import LRUCache
 from msgspec import structs
 
 from lockstep.conflict.writes import Changes
@@ -21,7 +21,8 @@ from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry, Moved, TableWrite
 from lockstep.timeline.log import Timeline
 
-CACHED_CHANGES = 256
+CACHED_FILES = 1_000_000
+"""So many data files do the changes that are kept name at most: those of the latest transactions, some 100 MB."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class PastChanges:
         """Read the commits of one timeline's entries."""
         self._storage = storage
         self._timeline = timeline
-        self._cache: OrderedDict[int, Changes] = OrderedDict()
+        self._cache: LRUCache[int, Changes] = LRUCache(CACHED_FILES, getsizeof=_size)
         self._lock = threading.Lock()
 
     def of(self, entry: Entry) -> Changes:
@@ -43,12 +44,12 @@ class PastChanges:
         table has a conflict, and nobody else.
         """
         with self._lock:
-            if entry.version in self._cache:
-                return self._cache[entry.version]
+            if (known := self._cache.get(entry.version)) is not None:
+                return known
         footprints = {write.id: self._footprint_if_known(entry, write) for write in entry.writes}
         footprints |= {move.id: self._overtaking(move) for move in entry.moved}
         names = {write.id: write.name for write in entry.writes}
-        found = Changes(
+        changes = Changes(
             transaction=entry.transaction.id,
             namespaces=tuple(entry.namespaces),
             tables=tuple(entry.tables),
@@ -65,12 +66,10 @@ class PastChanges:
             database_version=entry.version,
             precedes=entry.precedes,
         )
-        with self._lock:
-            if UNKNOWN not in footprints.values():  # it may be mended
-                self._cache[entry.version] = found
-            if len(self._cache) > CACHED_CHANGES:
-                self._cache.popitem(last=False)
-        return found
+        if UNKNOWN not in footprints.values() and _size(changes) <= CACHED_FILES:  # what is unknown may be mended
+            with self._lock:
+                self._cache[entry.version] = changes
+        return changes
 
     def _footprint_if_known(self, entry: Entry, write: TableWrite) -> Footprint:
         """Return what an entry's write touched, UNKNOWN if nobody can tell for good.
@@ -120,6 +119,11 @@ class PastChanges:
             moved_entry,
             structs.replace(write, commits=[], from_version=from_version, to_version=to_version),  # as an external one
         )
+
+
+def _size(changes: Changes) -> int:
+    """Return how many data files changes name, and one for what else they say."""
+    return 1 + sum(len(footprint.removed) + len(footprint.added) for footprint in changes.writes.values())
 
 
 def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:

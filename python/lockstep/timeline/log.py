@@ -20,7 +20,6 @@ import uuid
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -41,6 +40,7 @@ from lockstep.timeline.fold import (
     fold,
     placements,
 )
+from lockstep.workers import Threads
 
 Draft: TypeAlias = Callable[[int, datetime], Entry]
 """Makes an entry out of the version and the commit time that it is to have."""
@@ -511,7 +511,7 @@ def _read_all(storage: Storage, last: int) -> list[Entry]:
             raise CorruptTimelineError(f"{entry_path(version)} is missing: expected every entry from 0 to {last}")
         return entry
 
-    with ThreadPoolExecutor(max_workers=min(READERS, last + 1), thread_name_prefix="lockstep-timeline") as pool:
+    with Threads(max_workers=min(READERS, last + 1), thread_name_prefix="lockstep-timeline") as pool:
         return list(pool.map(read, range(last + 1)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
+from cachetools import FIFOCache, LRUCache
 
 from lockstep.catalog import TransactionalCatalog, current_user
 from lockstep.conflict.lock_policy import Resolution
@@ -75,14 +75,12 @@ class Creations:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: OrderedDict[str, Creation] = OrderedDict()
+        self._pending: FIFOCache[str, Creation] = FIFOCache(PENDING_CREATIONS)
 
     def add(self, house: Lakehouse, creation: Creation) -> None:
         """Remember one; the oldest of very many is forgotten, and its statement is refused when it writes."""
         with self._lock:
             self._pending[house.uris.real(creation.location)] = creation
-            while len(self._pending) > PENDING_CREATIONS:
-                self._pending.popitem(last=False)
 
     def take(self, house: Lakehouse, location: str) -> Creation | None:
         """Return the one at a location, for the last time: a refused creation's files are removed."""
@@ -102,7 +100,7 @@ class Lakehouses:
         self._application = application
         self._author = current_user()
         self._lock = threading.Lock()
-        self._catalogs: OrderedDict[_Setup, Lakehouse] = OrderedDict()
+        self._catalogs: LRUCache[_Setup, Lakehouse] = LRUCache(REMEMBERED_CATALOGS)
         # A lake is kept by its catalogs, and those by the dictionary above or by the session of a transaction in it. So
         # a transaction's lake is the same one for as long as the transaction is open.
         self._lakes: WeakValueDictionary[_Place, Lake] = WeakValueDictionary()
@@ -130,17 +128,11 @@ class Lakehouses:
         """
         setup = (name, _digest(options))
         with self._lock:
-            found = self._catalogs.get(setup)
-            if found is not None:
-                self._catalogs.move_to_end(setup)
-                return found
-        made = self._made(name, options)
+            if (known := self._catalogs.get(setup)) is not None:
+                return known
+        house = self._made(name, options)
         with self._lock:
-            found = self._catalogs.setdefault(setup, made)
-            self._catalogs.move_to_end(setup)
-            while len(self._catalogs) > REMEMBERED_CATALOGS:
-                self._catalogs.popitem(last=False)
-            return found
+            return self._catalogs.setdefault(setup, house)
 
     def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]]) -> Lakehouse:
         """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.
