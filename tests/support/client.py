@@ -31,6 +31,7 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
         "provider": None,
         "location": None,
         "reads": [],
+        "paths": [],
         "settled": [],
         "failure": None,
         "sent": None,

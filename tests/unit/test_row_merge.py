@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from copy import deepcopy
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from lockstep.commit.row_merge import RowMerge
+from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action, Footprint, VectorChange, bodies, footprint
-from lockstep.delta.combine.deletion_vectors import Descriptor, decode, inline, serialize
+from lockstep.delta.combine.deletion_vectors import Descriptor, decode, inline, serialize, stored
 from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
 from lockstep.errors import CorruptTimelineError
 
@@ -204,3 +208,25 @@ def test_disjoint_changes_merge_to_the_union_and_overlapping_ones_clash(
     assert rows_of(remove) == left
     assert rows_of(add) == base | ours | left
     assert rows_of(add) - rows_of(remove) == ours, "the feed of changes says what we did, and no more"
+
+
+@pytest.mark.parametrize(("cached_bytes", "reads"), [(1000, 1), (1, 2)])
+def test_a_file_of_vectors_is_read_once_if_it_fits_into_the_cache(
+    monkeypatch: pytest.MonkeyPatch, cached_bytes: int, reads: int
+) -> None:
+    """One that does not is read each time, and refused to nobody."""
+    monkeypatch.setattr("lockstep.commit.row_merge.CACHED_BYTES", cached_bytes)
+    before, content = stored(serialize(BitMap64([7])), 1, UUID(int=1, version=4))
+    paths: list[str] = []
+
+    def get(path: str) -> bytes:
+        paths.append(path)
+        return content
+
+    storage: Any = SimpleNamespace(url="file:///l", get=get)
+    ours, theirs = (
+        Changes(transaction=name, writes={"t": Footprint(vectors={"f": VectorChange(before, after)})})
+        for name, after in (("ours", save(BitMap64([7, 1]))), ("theirs", save(BitMap64([7, 2]))))
+    )
+    assert RowMerge(storage, {"t": "t"}, seed="ours", written=set()).find(ours, theirs) is None
+    assert len(paths) == reads

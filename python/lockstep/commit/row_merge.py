@@ -9,7 +9,9 @@ The decisions are in `lockstep.delta.combine.vector_merge`; here is what they ne
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from cachetools import LRUCache, cached
@@ -30,13 +32,8 @@ from lockstep.delta.combine.deletion_vectors import (
 from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
 from lockstep.storage import Storage
 
-CACHED_BYTES = 64 << 20
-"""Delta puts the vectors of one statement into few files: so much of them is kept while a commit is under way."""
-
-
-def _contents() -> LRUCache[object, bytes | None]:
-    """Return an empty cache of files, None for those that are not there."""
-    return LRUCache(CACHED_BYTES, getsizeof=lambda data: len(data or b""))
+CACHED_BYTES = 64 * 2**20
+"""Delta puts the vectors of one statement into few files of some MB: so much of them is kept during a commit."""
 
 
 class RowMerge:
@@ -59,7 +56,8 @@ class RowMerge:
         self._storage = storage
         self._locations = locations
         self._seed = seed
-        self._read = cached(_contents())(storage.get)
+        files: LRUCache[Any, bytes | None] = LRUCache(CACHED_BYTES, getsizeof=_size)
+        self._read = cached(files, lock=threading.Lock())(storage.get)
         self.written = written
         self.landing: set[str] = set()
 
@@ -127,3 +125,8 @@ class RowMerge:
         self.landing.add(path)
         self._storage.put_once(path, content)
         return descriptor
+
+
+def _size(content: bytes | None) -> int:
+    """Return the bytes of a file, none of one that is gone."""
+    return len(content or b"")

@@ -19,6 +19,7 @@ from lockstep.errors import (
 )
 from lockstep.settings import SESSION_ISOLATION
 from lockstep.spark.host.lakehouses import isolation_of
+from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, Asked, Dropped, Listing, Read
 from lockstep.spark.host.requests import Operation, Requests, find, listed, operation, stored, stored_namespace
@@ -47,6 +48,7 @@ class TableRequests(Requests):
                 operation(protocol.Resolve, self._resolve),
                 operation(protocol.VersionThen, self._version_then),
                 operation(protocol.Snapshot, self._snapshot),
+                operation(protocol.ByPath, self._by_path),
                 operation(protocol.Exists, self._exists),
                 operation(protocol.Tables, self._list_tables),
                 operation(protocol.Create, self._create),
@@ -167,6 +169,14 @@ class TableRequests(Requests):
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
         return protocol.VersionThenAnswer(version=was.version)
 
+    def _by_path(self, session: Session, request: protocol.ByPath) -> Answer:
+        """Refuse a transaction what it would read of its lake's tables without knowing."""
+        if session.transaction is not None and session.catalog is not None:
+            tx = session.transaction
+            tables = {table.id: table for table in (*tx.base.tables.values(), *tx.tables.values())}
+            refuse_paths(request.paths, session.catalog.catalog.lake.storage.url, tables.values())
+        return Answer()
+
     def _snapshot(self, session: Session, request: protocol.Snapshot) -> Answer:
         """Refuse what a DataFrame from before BEGIN reads, unless it is what the transaction's snapshot has."""
         if (tx := session.transaction) is not None:
@@ -267,6 +277,10 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
+        isolation = isolation_of(SESSION_ISOLATION.said(request.settings)) or house.catalog.isolation
+        if isolation == "SERIALIZABLE":
+            tables = house.catalog.timeline.head.tables.values() if request.paths else ()
+            refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
         creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
         outcome = house.catalog.write(
             location,
@@ -274,7 +288,7 @@ class TableRequests(Requests):
             request.actions,
             creation=creation,
             scans=scans_of(request.reads),
-            isolation=isolation_of(SESSION_ISOLATION.said(request.settings)),
+            isolation=isolation,
             text=session.text,
             author=request.user,
         )

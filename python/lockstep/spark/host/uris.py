@@ -61,6 +61,13 @@ class Uris:
         authority, path = _split(uri)
         return authority.partition(".")[2] == self._base and path.startswith(f"{self._path}/")
 
+    def location_of(self, url: str) -> str | None:
+        """Return where under the root a real URL lies, the root itself being nothing; None if it is elsewhere."""
+        other = Uris(url)
+        if other._base != self._base or not f"{other._path}/".startswith(f"{self._path}/"):
+            return None
+        return other._path.removeprefix(self._path).lstrip("/")
+
     def parse(self, uri: str) -> View:
         """Read a URI of this lake.
 

@@ -115,6 +115,13 @@ class VersionThenAnswer(Answer, frozen=True, kw_only=True):
     """The table version; None: there is no such table now."""
 
 
+class ByPath(Asked, frozen=True, kw_only=True, tag="by_path"):
+    """Ask whether a transaction may read files by where they lie; it is refused what is a table's of the lake."""
+
+    paths: tuple[str, ...]
+    """Where: folders and files, as URLs of the real storage."""
+
+
 class Snapshot(Asked, frozen=True, kw_only=True, tag="snapshot"):
     """Ask leave for what a DataFrame from before BEGIN reads."""
 
@@ -186,6 +193,9 @@ class Write(Asked, frozen=True, kw_only=True, tag="write"):
 
     reads: tuple[Read, ...]
     """What the statement has read."""
+
+    paths: tuple[str, ...]
+    """Where files lie that it has read by their path: whose they are is not known."""
 
 
 class WriteAnswer(Answer, frozen=True, kw_only=True):
@@ -291,6 +301,7 @@ class DropNamespace(AboutNamespace, frozen=True, kw_only=True, tag="drop_namespa
 Request: TypeAlias = (
     Resolve
     | VersionThen
+    | ByPath
     | Snapshot
     | Exists
     | Tables

@@ -61,6 +61,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
+      "paths" -> Reads.pathsOfExecution(session),
       "catalogs" -> LockstepCatalog.in(session),
       SessionSettings.ofTransactions(session)
     )

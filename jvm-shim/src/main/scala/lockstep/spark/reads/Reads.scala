@@ -44,6 +44,7 @@ private[spark] object Reads {
       val batch: Option[Executed],
       val isBatch: Boolean) {
     val log = new ReadLog
+    val paths: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
   }
 
   /** By their ids, as long as they run: what a statement on its own has read is judged when it commits. */
@@ -60,6 +61,10 @@ private[spark] object Reads {
 
   def ofExecution(session: SparkSession): Seq[Map[String, Any]] =
     current(session).fold(Seq.empty[Map[String, Any]])(_.log.scans)
+
+  /** What a statement on its own read by path. The source of a stream is read as a stream is, version by version. */
+  def pathsOfExecution(session: SparkSession): Seq[String] =
+    current(session).filterNot(_.isBatch).fold(Seq.empty[String])(_.paths.asScala.toSeq)
 
   /**
    * An execution begins in this thread. Unless it is part of another it is a statement. In a batch of a stream each is one,
@@ -91,6 +96,11 @@ private[spark] object Reads {
         Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
         tx.passed.addAll(asked.asJava)
       }
+      val paths = Scans.paths(plan).filterNot(tx.passedPaths.contains)
+      if (paths.nonEmpty) {
+        Bridge.tell("by_path", session, "paths" -> paths.toSeq)
+        tx.passedPaths.addAll(paths.asJava)
+      }
     }
 
   /** Who is told of what is read: the transaction, or the statement and the batch that it is part of. */
@@ -109,6 +119,7 @@ private[spark] object Reads {
       val found = (Scans.of(plan) ++ asked(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = found
+      current(session).foreach(_.paths.addAll(Scans.paths(plan).asJava))
       if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan)
         val told = logs(session)
@@ -147,5 +158,6 @@ private[spark] object Reads {
       unseen
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
+    current(session).foreach(_.paths.addAll(Scans.paths(plan).asJava))
   }
 }

@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
-import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
+import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaLogFileIndex, NoMapping}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
 import org.apache.spark.sql.delta.commands.{
   CloneSource,
@@ -28,7 +28,7 @@ import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableScanExec}
 import org.apache.spark.sql.execution.command.CreateViewCommand
-import org.apache.spark.sql.execution.datasources.LogicalRelation
+import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.internal.SQLConf
 
 /**
@@ -112,6 +112,17 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
     val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
     (fields(plan).flatMap(all).flatMap(OverlaidRelation.of).map(_.folder) ++ sources).map(_.toUri.getPath)
   }
+
+  /**
+   * Where files lie that a plan reads by their path, and not as a table of a Lockstep catalog: they may be one's all the
+   * same. What Delta reads of a log to know a table's state is none of it.
+   */
+  def paths(plan: LogicalPlan): Set[String] = fields(plan).flatMap(all).flatMap(_.relation match {
+    case HadoopFsRelation(_: DeltaLogFileIndex, _, _, _, _, _) => Nil
+    case HadoopFsRelation(index, _, _, _, _, _) => index.rootPaths
+    case changes: DeltaCDFRelation => Seq(changes.snapshotWithSchemaMode.snapshot.deltaLog.dataPath)
+    case _ => Nil
+  }).filter(_.toUri.getScheme != Overlay.Scheme).map(_.toString).toSet
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))

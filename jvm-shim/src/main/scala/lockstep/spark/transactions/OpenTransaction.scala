@@ -40,6 +40,9 @@ private[spark] class OpenTransaction(
   /** What DataFrames from before BEGIN read and Python has let pass. */
   val passed: java.util.Set[Scan] = ConcurrentHashMap.newKeySet[Scan]()
 
+  /** Paths that queries read and Python has let pass: no table's of the lake. */
+  val passedPaths: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
+
   /** How often it went back to a savepoint. */
   val returns = new AtomicInteger()
 

@@ -1,0 +1,45 @@
+"""Which table of a lake is meant by a path that a query reads, and not by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from lockstep.errors import LockstepError, UnsupportedError
+from lockstep.spark.host.uris import Uris
+from lockstep.storage import url_of
+from lockstep.timeline.entry import Table
+
+
+def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -> None:
+    """Raise unless none of these paths is a table's folder, or in one, or has one below it.
+
+    By its path a table is as it is published just now: nothing of a transaction's own, no snapshot, and no read that
+    anybody could judge.
+
+    Raises:
+        UnsupportedError: one is; the message names it and the table.
+    """
+    uris = Uris(_resolved(root_url))
+    locations = {f"{table.location}/": table for table in tables}
+    for path in paths:
+        try:
+            location = uris.location_of(_resolved(url_of(path)))
+        except LockstepError:  # of a kind of store that no lake lies in
+            continue
+        if location is None:
+            continue
+        inside = f"{location}/".lstrip("/")
+        for folder, table in locations.items():
+            if inside.startswith(folder) or folder.startswith(inside):
+                raise UnsupportedError(
+                    f"{path} is of table {table.name}: by its path it is read as it is published just now, which is "
+                    "not the snapshot, and which nobody judges. Read the table by its name"
+                )
+
+
+def _resolved(url: str) -> str:
+    """Return a URL without symbolic links on its way, as far as its store has such."""
+    parts = urlsplit(url)
+    return f"file://{os.path.realpath(url.removeprefix('file://'))}" if parts.scheme == "file" else url

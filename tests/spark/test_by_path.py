@@ -1,0 +1,90 @@
+"""A table of the lake is read by its name where its reads count: by its path it is neither the snapshot nor judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+import lockstep
+from lockstep.timeline.entry import Name
+
+
+def by_path(folder: Path) -> str:
+    return f"spark_catalog.delta.`{folder}`"
+
+
+READS: dict[str, Callable[[Any, Path], Any]] = {
+    "SQL": lambda spark, folder: spark.sql(f"SELECT * FROM {by_path(folder)}"),
+    "DataFrame": lambda spark, folder: spark.read.format("delta").load(str(folder)),
+    "a subquery": lambda spark, folder: spark.sql(f"SELECT 1 WHERE 1 IN (SELECT id FROM {by_path(folder)})"),
+    "an older version": lambda spark, folder: spark.sql(f"SELECT * FROM {by_path(folder)} VERSION AS OF 1"),
+    "changes": lambda spark, folder: spark.sql(f"SELECT * FROM table_changes_by_path('{folder}', 1)"),
+    "files": lambda spark, folder: spark.read.parquet(str(next(folder.glob("*.parquet")))),
+    "all files": lambda spark, folder: spark.read.option("recursiveFileLookup", "true").parquet(str(folder.parent)),
+    "its log": lambda spark, folder: spark.read.json(str(folder / "_delta_log" / f"{1:020d}.json")),
+}
+
+
+@pytest.fixture
+def folder(spark: Any, root: Path) -> Path:
+    """Return where table t lies; u is another."""
+    spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    spark.sql("INSERT INTO t VALUES (1)")
+    spark.sql("CREATE TABLE u (id INT)")
+    database = lockstep.TransactionalCatalog.open(str(root)).database()
+    return root / database.tables[Name(namespace=("default",), table="t")].location
+
+
+def refused(spark: Any, read: Callable[[], Any]) -> None:
+    with pytest.raises(PySparkException, match=r"is of table default\.t.*Read the table by its name") as caught:
+        read()
+    assert caught.value.getSqlState() == "0A000"
+
+
+@pytest.mark.parametrize("how", READS)
+def test_in_a_transaction_no_table_is_read_by_its_path(spark: Any, folder: Path, how: str) -> None:
+    assert READS[how](spark, folder).count() >= 1
+    spark.sql("BEGIN")
+    refused(spark, lambda: READS[how](spark, folder).count())
+    spark.sql("ROLLBACK")
+
+
+def test_nor_by_a_link_to_it_nor_by_a_frame_from_before_begin(spark: Any, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder.parent)
+    frame = READS["DataFrame"](spark, folder)
+    frame.count()
+    spark.sql("BEGIN")
+    refused(spark, lambda: READS["SQL"](spark, tmp_path / "link" / folder.name).count())
+    refused(spark, frame.count)
+    spark.sql("ROLLBACK")
+
+
+def test_a_statement_on_its_own_that_writes_reads_none_by_its_path(spark: Any, folder: Path) -> None:
+    """It would be judged for what it read of other tables, and this nobody sees."""
+    refused(spark, lambda: spark.sql(f"INSERT INTO u SELECT id FROM {by_path(folder)}"))
+    refused(spark, lambda: READS["DataFrame"](spark, folder).write.insertInto("u"))
+    merge = "MERGE INTO u USING {} AS s ON s.id = u.id WHEN NOT MATCHED THEN INSERT *"
+    refused(spark, lambda: spark.sql(merge.format(by_path(folder))))
+    assert (spark.table("u").count(), spark.table("t").count()) == (0, 1)
+    spark.sql("SET lockstep.isolation = snapshot")
+    spark.sql(f"INSERT INTO u SELECT id FROM {by_path(folder)}")
+    spark.sql("RESET lockstep.isolation")
+    assert spark.table("u").count() == 1
+
+
+def test_what_is_no_table_of_the_lake_is_read_by_its_path(spark: Any, root: Path, tmp_path: Path, folder: Path) -> None:
+    places = [tmp_path / "outside", root / "landing" / "files"]
+    for place in places:
+        spark.range(3).selectExpr("int(id) AS id").write.format("delta").save(str(place))
+    for begin, end in ((), ()), (("BEGIN",), ("COMMIT",)):
+        for statement in (
+            *begin,
+            *(f"INSERT INTO u SELECT id FROM {by_path(place)}" for place in places),
+            *end,
+        ):
+            spark.sql(statement)
+    assert spark.table("u").count() == 12

@@ -1,0 +1,69 @@
+"""Which paths are those of a lake's tables: they are read by name where it counts what was read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.errors import UnsupportedError
+from lockstep.spark.host.paths import refuse_paths
+from lockstep.timeline.entry import Name, Table
+
+TABLES = [Table(id="1", name=Name(("sales",), "orders"), location="sales/orders-1", version=3, since=1)]
+
+
+def is_refused(path: str, root: str) -> bool:
+    try:
+        refuse_paths(["/elsewhere", path], root, TABLES)
+    except UnsupportedError:
+        return True
+    return False
+
+
+def test_a_refusal_names_the_path_and_the_table() -> None:
+    with pytest.raises(UnsupportedError, match=r"/lake/sales/orders-1/x is of table sales\.orders"):
+        refuse_paths(["/lake/sales/orders-1/x"], "file:///lake", TABLES)
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("sales/orders-1", True),
+        ("sales/orders-1/", True),
+        ("sales/orders-1/part-0.parquet", True),
+        ("sales/orders-1/_delta_log", True),
+        ("sales", True),  # with all that is below it
+        ("", True),
+        ("sales/orders-10", False),
+        ("sales/orders", False),
+        ("landing/orders-1", False),
+        ("../other/sales/orders-1", False),
+    ],
+)
+@pytest.mark.parametrize("written", ["{}", "file:{}", "file://{}"])
+def test_local_paths(tmp_path: Path, written: str, path: str, refused: bool) -> None:
+    root = tmp_path / "lake"
+    assert is_refused(written.format(f"{root}/{path}"), f"file://{root}") is refused
+
+
+def test_links_lead_to_what_they_name(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "sales" / "orders-1").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    assert is_refused(f"{tmp_path}/link/sales/orders-1", f"file://{tmp_path}/lake")
+    assert is_refused(f"{tmp_path}/lake/sales/orders-1", f"file://{tmp_path}/link")
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("s3a://bucket/lake/sales/orders-1", True),
+        ("s3://bucket/lake/sales/orders-1", True),
+        ("s3a://another/lake/sales/orders-1", False),
+        ("s3a://bucket/lake2/sales/orders-1", False),
+        ("hdfs://bucket/lake/sales/orders-1", False),
+        ("/lake/sales/orders-1", False),
+    ],
+)
+def test_paths_in_an_object_store(path: str, refused: bool) -> None:
+    assert is_refused(path, "s3://bucket/lake") is refused
