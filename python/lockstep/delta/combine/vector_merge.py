@@ -58,7 +58,8 @@ def vectors_now(ours: Footprint, winners: Sequence[Footprint]) -> dict[str, Desc
             if had != (replaced := deletion_vector_id(change.before)):
                 raise CorruptTimelineError(
                     f"data file {path}: expected a commit that replaces its deletion vector {had}, found one that "
-                    f"replaces {replaced}; what the file's rows are now cannot be told"
+                    f"replaces {replaced}. What the file's rows are now cannot be told, and nothing was committed: "
+                    "restore the commits of the table's log that `lockstep verify` lists"
                 )
             now[path] = change.after
     return now
