@@ -32,7 +32,7 @@ class RowChange:
 def clash(ours: RowChange, theirs: RowChange) -> str | None:
     """Return what the other did that does not fit what we did, as the middle of a clause; None if both may stand.
 
-    RowSet that were put back (RESTORE) fit nothing: what we did was to be done to what was there before.
+    Rows that were put back (RESTORE) fit nothing: what we did was to be done to what was there before.
     """
     if not (ours.before <= ours.after and theirs.before <= theirs.after):
         return "put back rows of"

@@ -2,7 +2,8 @@
 
 It keeps what belongs to a session, its open transaction, and leaves every decision about data to
 `TransactionalCatalog`. Which version a statement reads, its requests say. No thread-locals: Py4J calls from threads of
-its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables` and `views`.
+its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables` and `views`. The secret that a
+request to an attached host must show is made and compared in `lockstep.spark.bridge`.
 """
 
 from __future__ import annotations
