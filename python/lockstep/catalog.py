@@ -202,7 +202,8 @@ class TransactionalCatalog:
         if at_most is not None and found.version > at_most:
             if not isinstance(when, datetime):
                 raise InvalidError(
-                    f"database version {when} is newer than this transaction's snapshot, version {at_most}"
+                    f"database version {when} is newer than this transaction's snapshot, version {at_most}: read it "
+                    "outside the transaction, or begin another"
                 )
             found = self.timeline.at(at_most)
         return msgspec.structs.replace(found, set_aside=head.set_aside) if head.set_aside else found
@@ -237,7 +238,10 @@ class TransactionalCatalog:
         if batch is not None:
             check_batch(batch)
             if read_only:
-                raise InvalidError(f"{batch}: a READ ONLY transaction has no batch, for to record it is a write")
+                raise InvalidError(
+                    f"{batch}: a READ ONLY transaction has no batch, for to record it is a write; begin it without "
+                    "READ ONLY"
+                )
         return Transaction(
             id=self.lake.new_id(),
             base=self.lake.all_caught_up() if absorb else self.lake.refresh(),
@@ -297,7 +301,7 @@ class TransactionalCatalog:
             UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
         """
         if not tx.is_open:
-            raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state})")
+            raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state}); begin another")
         try:
             tx.check_sound()
         except FailedTransactionError:
@@ -433,7 +437,10 @@ def find_table(database: Database, name: Name) -> Table:
         ForeignCommitError, UnavailableError, CorruptTimelineError: the table is set aside, see `lockstep.lake.lake`.
     """
     if (table := database.tables.get(name)) is None:
-        raise UndefinedError(f"no table {name} in database version {database.version}")
+        raise UndefinedError(
+            f"no table {name} in database version {database.version}: `lockstep tables ROOT --at {database.version}` "
+            "lists those that it has"
+        )
     database.check(table)
     return table
 

@@ -17,7 +17,7 @@
     ├── ForeignCommitError       40002  another Delta writer took a table version that conflicts with ours
     ├── MissingFilesError        58P01  files that the transaction wrote are gone; run it again (retryable)
     ├── UnavailableError         58030  the store failed or refused; nothing was changed (retryable)
-    └── CorruptTimelineError     XX001  a stored object is not what it must be; needs a person
+    └── CorruptTimelineError     XX001  a stored file is damaged or missing; needs a person
 
 The SQLSTATEs are PostgreSQL's (Appendix A, "PostgreSQL Error Codes") where it has one for the case. The same object
 crosses the bridge to SQL, so a message reads the same from Python and from `spark.sql`.
@@ -53,7 +53,7 @@ class LockstepError(Exception):
 
 
 class ConflictError(LockstepError):
-    """Another transaction committed or goes first, and its changes collide with ours; nothing of ours is visible."""
+    """Another transaction collides with ours and goes first, or too many go first; nothing of ours is visible."""
 
     default_sqlstate = "40001"
     retryable = True
@@ -170,6 +170,6 @@ class MissingFilesError(LockstepError):
 
 
 class CorruptTimelineError(LockstepError):
-    """A stored object is not what it must be; the message names it and what was expected."""
+    """A stored file is damaged or missing; the message names it and what was expected."""
 
     default_sqlstate = "XX001"

@@ -210,7 +210,10 @@ def test_a_request_that_is_none_is_an_answer_and_logged(one: Client, caplog: pyt
     with caplog.at_level(logging.ERROR):
         state, condition, message = one.refused("drop", namespace=[])
     assert (state, condition) == ("XX000", "LOCKSTEP_INTERNAL")
-    assert message == "internal error: the request 'drop' is malformed: Object missing required field `table`"
+    assert message == (
+        "internal error, nothing was done: the request 'drop' is malformed: Object missing required field `table`. "
+        "Please report it"
+    )
     assert all(said in caplog.text for said in ("'drop'", f"'{one.session}'", "'lake'", "`table`"))
     assert SECRET not in caplog.text
     assert one.resolve("a")["version"] == 0, "and the session goes on"

@@ -34,14 +34,17 @@ def text_of(page: str) -> str:
     return (REPOSITORY / page).read_text(encoding="utf-8")
 
 
+def sources(folder: str, pattern: str) -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / folder).rglob(pattern))
+
+
 @pytest.mark.parametrize("path", render_docs.rendered(), ids=lambda path: path.name)
 def test_rendered_parts_are_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == render_docs.rendered()[path], "run `python -m project.render_docs`"
 
 
 def test_the_conditions_that_the_pages_name_are_those_that_there_are() -> None:
-    shim = "".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "jvm-shim").rglob("*.scala"))
-    of_shim = set(re.findall(r'"(LOCKSTEP_[A-Z_]+)"', shim))
+    of_shim = set(re.findall(r'"(LOCKSTEP_[A-Z_]+)"', sources("jvm-shim", "*.scala")))
     classes = [
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LockstepError)
     ]
@@ -50,7 +53,17 @@ def test_the_conditions_that_the_pages_name_are_those_that_there_are() -> None:
     for page in PAGES:
         named = set(re.findall(rf"`(LOCKSTEP_{variables}[A-Z_]+[A-Z])`", text_of(page)))
         assert named <= of_shim | of_python, page
-    assert of_shim - of_python <= set(re.findall(r"LOCKSTEP_[A-Z_]+", text_of("docs/errors.md")))
+    table = text_of("docs/errors.md").partition("### From SQL alone")[2]
+    assert set(re.findall(r"^\| \w+ \| `(LOCKSTEP_[A-Z_]+)` \|", table, re.MULTILINE)) == of_shim - of_python
+
+
+def test_what_to_do_is_said_of_every_sqlstate() -> None:
+    code = sources("python/lockstep", "*.py") + sources("jvm-shim", "*.scala")
+    raised = re.findall(r'"([0-9A-Z]{2}[0-9P]\d{2})"', code)
+    rows = text_of("docs/errors.md").partition("## What to do")[2].splitlines()
+    states = [row.split("|")[1] for row in rows if row.startswith("|")]
+    said = set(re.findall(r"\b[0-9A-Z]{5}\b", " ".join(states)))
+    assert set(raised) == said
 
 
 def test_a_page_without_its_marks_is_refused() -> None:

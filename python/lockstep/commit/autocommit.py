@@ -150,7 +150,10 @@ def _target(lake: Lake, head: Database, location: str, version: int, creation: C
     """
     table = new_table(head, creation) if creation is not None else head.table_at(location)
     if table is None:
-        raise UndefinedError(f"the table at {location} was dropped while the statement ran; nothing was written")
+        raise UndefinedError(
+            f"the table at {location} was dropped while the statement ran; nothing was written, and `lockstep log` "
+            "shows who dropped it"
+        )
     if table.version >= version:
         lake.check_reaches(table, version)
         return None
@@ -167,9 +170,16 @@ def new_table(head: Database, creation: Creation) -> Table:
     """
     check_name(creation.name.table)
     if creation.name.namespace not in head.namespaces:
-        raise UndefinedError(f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile", sqlstate="3F000")
+        raise UndefinedError(
+            f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile; nothing was written. CREATE "
+            "NAMESPACE makes it again",
+            sqlstate="3F000",
+        )
     if kind := holder(creation.name, head, case_sensitive=creation.case_sensitive):
-        raise DuplicateError(f"{kind} {creation.name} exists; nothing was written")
+        raise DuplicateError(
+            f"{kind} {creation.name} exists; nothing was written. Choose another name, DROP it first, or CREATE … IF "
+            "NOT EXISTS"
+        )
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 

@@ -1,4 +1,7 @@
-"""The race of one transaction against those that committed since its snapshot: judged one after the other."""
+"""The race of one transaction against those that committed since its snapshot: judged one after the other.
+
+How often a lost race is tried again, and with which pauses, is decided in `lockstep.retry`.
+"""
 
 from __future__ import annotations
 

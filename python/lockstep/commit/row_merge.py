@@ -3,7 +3,8 @@
     find    applies the rule `row` of `lockstep.conflict.writes` to one winner
     merge   rewrites our commits to land behind all winners; called anew for each attempt, from what we staged
 
-The decisions are in `lockstep.delta.combine.vector_merge`; here is what they need from the storage.
+Which rows clash, and what two vectors of one file become, is decided in `lockstep.delta.combine.vector_merge`; here is
+what that needs from the storage.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def _check_known(head: Database, scans: Sequence[Scan]) -> None:
             table = head.table_by_id(scan.table)
             raise UnsupportedError(
                 f"this statement reads table {scan.table if table is None else table.name} from a cache of which Spark "
-                "does not say how old it is, so nothing was written: uncache it, or cache a query with a condition"
+                "does not say how old it is, so nothing was written: UNCACHE TABLE it, or unpersist() the DataFrame, "
+                "and run this again"
             )
 
 

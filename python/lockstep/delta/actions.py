@@ -460,7 +460,10 @@ def assert_real(actions: Iterable[Action]) -> None:
 
     def check(text: str) -> str:
         if _OVERLAY in text:
-            raise InvalidError(f"a commit would name a file of a transaction's overlay for ever: {text}")
+            raise InvalidError(
+                "please report this; nothing was committed. A path or a table property of the commit still names an "
+                f"uncommitted transaction: {text}"
+            )
         return text
 
     for action in actions:

@@ -262,7 +262,10 @@ def state_at(storage: Storage, location: str, version: int) -> TableState | None
 
 def _parsed(path: str, data: bytes | None) -> list[Action]:
     if data is None:
-        raise CorruptTimelineError(f"{path} is gone: expected a Delta commit that was written there")
+        raise CorruptTimelineError(
+            f"{path} is gone: expected a Delta commit that was written there. Restore it from a backup; if it is of an "
+            "open transaction (_delta_log/_lockstep), ROLLBACK"
+        )
     try:
         return parse(data)
     except InvalidError as error:

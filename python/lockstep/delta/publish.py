@@ -172,7 +172,9 @@ def _check_published(storage: Storage, write: TableWrite, commit: Commit, versio
     if not was_published(storage, write.location, version):
         what = f"its staged file ({commit.staged})" if commit.staged else "what it was moved behind"
         raise CorruptTimelineError(
-            f"version {version} of table {write.name} was ratified, but neither {what} nor its published one is there"
+            f"version {version} of table {write.name} was ratified, but neither {what} nor its published one is there: "
+            f"restore {commit_path(write.location, version)} from a backup, or DROP TABLE, which leaves the folder "
+            "and takes the table out of the catalog"
         )
 
 

@@ -6,6 +6,9 @@ then, and counts as a change of everything in the table.
 
 A look at the log's files, a minute apart, also finds commits that the timeline has and that are gone though they are
 needed: those after the newest checkpoint. They are published again. What a checkpoint covers is Delta's to remove.
+
+What becomes of a ratified commit whose version a plain Delta writer took is decided in `lockstep.lake.behind`, and that
+a table is set aside in `lockstep.lake.publisher`.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Lake:
         self.publisher = Publisher(storage, timeline, self.past, self._external, clock=clock, pool=self._pool)
 
     def refresh(self) -> Database:
-        """Return the newest database version, with all that it ratified published, save for what it `set_aside`.
+        """Return the newest database version, with all that it ratified published, but for tables set aside.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
@@ -121,7 +121,7 @@ class Lake:
     def all_caught_up(self) -> Database:
         """Return the newest database version, with what plain Delta writers did up to now to any table.
 
-        A table with which that cannot be done is `set_aside` in what is returned: it keeps nobody from the others. All
+        A table with which that cannot be done is set aside in what is returned: it keeps nobody from the others. All
         tables of a lake with more than `ABSORB_AT_ONCE` are passed over.
         """
         return self._caught_up(

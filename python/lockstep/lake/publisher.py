@@ -86,7 +86,7 @@ class Publisher:
         self._lock = threading.Lock()
 
     def publish_all(self) -> Database:
-        """Return the newest database version, with all that it ratified published, save for what it has `set_aside`.
+        """Return the newest database version, with all that it ratified published, but for tables set aside.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.

@@ -139,7 +139,10 @@ def ivy_jar(spark_jars: Path) -> Path:
     """Return the Ivy among Spark's jars."""
     found = sorted(spark_jars.glob("ivy-*.jar"))
     if not found:
-        raise UnavailableError(f"no ivy-*.jar in {spark_jars} to fetch other jars with")
+        raise UnavailableError(
+            f"no ivy-*.jar in {spark_jars} to fetch other jars with: install all of pyspark, or put Delta's jars into "
+            f"a folder and name it in {JARS.name}"
+        )
     return found[-1]
 
 
@@ -149,7 +152,7 @@ def java() -> str:
     found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     if not found:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise UnavailableError(f"no java {where}; Spark needs Java 17 or newer")
+        raise UnavailableError(f"no java {where}; Spark needs Java 17 or newer: install it, or set {JAVA_HOME.name}")
     return found
 
 

@@ -85,7 +85,8 @@ class Storage(ABC):
             if (found := self.get(path)) is not None:
                 return Mine() if found == data else Theirs(found)
         raise UnavailableError(
-            f"cannot write {path} in {self.url}: the store says it is there, and it is not ({attempt} times)"
+            f"cannot write {path} in {self.url}: the store says it is there, and it is not ({attempt} times). "
+            "Try again; if it stays so, see whether the store supports conditional writes (If-None-Match)"
         )
 
     def put_once(self, path: str, data: bytes) -> None:
@@ -96,7 +97,10 @@ class Storage(ABC):
             CorruptTimelineError: another object has the name.
         """
         if isinstance(self.put_if_absent(path, data), Theirs):
-            raise CorruptTimelineError(f"{path} holds something else than its name says; nothing was written over it")
+            raise CorruptTimelineError(
+                f"{path} holds something else than its name says; nothing was written over it. Move that file away "
+                "and run the same again"
+            )
 
     @abstractmethod
     def try_put(self, path: str, data: bytes) -> bool:

@@ -420,8 +420,8 @@ class Timeline:
             raise InvalidError(f"timeline entry {entry.version} holds text that is not Unicode: {error}") from error
         if len(data) > MAX_ENTRY_BYTES:
             raise InvalidError(
-                f"timeline entry {entry.version} would have {len(data)} bytes, more than {MAX_ENTRY_BYTES}: stage its "
-                "commits in files, or commit fewer tables at once"
+                f"timeline entry {entry.version} would have {len(data)} bytes, more than {MAX_ENTRY_BYTES}: "
+                "commit fewer tables, or fewer statements, at once"
             )
         try:
             stored = decode(data, entry.version)
@@ -429,7 +429,10 @@ class Timeline:
             if stored.moved:
                 amendments([*self.entries(-1, head.version), stored])
         except CorruptTimelineError as error:
-            raise InvalidError(f"refused to write an entry that nobody could read: {error.message}") from error
+            raise InvalidError(
+                f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
+                "report it"
+            ) from error
         return stored, data
 
     def _read_back(self, version: int) -> Entry | UnavailableError | None:
@@ -508,7 +511,10 @@ def _read_all(storage: Storage, last: int) -> list[Entry]:
     def read(version: int) -> Entry:
         entry = _read(storage, version)
         if entry is None:
-            raise CorruptTimelineError(f"{entry_path(version)} is missing: expected every entry from 0 to {last}")
+            raise CorruptTimelineError(
+                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. Restore it from a backup, "
+                "or from the store's old versions of the file"
+            )
         return entry
 
     with Threads(max_workers=min(READERS, last + 1), thread_name_prefix="lockstep-timeline") as pool:

@@ -75,7 +75,10 @@ class Names:
             UndefinedError: there is none.
         """
         if (table := self._tables.get(name)) is None:
-            raise UndefinedError(f"no table {name} in database version {self.base.version} or made by this transaction")
+            raise UndefinedError(
+                f"no table {name} in database version {self.base.version} or made by this transaction: `lockstep "
+                f"tables ROOT --at {self.base.version}` lists those that there were at BEGIN"
+            )
         return table
 
     def view(self, name: Name) -> View:
@@ -85,7 +88,10 @@ class Names:
             UndefinedError: there is none.
         """
         if (view := self._views.get(name)) is None:
-            raise UndefinedError(f"no view {name} in database version {self.base.version} or made by this transaction")
+            raise UndefinedError(
+                f"no view {name} in database version {self.base.version} or made by this transaction: `lockstep views "
+                f"ROOT --at {self.base.version}` lists those that there were at BEGIN"
+            )
         return view
 
     # --- changes ------------------------------------------------------------------------------------------------------
@@ -138,7 +144,11 @@ class Names:
         """
         check_name(*name)
         if name in self._namespaces:
-            raise DuplicateError(f"namespace {'.'.join(name)} exists", sqlstate=NAMESPACE_EXISTS)
+            raise DuplicateError(
+                f"namespace {'.'.join(name)} exists: choose another name, DROP it first, or CREATE NAMESPACE IF NOT "
+                "EXISTS",
+                sqlstate=NAMESPACE_EXISTS,
+            )
         if len(name) > 1:
             self.check_namespace(name[:-1])
         self._namespaces[name] = dict(properties)
@@ -184,7 +194,7 @@ class Names:
             return  # nothing but itself, in another case
         self.check_namespace(name.namespace)
         if kind := holder(name, self, case_sensitive=self.case_sensitive):
-            raise DuplicateError(f"{kind} {name} exists")
+            raise DuplicateError(f"{kind} {name} exists: choose another name, DROP it first, or CREATE … IF NOT EXISTS")
 
     # --- what changed -------------------------------------------------------------------------------------------------
 

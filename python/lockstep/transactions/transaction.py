@@ -331,7 +331,11 @@ class Transaction:
         for at in reversed(range(len(self._savepoints))):
             if self._savepoints[at].name == name.casefold():
                 return at
-        raise UndefinedError(f"transaction {self.id} has no savepoint {name}", sqlstate=NO_SAVEPOINT)
+        raise UndefinedError(
+            f"transaction {self.id} has no savepoint {name}; it has "
+            f"{', '.join(point.name for point in self._savepoints) or 'none'}",
+            sqlstate=NO_SAVEPOINT,
+        )
 
     def _made_since(self, point: Savepoint) -> list[str]:
         return [location for location in self._creations if location not in point.creations]

@@ -213,7 +213,7 @@ def test_an_entry_that_is_too_large_is_refused(
     """One byte more than MAX_ENTRY_BYTES is InvalidError that says what to do; exactly that many are fine."""
     size = len(msgspec.json.encode(draft("a")(1, T0 + TICK)))
     monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", size - 1)
-    with pytest.raises(InvalidError, match=rf"would have {size} bytes, more than {size - 1}: stage"):
+    with pytest.raises(InvalidError, match=rf"would have {size} bytes, more than {size - 1}: commit fewer tables"):
         timeline.append(draft("a"), after=0)
     assert not store.exists(entry_path(1))
     monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", size)

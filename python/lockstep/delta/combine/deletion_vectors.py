@@ -152,7 +152,10 @@ def _stored(descriptor: Descriptor, read: Read, location: str, root: str) -> byt
     path = file_path(descriptor, location=location, root=root)
     content = read(path)
     if content is None:
-        raise CorruptTimelineError(f"{path} is gone: expected the deletion vectors of files of the table {location}")
+        raise CorruptTimelineError(
+            f"{path} is gone: expected the deletion vectors of files of the table {location}. Restore it from a "
+            "backup, or DROP TABLE"
+        )
     if content[:1] != bytes([FILE_VERSION]):
         raise _corrupt(path, f"the format version {FILE_VERSION}", repr(content[:1]))
     start, size = _number(descriptor, "offset"), _number(descriptor, "sizeInBytes")

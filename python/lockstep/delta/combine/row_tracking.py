@@ -5,6 +5,8 @@ a DELETE that rewrites files put both into columns of the new file. For a row th
 are what Delta gave it when it was staged: an id behind the pin's, and the number of a staged version. Both are right
 where the staged versions become the table's, one for one. Anywhere else they are wrong for ever, for a commit's actions
 can be renumbered, and what stands in data files cannot: the id is then another row's too.
+
+Here such rows are only recognized. With which row ids a commit lands is decided in `lockstep.delta.combine.rebase`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class RowChange:
 def clash(ours: RowChange, theirs: RowChange) -> str | None:
     """Return what the other did that does not fit what we did, as the middle of a clause; None if both may stand.
 
-    RowSet that were put back (RESTORE) fit nothing: what we did was to be done to what was there before.
+    Rows that were put back (RESTORE) fit nothing: what we did was to be done to what was there before.
     """
     if not (ours.before <= ours.after and theirs.before <= theirs.after):
         return "put back rows of"
@@ -58,7 +58,8 @@ def vectors_now(ours: Footprint, winners: Sequence[Footprint]) -> dict[str, Desc
             if had != (replaced := deletion_vector_id(change.before)):
                 raise CorruptTimelineError(
                     f"data file {path}: expected a commit that replaces its deletion vector {had}, found one that "
-                    f"replaces {replaced}; what the file's rows are now cannot be told"
+                    f"replaces {replaced}. What the file's rows are now cannot be told, and nothing was committed: "
+                    "restore the commits of the table's log that `lockstep verify` lists"
                 )
             now[path] = change.after
     return now

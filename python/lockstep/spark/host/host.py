@@ -2,7 +2,8 @@
 
 It keeps what belongs to a session, its open transaction, and leaves every decision about data to
 `TransactionalCatalog`. Which version a statement reads, its requests say. No thread-locals: Py4J calls from threads of
-its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables` and `views`.
+its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables` and `views`. The secret that a
+request to an attached host must show is made and compared in `lockstep.spark.bridge`.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Host:
             return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
             _log.exception("%s failed", described(request))
-            return refusal(LockstepError(f"internal error: {type(error).__name__}: {error}"))
+            what = f"internal error: {type(error).__name__}: {error}"
+            return refusal(LockstepError(f"{what}. Please report it; `lockstep log` shows what was committed"))
 
     def _answer(self, request: Request) -> Answer:
         with self._session(request.session) as session:
@@ -116,7 +118,9 @@ class Host:
             tx, house = session.transaction, session.catalog  # read once: the session may end it at any moment
             if tx is not None and house is not None and tx.id == id:
                 return session, house, tx
-        raise NoTransactionError(f"transaction {id} has ended; what was written under it is not in any table")
+        raise NoTransactionError(
+            f"transaction {id} has ended; nothing of this statement is in any table. Run it again in a new transaction"
+        )
 
 
 def refusal(error: LockstepError) -> str:

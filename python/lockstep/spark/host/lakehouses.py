@@ -146,7 +146,10 @@ class Lakehouses:
         """
         roots = {name: uris.real("") for name, options in catalogs.items() if (uris := self._holder(uri, options))}
         if not roots:
-            raise InvalidError(f"no Lockstep catalog of this session holds {uri}")
+            raise InvalidError(
+                f"no Lockstep catalog of this session holds {uri}: that URI is of another session, or of a "
+                "transaction that ended. Use the table by its name, as lake.namespace.table"
+            )
         longest = max(map(len, roots.values()))
         found = [self.get(name, catalogs[name]) for name, root in roots.items() if len(root) == longest]
         return max(found, key=lambda house: house.strictness)

@@ -141,5 +141,5 @@ def listed(request: AboutNamespace, seen: Transaction | Database, names: Iterabl
     """
     namespace = stored_namespace(request, request.namespace, seen) or ("default",)
     if namespace not in seen.namespaces:
-        raise UndefinedError(f"no namespace {'.'.join(namespace)}", sqlstate=NO_NAMESPACE)
+        raise UndefinedError(f"no namespace {'.'.join(namespace)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
     return Listing(names=sorted(name.table for name in names if name.namespace == namespace), namespace=namespace)

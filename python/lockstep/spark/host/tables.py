@@ -247,10 +247,14 @@ class TableRequests(Requests):
         name = self._name(session, house, request)
         if (request.provider or "delta").lower() != "delta":
             raise UnsupportedError(
-                f"table {name} cannot be USING {request.provider}: Lockstep's tables are Delta tables"
+                f"table {name} cannot be USING {request.provider}: Lockstep's tables are Delta tables. Leave USING "
+                "out, or make it in another catalog, as spark_catalog"
             )
         if request.location:
-            raise UnsupportedError(f"table {name} cannot have a LOCATION: a catalog's tables lie under its root")
+            raise UnsupportedError(
+                f"table {name} cannot have a LOCATION: a catalog's tables lie under its root. Leave LOCATION out; "
+                "CREATE TABLE … AS SELECT copies data that lies elsewhere"
+            )
         session.text = request.text or ""
         seen = self._seen(session, house)
         if request.mode != "create" and name in seen.tables:
@@ -303,7 +307,7 @@ class TableRequests(Requests):
             if view.epoch != tx.epoch:
                 raise TransactionStateError(
                     f"transaction {tx.id} went back to a savepoint while a statement that writes table folder "
-                    f"{house.uris.real(view.location)} ran; nothing of the statement was written",
+                    f"{house.uris.real(view.location)} ran; nothing of the statement was written, run it again",
                     sqlstate="25000",
                 )
             taken = house.catalog.is_taken(tx, view.location, request.version)
@@ -319,7 +323,7 @@ class TableRequests(Requests):
     def _staged_by(self, uri: str) -> tuple[Lakehouse, View, Session, Transaction]:
         """Return the catalog of BEGIN: another of the same root may have other keys, or another `resolution`."""
         if (id := transaction_in(uri)) is None:
-            raise InvalidError(f"{uri} is not a transaction's")
+            raise InvalidError(f"{uri} is not a transaction's: use the table by its name, as lake.namespace.table")
         owner, house, tx = self._host.transaction_of(id)
         return house, house.uris.parse(uri), owner, tx
 
@@ -346,7 +350,7 @@ class TableRequests(Requests):
         seen = self._seen(session, self._house(request))
         parent = stored_namespace(request, request.parent, seen)
         if parent and parent not in seen.namespaces:
-            raise UndefinedError(f"no namespace {'.'.join(parent)}", sqlstate=NO_NAMESPACE)
+            raise UndefinedError(f"no namespace {'.'.join(parent)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
         inside = (n for n in seen.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
         return protocol.NamespacesAnswer(namespaces=sorted(inside))
 

@@ -75,7 +75,9 @@ class Uris:
             InvalidError: it is none.
         """
         if not self.holds(uri):
-            raise InvalidError(f"{uri} is not in this lake ({self.real('')})")
+            raise InvalidError(
+                f"{uri} is not in this lake ({self.real('')}): use the table by its name, as lake.namespace.table"
+            )
         authority, path = _split(uri)
         transaction, epoch = _viewer(authority)
         return View(transaction, path.removeprefix(f"{self._path}/"), epoch)
@@ -102,6 +104,6 @@ def _viewer(authority: str) -> tuple[str | None, int]:
 def _split(uri: str) -> tuple[str, str]:
     scheme, found, rest = uri.partition("://")
     if not found or scheme != SCHEME:
-        raise InvalidError(f"{uri} is not a {SCHEME}:// URI")
+        raise InvalidError(f"{uri} is not a {SCHEME}:// URI: use the table by its name, as lake.namespace.table")
     authority, _, path = rest.partition("/")
     return authority, f"/{path}"

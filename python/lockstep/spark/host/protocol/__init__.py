@@ -58,9 +58,13 @@ def decode(request: str | bytes) -> Request:
         return _requests.decode(request)
     except msgspec.ValidationError as error:
         op = _text(_head(request).op)
-        raise LockstepError(f"internal error: the request {op} is malformed: {_reason(error)}") from None
+        raise LockstepError(
+            f"internal error, nothing was done: the request {op} is malformed: {_reason(error)}. Please report it"
+        ) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise LockstepError(f"internal error: a request is no JSON ({type(error).__name__})") from None
+        raise LockstepError(
+            f"internal error, nothing was done: a request is no JSON ({type(error).__name__}). Please report it"
+        ) from None
 
 
 def described(request: str | bytes) -> str:

@@ -65,7 +65,7 @@ private[spark] object DeltaTravel {
       case found: Long => found
       case _ => throw new LockstepException(
           "LOCKSTEP_INVALID",
-          s"SYSTEM_TIME AS OF ${time.sql}: that is no time.",
+          s"SYSTEM_TIME AS OF ${time.sql}: that is no time. Write one as TIMESTAMP '2026-01-31 12:00:00'.",
           "22023")
     }
 }

@@ -22,6 +22,8 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
  * Nothing that Spark executes may return rows of ours without a read that is written down. `ReadRecorder` sees each
  * optimizer run of a query; `Executions` sees each execution, and what it finds of a query that no optimizer run told of
  * counts as a read of whole tables. Reads of several queries are joined: none takes the place of another's.
+ *
+ * Which rows a plan reads is decided in `scans/Scans.scala`; here, whom that is written down for.
  */
 private[spark] object Reads {
   private val ids = new AtomicLong()

@@ -50,7 +50,10 @@ private[spark] case class Scan(
     Map("table" -> table, "version" -> version, "where" -> where, "head" -> isHead, "cached" -> isCached)
 }
 
-/** What plans read of the tables of Lockstep's catalogs. Looks, and keeps nothing. */
+/**
+ * What plans read of the tables of Lockstep's catalogs. Looks, and keeps nothing: when a plan is looked at, and for which
+ * transaction or statement, is decided in `reads/Reads.scala`.
+ */
 private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper {
 
   /** The synthetic `CatalogTable` of a table whose reads count names the table's id under this key. */
