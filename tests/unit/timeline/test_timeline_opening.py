@@ -22,7 +22,7 @@ def test_create_writes_entry_0_and_opens(store: FaultyStorage, clock: FakeClock)
     """Version 0 is an empty database with the namespace `default`, made by who and when the entry says."""
     timeline = Timeline.create(store, clock=clock, transaction_id="first", author="ann", message="why")
     assert (timeline.head.version, timeline.head.committed_at) == (0, T0)
-    assert (timeline.head.namespaces, timeline.head.tables) == ({("default",): {}}, {})
+    assert (dict(timeline.head.namespaces), dict(timeline.head.tables)) == ({("default",): {}}, {})
     (entry,) = timeline.entries(-1)
     assert (entry.kind, entry.transaction.id, entry.transaction.author) == ("create", "first", "ann")
     assert store.list("_lockstep/timeline") == ["0" * 20 + ".json"]
