@@ -21,8 +21,8 @@ from lockstep.timeline.entry import (
     Entry,
     Isolation,
 )
+from lockstep.timeline.files import decode, entry_path
 from lockstep.timeline.fold import apply, fold
-from lockstep.timeline.log import decode, entry_path
 from lockstep.transactions.transaction import State, Transaction
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
@@ -260,7 +260,7 @@ def test_a_batch_without_rows_is_recorded(catalog: TransactionalCatalog, other: 
 def test_older_database_versions_know_older_batches(catalog: TransactionalCatalog) -> None:
     first, second = (carry_out(catalog, number, path).version for number, path in enumerate("xy"))
     assert (first, second) == (2, 3)
-    assert [catalog.as_of(version).batches for version in (1, 2, 3)] == [{}, {"orders": 0}, {"orders": 1}]
+    assert [dict(catalog.as_of(version).batches) for version in (1, 2, 3)] == [{}, {"orders": 0}, {"orders": 1}]
 
 
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])

@@ -19,7 +19,7 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from tests.support.entries import T0
 from tests.support.lakes import NEW_TABLE, add, append, create, files, lay, named
 

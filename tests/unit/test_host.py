@@ -18,7 +18,7 @@ from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
 from lockstep.spark.host.host import Host, condition_of, refusal
 from lockstep.timeline.entry import Batch
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until

@@ -14,23 +14,20 @@ The timeline knows entries and how they fold. It knows nothing of what a table's
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import uuid
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
-
-import msgspec
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TableWrite, TransactionInfo
+from lockstep.timeline.files import FOLDER, decode, encode, entry_path, read, read_known, version_in
 from lockstep.timeline.fold import (
     DEFAULT_NAMESPACE,
     Moves,
@@ -41,24 +38,16 @@ from lockstep.timeline.fold import (
     fold,
     placements,
 )
+from lockstep.timeline.hint import Hint, lost, read_hint, write_hint
 
 Draft: TypeAlias = Callable[[int, datetime], Entry]
 """Makes an entry out of the version and the commit time that it is to have."""
-
-FOLDER = "_lockstep/timeline"
-HINT = f"{FOLDER}/_latest"
-READERS = 8
-"""Threads that read entries when a timeline is opened."""
 
 ATTEMPTS = 3
 """How often an append is tried, and how often its outcome is read back, before it is `Unknown`."""
 
 CACHED_VERSIONS = 8
 _TICK = timedelta(milliseconds=1)
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
-
-_NAME = re.compile(r"(\d{20})\.json")
 
 _log = logging.getLogger(__name__)
 
@@ -95,22 +84,6 @@ class Unknown:
 
 
 Outcome: TypeAlias = Ratified | Lost | Unknown
-
-
-class _Format(msgspec.Struct):
-    """The one field that every format of an entry has."""
-
-    format: int
-
-
-class _Hint(msgspec.Struct):
-    version: int
-    published_through: int = 0
-
-
-_decode_format = msgspec.json.Decoder(_Format).decode
-_decode_entry = msgspec.json.Decoder(Entry).decode
-_decode_hint = msgspec.json.Decoder(_Hint).decode
 
 
 class Timeline:
@@ -158,7 +131,7 @@ class Timeline:
             UnavailableError: the store failed; calling again is safe.
             CorruptTimelineError: see `open`.
         """
-        if _read_hint(storage) is not None:  # there was one: if its entries are lost, a new one must not hide that
+        if read_hint(storage) is not None:  # there was one: if its entries are lost, a new one must not hide that
             return cls.open(storage, clock=clock)
         now = to_millisecond(clock())
         entry = Entry(
@@ -177,7 +150,7 @@ class Timeline:
             ),
             namespaces=[NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
         )
-        match storage.put_if_absent(entry_path(0), _encode(entry)):
+        match storage.put_if_absent(entry_path(0), encode(entry)):
             case Mine():
                 _log.info("made the timeline of %s", storage.url)
             case Theirs():
@@ -193,19 +166,19 @@ class Timeline:
             UnavailableError: the store failed.
             CorruptTimelineError: an entry is missing, cannot be read, or does not fit the others.
         """
-        hint = _read_hint(storage)
+        hint = read_hint(storage)
         # What a hint names must be there before anything is built on it.
-        if hint is None or _read(storage, hint.version) is None:
-            versions = [int(found[1]) for name in storage.list(FOLDER) if (found := _NAME.fullmatch(name))]
+        if hint is None or read(storage, hint.version) is None:
+            versions = [found for name in storage.list(FOLDER) if (found := version_in(name)) is not None]
             if hint is not None and hint.version > max(versions, default=-1):
-                raise _lost(hint.version, max(versions, default=None))
+                raise lost(hint.version, max(versions, default=None))
             if not versions:
                 root = storage.url
                 raise InvalidError(f"no Lockstep timeline at {root}: make one with `lockstep init {root}`")
-            hint = _Hint(version=max(versions))
+            hint = Hint(version=max(versions))
         timeline = cls(
             storage,
-            _read_all(storage, hint.version),
+            [stored.entry for stored in read_known(storage, range(hint.version + 1), hint.version)],
             clock=clock,
             published_through=hint.published_through,
         )
@@ -246,8 +219,8 @@ class Timeline:
             CorruptTimelineError: a new entry cannot be read or does not fit.
         """
         known = self._head.version
-        while (entry := _read(self.storage, self._head.version + 1)) is not None:
-            self._absorb(entry)
+        while (stored := read(self.storage, self._head.version + 1)) is not None:
+            self._absorb(stored.entry)
         return self.entries(known)
 
     def entries(self, after: int, through: int | None = None) -> list[Entry]:
@@ -368,7 +341,7 @@ class Timeline:
         Raises:
             UnavailableError: the store failed; nobody knows whether the entry outlives a power cut.
         """
-        if isinstance(self.storage.put_if_absent(entry_path(entry.version), _encode(entry)), Theirs):
+        if isinstance(self.storage.put_if_absent(entry_path(entry.version), encode(entry)), Theirs):
             _log.debug("timeline entry %d is stored in other bytes than this Lockstep writes", entry.version)
 
     def mark_published(self, version: int) -> None:
@@ -382,9 +355,9 @@ class Timeline:
             if version > head:
                 raise InvalidError(f"cannot mark database version {version} published: the newest known is {head}")
             self._published_through = max(self._published_through, version)
-            hint = _Hint(version=head, published_through=self._published_through)
+            hint = Hint(version=head, published_through=self._published_through)
         try:
-            self.storage.put(HINT, msgspec.json.encode(hint))
+            write_hint(self.storage, hint)
         except UnavailableError as error:
             _log.warning("the timeline's hint was not written; opening it will cost more until it is: %s", error)
 
@@ -415,7 +388,7 @@ class Timeline:
         if (entry.format, entry.version, entry.committed_at) != (FORMAT, head.version + 1, stamp):
             raise InvalidError(f"entry {head.version + 1} must have the version and the time given to its draft")
         try:
-            data = _encode(entry)
+            data = encode(entry)
         except UnicodeEncodeError as error:
             raise InvalidError(f"timeline entry {entry.version} holds text that is not Unicode: {error}") from error
         if len(data) > MAX_ENTRY_BYTES:
@@ -437,7 +410,8 @@ class Timeline:
         failure: UnavailableError | None = None
         for _ in range(ATTEMPTS):
             try:
-                return _read(self.storage, version)
+                stored = read(self.storage, version)
+                return None if stored is None else stored.entry
             except UnavailableError as error:
                 failure = error
         return failure
@@ -458,91 +432,3 @@ class Timeline:
         except UnavailableError as error:
             return Unknown(ours, error)
         return Ratified(ours)
-
-
-def entry_path(version: int) -> str:
-    """Return where an entry lies, relative to the lake's root."""
-    return f"{FOLDER}/{version:020d}.json"
-
-
-def decode(data: bytes, version: int) -> Entry:
-    """Read an entry from its file, strictly.
-
-    Raises:
-        CorruptTimelineError: the bytes are not an entry of a format this Lockstep reads, or not the one that the
-            file's name says; the message names the file and what was expected.
-    """
-    path = entry_path(version)
-    if len(data) > MAX_ENTRY_BYTES:
-        raise CorruptTimelineError(f"{path}: {len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
-    try:
-        # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
-        found = _decode_format(data).format
-        if found != FORMAT:
-            raise CorruptTimelineError(f"{path}: format {found}, this Lockstep reads {FORMAT}; upgrade")
-        entry = _decode_entry(data)
-    except _UNREADABLE as error:
-        raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
-    if entry.version != version:
-        raise CorruptTimelineError(f"{path}: says it is entry {entry.version}, expected {version}")
-    for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
-        if time.utcoffset() != timedelta(0):
-            raise CorruptTimelineError(f"{path}: {name} is {time.isoformat()}, expected a time in UTC")
-    if entry.committed_at != to_millisecond(entry.committed_at):
-        raise CorruptTimelineError(f"{path}: committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
-    return entry
-
-
-_encode = msgspec.json.encode
-
-
-def _read(storage: Storage, version: int) -> Entry | None:
-    """Read one entry; None when there is no such version."""
-    data = storage.get(entry_path(version))
-    return None if data is None else decode(data, version)
-
-
-def _read_all(storage: Storage, last: int) -> list[Entry]:
-    """Read the entries 0 … `last`, which are known to exist."""
-
-    def read(version: int) -> Entry:
-        entry = _read(storage, version)
-        if entry is None:
-            raise CorruptTimelineError(f"{entry_path(version)} is missing: expected every entry from 0 to {last}")
-        return entry
-
-    with ThreadPoolExecutor(max_workers=min(READERS, last + 1), thread_name_prefix="lockstep-timeline") as pool:
-        return list(pool.map(read, range(last + 1)))
-
-
-def _lost(version: int, last: int | None) -> CorruptTimelineError:
-    """Return what to say of a hint that names an entry after the last one that is there."""
-    ends = "with no entry at all" if last is None else f"with entry {last}"
-    then = (
-        "there is no database any more"
-        if last is None
-        else f"the database then ends with version {last}, and commits that tables' logs have beyond it are taken in "
-        "as those of plain Delta writers"
-    )
-    return CorruptTimelineError(
-        f"{entry_path(version)} is gone: {HINT} is written after the entry that it names, so database version "
-        f"{version} was committed, and the folder ends {ends}. Put the lost entries back, from a backup or the store's "
-        f"old versions of the files. If they are lost for good, delete {HINT}: {then}"
-    )
-
-
-def _read_hint(storage: Storage) -> _Hint | None:
-    """Read the hint; None unless it is there and makes sense.
-
-    Raises:
-        UnavailableError: as the store says. A hint that cannot be read is none that is not there: it may be all that
-            tells of an entry that was lost.
-    """
-    data = storage.get(HINT)
-    try:
-        hint = _decode_hint(data or b"")
-    except _UNREADABLE as error:
-        _log.debug("no use of the timeline's hint: %s", error)
-        return None
-    # Twenty digits are all that a file's name has.
-    return hint if 0 <= hint.published_through <= hint.version < 10**20 else None

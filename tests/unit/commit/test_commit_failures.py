@@ -30,7 +30,7 @@ from lockstep.errors import (
 from lockstep.lake.verify import verify
 from lockstep.storage import Theirs, open_storage
 from lockstep.timeline.entry import Isolation
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage, TakenError
 from tests.support.lakes import (

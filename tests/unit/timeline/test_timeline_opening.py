@@ -13,7 +13,9 @@ import pytest
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
-from lockstep.timeline.log import HINT, Timeline, entry_path
+from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import HINT
+from lockstep.timeline.log import Timeline
 from tests.support.entries import T0, FakeClock, commit, ids
 from tests.support.faulty import FaultyStorage
 

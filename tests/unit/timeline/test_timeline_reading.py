@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import lockstep.timeline.files
 import lockstep.timeline.log
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
@@ -25,7 +26,8 @@ from lockstep.timeline.entry import (
     NamespaceDdl,
     TableWrite,
 )
-from lockstep.timeline.log import Ratified, Timeline, decode, entry_path
+from lockstep.timeline.files import decode, entry_path
+from lockstep.timeline.log import Ratified, Timeline
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, rewrite, with_raw
 from tests.support.faulty import FaultyStorage
 
@@ -201,7 +203,7 @@ def test_bytes_that_are_no_json_object_are_named(data: bytes) -> None:
 
 def test_a_stored_entry_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds for readers as well, before anything is parsed."""
-    monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", 10)
+    monkeypatch.setattr(lockstep.timeline.files, "MAX_ENTRY_BYTES", 10)
     with pytest.raises(CorruptTimelineError, match="11 bytes, expected at most 10"):
         decode(b" " * 11, 5)
 
