@@ -50,7 +50,7 @@ V = TypeVar("V")
 Moves: TypeAlias = Mapping[tuple[str, int], int]
 """(table id, version of the entry that wrote it) → the table version where that entry's last commit is now."""
 
-Placements: TypeAlias = Mapping[tuple[str, int], tuple[int, ...]]
+Placements: TypeAlias = Map[tuple[str, int], tuple[int, ...]]
 """(table id, version of the entry that wrote it) → the table version of each of that entry's commits, in order."""
 
 NOT_MOVED: Moves = MappingProxyType({})
@@ -73,19 +73,27 @@ def apply(db: Database | None, entry: Entry, moved: Moves = NOT_MOVED) -> Databa
     return state.database()
 
 
-def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED) -> Database:
-    """Return the database after all the entries, which begin with entry 0.
+def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED, *, after: Database | None = None) -> Database:
+    """Return the database after all the entries, which begin with entry 0, or follow a database version.
 
     Args:
-        entries: 0, 1, 2, … without a gap.
-        moved: amendments from the whole timeline, of which `entries` may be the first part.
+        entries: without a gap.
+        moved: amendments from the whole timeline, of which `entries` may be a part.
+        after: the database version before them, as `amended` with the same amendments; None before entry 0.
 
     Raises:
         CorruptTimelineError: an entry does not fit those before it, or there is none.
     """
-    state = _State(None, moved)
+    state = _State(after, moved)
     for entry in entries:
         state.apply(entry)
+    return state.database()
+
+
+def amended(db: Database, moved: Moves) -> Database:
+    """Return a database version that was folded without amendments as it is with them."""
+    state = _State(db, moved)
+    state.amend()
     return state.database()
 
 
@@ -95,7 +103,12 @@ def amendments(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
     Raises:
         CorruptTimelineError: see `placements`.
     """
-    return {key: versions[-1] for key, versions in placements(entries).items()}
+    return ends(placements(entries))
+
+
+def ends(placed: Mapping[tuple[str, int], tuple[int, ...]]) -> dict[tuple[str, int], int]:
+    """Return the amendments that placements make."""
+    return {key: versions[-1] for key, versions in placed.items()}
 
 
 def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -108,20 +121,61 @@ def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...
     written: dict[str, dict[int, tuple[int, ...]]] = {}
     found: dict[tuple[str, int], tuple[int, ...]] = {}
     for entry in entries:
-        for move in entry.moved:
-            was = written.get(move.id, {}).get(move.entry)
-            if not was:
-                raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
-            written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
-        for id_ in {move.id for move in entry.moved}:
-            for (one, low), (other, high) in pairwise(written[id_].items()):
-                if low[-1] >= high[-1]:
-                    raise _corrupt(
-                        entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
-                    )
-        # What an external entry writes was published before it was found, so it stays where it is.
-        for write in entry.writes if entry.kind == "transaction" else ():
+        found |= _move_all(entry, written)
+        for write in movable(entry):
             written.setdefault(write.id, {})[entry.version] = as_ratified(write)
+    return found
+
+
+def placements_after(known: Placements, entry: Entry, between: Iterable[Entry]) -> Placements:
+    """Return the placements after one more entry, as `placements` of the whole timeline does.
+
+    Args:
+        known: those before it.
+        entry: the entry.
+        between: the entries from the first one whose commits it moves (`first_moved`) to the one before it.
+
+    Raises:
+        CorruptTimelineError: see `placements`.
+    """
+    ids = {move.id for move in entry.moved}
+    written: dict[str, dict[int, tuple[int, ...]]] = {}
+    for earlier in between:
+        for write in movable(earlier):
+            if write.id in ids:
+                placed = known.get((write.id, earlier.version)) or as_ratified(write)
+                written.setdefault(write.id, {})[earlier.version] = placed
+    return known.update(_move_all(entry, written))
+
+
+def first_moved(entry: Entry) -> int:
+    """Return the first entry whose commits an entry moves, which moves some."""
+    return max(0, min(move.entry for move in entry.moved))
+
+
+def movable(entry: Entry) -> list[TableWrite]:
+    """Return the writes of an entry that can be moved; those of an external one were published before it was."""
+    return entry.writes if entry.kind == "transaction" else []
+
+
+def _move_all(entry: Entry, written: dict[str, dict[int, tuple[int, ...]]]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Move what an entry moves, and return where that is now.
+
+    Args:
+        written: by table id and entry, in the order of entries, where each commit is; changed in place.
+    """
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    for move in entry.moved:
+        was = written.get(move.id, {}).get(move.entry)
+        if not was:
+            raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
+        written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
+    for id_ in {move.id for move in entry.moved}:
+        for (one, low), (other, high) in pairwise(written[id_].items()):
+            if low[-1] >= high[-1]:
+                raise _corrupt(
+                    entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
+                )
     return found
 
 
@@ -204,6 +258,13 @@ class _State:
         self._check_result(entry)
         self._version = entry.version
         self._committed_at = entry.committed_at
+
+    def amend(self) -> None:
+        """Put each table where the last of its commits up to this version is now."""
+        for (id_, entry), to_version in self._moved.items():
+            name = self._names.get(id_) if entry <= self._version else None
+            if name is not None and (table := self._tables[name]).version < to_version:
+                self._put(msgspec.structs.replace(table, version=to_version))
 
     def _check_header(self, entry: Entry) -> None:
         """See that the entry is the next one, and of a kind that may say what it says."""

@@ -15,17 +15,23 @@ from lockstep.timeline.files import FOLDER, UNREADABLE, entry_path
 
 HINT = f"{FOLDER}/_latest"
 
+CHECKPOINTS = "_lockstep/checkpoints"
+"""Where the checkpoints lie: whoever gives entries up for lost must delete these too, for they tell of them."""
+
 _log = logging.getLogger(__name__)
 
 
 class Hint(msgspec.Struct):
     """What the hint says; fields that a later Lockstep writes are passed over.
 
-    `version` is an entry that is there, `published_through` the last one up to which all commits are published.
+    `version` is an entry that is there, `published_through` the last one up to which all commits are published, and
+    `checkpoint` the version of a checkpoint, if the writer knew of one. A Lockstep that knows no checkpoints passes the
+    last over, and leaves it out.
     """
 
     version: int
     published_through: int = 0
+    checkpoint: int | msgspec.UnsetType = msgspec.UNSET
 
 
 _decode = msgspec.json.Decoder(Hint).decode
@@ -57,8 +63,14 @@ def write_hint(storage: Storage, hint: Hint) -> None:
     storage.put(HINT, msgspec.json.encode(hint))
 
 
-def lost(version: int, last: int | None) -> CorruptTimelineError:
-    """Return what to say of a hint that names an entry after the last one that is there."""
+def lost(version: int, last: int | None, said_by: str = HINT) -> CorruptTimelineError:
+    """Return what to say of a hint, or a checkpoint, that names an entry after the last one that is there.
+
+    Args:
+        version: the entry.
+        last: the last one that is there; None if there is none.
+        said_by: the hint's path, or the checkpoint's.
+    """
     ends = "with no entry at all" if last is None else f"with entry {last}"
     then = (
         "there is no database any more"
@@ -67,7 +79,7 @@ def lost(version: int, last: int | None) -> CorruptTimelineError:
         "as those of plain Delta writers"
     )
     return CorruptTimelineError(
-        f"{entry_path(version)} is gone: {HINT} is written after the entry that it names, so database version "
+        f"{entry_path(version)} is gone: {said_by} is written after the entry that it names, so database version "
         f"{version} was committed, and the folder ends {ends}. Put the lost entries back, from a backup or the store's "
-        f"old versions of the files. If they are lost for good, delete {HINT}: {then}"
+        f"old versions of the files. If they are lost for good, delete {HINT} and the folder {CHECKPOINTS}: {then}"
     )

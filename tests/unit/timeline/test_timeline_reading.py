@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lockstep.timeline.files
-import lockstep.timeline.log
+import lockstep.timeline.known
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.clock import FAR_AHEAD
@@ -27,7 +27,8 @@ from lockstep.timeline.entry import (
     TableWrite,
 )
 from lockstep.timeline.files import decode, entry_path
-from lockstep.timeline.log import Ratified, Timeline
+from lockstep.timeline.log import Timeline
+from lockstep.timeline.outcomes import Ratified
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, rewrite, with_raw
 from tests.support.faulty import FaultyStorage
 
@@ -78,7 +79,7 @@ def test_entries_between_two_versions(timeline: Timeline) -> None:
 
 def test_every_version_can_be_seen_again(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """at(n) is the database after entry n, however often and in whatever order it is asked for, with a small cache."""
-    monkeypatch.setattr(lockstep.timeline.log, "CACHED_VERSIONS", 2)
+    monkeypatch.setattr(lockstep.timeline.known, "CACHED_VERSIONS", 2)
     seen = [timeline.head]
     for n in range(6):
         commit(timeline, f"n{n}")
