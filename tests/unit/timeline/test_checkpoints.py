@@ -27,7 +27,7 @@ from lockstep.timeline.checkpoint import (
     read_state,
     versions,
 )
-from lockstep.timeline.entry import Entry
+from lockstep.timeline.entry import Entry, Moved
 from lockstep.timeline.files import FOLDER as ENTRIES
 from lockstep.timeline.files import Stored, encode, entry_path
 from lockstep.timeline.fold import amendments, as_ratified, fold, placements
@@ -111,6 +111,22 @@ def test_a_checkpoint_is_what_the_fold_says(steps: Steps, data: st.DataObject) -
     for each in entries:
         for write_ in each.writes:
             assert opened.versions(write_, each.version) == placed.get((write_.id, each.version), as_ratified(write_))
+
+
+def test_a_commit_that_is_moved_after_the_checkpoint_is_moved_in_it() -> None:
+    """The checkpoint says what was known at its version; versions since see the commit where it is now."""
+    entries = [
+        entry(0),
+        entry(1, tables=[create()], writes=[write(-1, 0)]),
+        entry(2, writes=[write(0, 1)]),
+        entry(3, namespaces=[namespace("create", "n")]),
+        entry(4, namespaces=[namespace("create", "m")]),
+        entry(5, kind="external", moved=[Moved(id="id-t", entry=2, to_version=2)]),
+    ]
+    store = stored(entries)
+    checkpoint(store, entries, 3)
+    opened = Timeline.open(store)
+    assert [opened.at(version).tables[name("t")].version for version in (3, 4, 5, 2, 1)] == [2, 2, 2, 2, 0]
 
 
 @given(histories(20))
@@ -246,8 +262,12 @@ def test_a_damaged_part_is_mended_by_the_next_checkpoint(damaged: tuple[FaultySt
     assert read_state(store, read_manifest(store, 8), set()) == state_of(entries[:9])
 
 
-def test_all_is_written_again_where_somebody_deleted_all(damaged: tuple[FaultyStorage, list[Entry]]) -> None:
-    store, entries = damaged
+def test_all_is_written_again_where_somebody_deleted_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts that the new checkpoint would share with the last one are gone too."""
+    monkeypatch.setattr("lockstep.timeline.checkpoint.PART_ITEMS", 1)  # each thing is a part
+    entries = long_history(12)
+    store = stored(entries)
+    checkpoint(store, entries, 8)
     opened = Timeline.open(store, checkpoint_every=10)
     assert opened.checkpoint_due == 10
     store.inner.delete_folder(FOLDER)
