@@ -46,6 +46,7 @@ from lockstep.retry import RACE, Backoff
 from lockstep.storage import open_storage
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
+from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.transaction import State, Transaction
 from lockstep.transactions.undo import Creation, check_root, new_location
@@ -94,6 +95,7 @@ class TransactionalCatalog:
         record_reads: bool = False,
         backoff: Backoff = RACE,
         resolution: Resolution = FIRST_COMMITTER_WINS,
+        checkpoint_interval: int = CHECKPOINT_EVERY,
         clock: Clock = utc_now,
         ids: Callable[[], str] = new_id,
     ) -> TransactionalCatalog:
@@ -109,6 +111,8 @@ class TransactionalCatalog:
             record_reads: whether transactions that change nothing are judged and recorded too, see docs/isolation.md.
             backoff: how often, and how soon, a commit that lost a race for the timeline is tried again.
             resolution: what open transactions do about each other before COMMIT; nothing by default.
+            checkpoint_interval: after so many database versions a commit writes a checkpoint of the timeline, behind
+                its answer; 0 for never.
 
         Raises:
             InvalidError: there is no lake, and `create` is false; or the root cannot be one.
@@ -116,7 +120,8 @@ class TransactionalCatalog:
         """
         storage = open_storage(root, create=create, options=options)
         check_root(storage.url)
-        timeline = Timeline.create(storage, clock=clock) if create else Timeline.open(storage, clock=clock)
+        make = Timeline.create if create else Timeline.open
+        timeline = make(storage, clock=clock, checkpoint_every=checkpoint_interval)
         lake = Lake(storage, timeline, clock=clock, new_id=ids)
         return cls(
             lake,

@@ -200,6 +200,15 @@ COMMIT_TIMEOUT = Setting(
     "For how long a commit tries that.",
     default="60s",
 )
+CHECKPOINT_INTERVAL = Setting(
+    "checkpoint-interval",
+    "catalog",
+    "whole number",
+    "After so many database versions a commit writes, behind its answer, a "
+    "[checkpoint](timeline.md#checkpoints): whoever opens the lake then reads it instead of all entries before it. `0` "
+    "writes none. Catalogs of one driver share a lake: what the first of them says counts.",
+    default="100",
+)
 STORE = Setting(
     "store.*",
     "catalog",

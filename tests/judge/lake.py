@@ -13,7 +13,7 @@ from typing import Any
 
 import lockstep
 from lockstep.timeline.entry import Entry, Name
-from lockstep.timeline.log import decode, entry_path
+from lockstep.timeline.files import decode, entry_path
 from tests.judge.model import Bag, State
 from tests.judge.queries import inserting
 from tests.judge.tables import LAYOUTS, VIEWS, Layout, Row, random_row

@@ -28,7 +28,7 @@ from lockstep.errors import (
 from lockstep.spark.session import from_spark
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Name
-from lockstep.timeline.log import FOLDER, entry_path
+from lockstep.timeline.files import FOLDER, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog, remove, stage
 from tests.support.sessions import CATALOG, new_session

@@ -15,7 +15,7 @@ from lockstep.errors import ActiveTransactionError
 from lockstep.spark.bridge import is_open
 from lockstep.spark.session import from_spark
 from lockstep.timeline.entry import Entry
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.interposed import timeline_of
 

@@ -24,7 +24,7 @@ from lockstep.errors import (
 from lockstep.spark.bridge import is_open
 from lockstep.spark.session import SessionTransaction, lockstep_errors
 from lockstep.timeline.entry import Entry
-from lockstep.timeline.log import FOLDER, entry_path
+from lockstep.timeline.files import FOLDER, entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.interposed import timeline_of
 

@@ -16,7 +16,7 @@ from lockstep.delta.publish import publish
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Entry, Name, Table
 from lockstep.timeline.fold import as_ratified
-from lockstep.timeline.log import Lost, Ratified, Unknown
+from lockstep.timeline.outcomes import Lost, Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 

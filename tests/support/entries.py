@@ -18,8 +18,10 @@ from lockstep.timeline.entry import (
     TableWrite,
     TransactionInfo,
 )
+from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
-from lockstep.timeline.log import Draft, Ratified, Timeline, entry_path
+from lockstep.timeline.log import Timeline
+from lockstep.timeline.outcomes import Draft, Ratified
 from tests.support.faulty import FaultyStorage
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)

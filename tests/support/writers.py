@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lockstep.retry import RACE, Contention, doubling
 from lockstep.storage import Storage, open_storage
-from lockstep.timeline.log import FOLDER
+from lockstep.timeline.files import FOLDER
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, open_catalog, stage
 

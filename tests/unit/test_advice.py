@@ -14,7 +14,8 @@ from lockstep.commit.announce import FOLDER as ANNOUNCED
 from lockstep.conflict.lock_policy import Resolution
 from lockstep.delta.log import checksum_path, read_checksum
 from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.timeline.log import HINT, entry_path
+from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import HINT
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, location, named, open_catalog, remove, stage
 

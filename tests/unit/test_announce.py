@@ -26,7 +26,7 @@ from lockstep.delta.combine.deletion_vectors import inline, serialize
 from lockstep.errors import ConflictError, FailedTransactionError, UnavailableError
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import Entry
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage, Operation, T
 from tests.support.gate import wait_until

@@ -21,8 +21,8 @@ from lockstep.timeline.entry import (
     Entry,
     Isolation,
 )
+from lockstep.timeline.files import decode, entry_path
 from lockstep.timeline.fold import apply, fold
-from lockstep.timeline.log import decode, entry_path
 from lockstep.transactions.transaction import State, Transaction
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
@@ -52,7 +52,7 @@ def test_a_database_knows_the_last_batch_of_each_application(
     recorded: list[Batch | None], expected: dict[str, int]
 ) -> None:
     entries = [entry(0), *(entry(version, batch=one) for version, one in enumerate(recorded, 1))]
-    assert fold(entries).batches == expected
+    assert dict(fold(entries).batches) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_first_entry_records_no_batch() -> None:
 
 def test_recording_a_batch_leaves_the_database_before_as_it_was() -> None:
     before = fold([entry(0), entry(1, batch=batch(1))])
-    assert apply(before, entry(2, batch=batch(2))).batches == {"orders": 2}
-    assert before.batches == {"orders": 1}
+    assert dict(apply(before, entry(2, batch=batch(2))).batches) == {"orders": 2}
+    assert dict(before.batches) == {"orders": 1}
 
 
 LONG = "é" * MAX_APPLICATION_CHARACTERS
@@ -217,7 +217,7 @@ def test_a_replayed_batch_changes_nothing(
     """The process that carried it out is gone, and the next one carries it out again."""
     done = carry_out(catalog, 0, "x", isolation)
     assert not done.is_replay
-    assert other.database().batches == {"orders": 0}
+    assert dict(other.database().batches) == {"orders": 0}
 
     before = tree(other.lake.storage)
     tx = other.begin(batch=batch(0), isolation=isolation)
@@ -245,7 +245,7 @@ def test_batches_follow_one_another(catalog: TransactionalCatalog) -> None:
         assert not carry_out(catalog, number, path).is_replay
     assert contents(catalog) == ({*"xyz"}, {*"xyz"})
     assert catalog.begin(batch=batch(1)).is_replay, "of an older one, too"
-    assert catalog.database().batches == {"orders": 2}
+    assert dict(catalog.database().batches) == {"orders": 2}
 
 
 def test_a_batch_without_rows_is_recorded(catalog: TransactionalCatalog, other: TransactionalCatalog) -> None:
@@ -260,7 +260,7 @@ def test_a_batch_without_rows_is_recorded(catalog: TransactionalCatalog, other: 
 def test_older_database_versions_know_older_batches(catalog: TransactionalCatalog) -> None:
     first, second = (carry_out(catalog, number, path).version for number, path in enumerate("xy"))
     assert (first, second) == (2, 3)
-    assert [catalog.as_of(version).batches for version in (1, 2, 3)] == [{}, {"orders": 0}, {"orders": 1}]
+    assert [dict(catalog.as_of(version).batches) for version in (1, 2, 3)] == [{}, {"orders": 0}, {"orders": 1}]
 
 
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
@@ -295,7 +295,7 @@ def test_a_race_that_is_lost_to_others_loses_no_batch(
     both(catalog, tx, "x")
     store.interrupt("put_if_absent", lambda: append(other, "b", "y"), path=entry_path(2))
     assert catalog.commit(tx).version == 3
-    assert other.database().batches == {"orders": 0}
+    assert dict(other.database().batches) == {"orders": 0}
 
 
 def in_doubt(catalog: TransactionalCatalog, store: FaultyStorage, *, landed: bool) -> Transaction:
@@ -324,7 +324,7 @@ def test_committing_again_finds_out(catalog: TransactionalCatalog, store: Faulty
     tx = in_doubt(catalog, store, landed=landed)
     store.heal()
     assert catalog.commit(tx).version == 2
-    assert catalog.database().batches == {"orders": 0}
+    assert dict(catalog.database().batches) == {"orders": 0}
     assert contents(catalog) == ({"x"}, {"x"})
 
 
@@ -343,7 +343,7 @@ def test_a_rolled_back_batch_is_still_to_do(catalog: TransactionalCatalog, other
     tx = catalog.begin(batch=batch(0))
     both(catalog, tx, "x")
     catalog.rollback(tx)
-    assert other.database().batches == {}
+    assert dict(other.database().batches) == {}
     assert not carry_out(other, 0, "y").is_replay
     assert contents(other) == ({"y"}, {"y"})
 
@@ -376,4 +376,4 @@ def test_the_longest_name_of_an_application_is_stored(
     catalog: TransactionalCatalog, other: TransactionalCatalog
 ) -> None:
     catalog.commit(catalog.begin(batch=batch(MAX_BATCH_NUMBER, LONG)))
-    assert other.database().batches == {LONG: MAX_BATCH_NUMBER}
+    assert dict(other.database().batches) == {LONG: MAX_BATCH_NUMBER}

@@ -19,7 +19,7 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from tests.support.entries import T0
 from tests.support.lakes import NEW_TABLE, add, append, create, files, lay, named
 
@@ -44,7 +44,7 @@ def content(*actions: object) -> str:
 def test_a_lake_is_made_once_and_opened_by_all(root: Path, catalog: TransactionalCatalog) -> None:
     for each in (TransactionalCatalog.open(str(root)), TransactionalCatalog.open(f"file://{root}", create=True)):
         assert each.timeline.head == catalog.timeline.head
-    assert catalog.database().namespaces == {("default",): {}}
+    assert dict(catalog.database().namespaces) == {("default",): {}}
 
 
 def test_a_root_that_is_not_there_is_named(root: Path) -> None:
@@ -106,7 +106,7 @@ def timed(root: Path) -> TransactionalCatalog:
 
 
 def test_an_older_version_by_number_and_by_time(timed: TransactionalCatalog) -> None:
-    assert [timed.as_of(n).tables.keys() for n in (0, 1, 2)] == [set(), {named("a")}, {named("a")}]
+    assert [set(timed.as_of(n).tables) for n in (0, 1, 2)] == [set(), {named("a")}, {named("a")}]
     assert [timed.as_of(n).tables[named("a")].version for n in (1, 2)] == [0, 1]
     for version in (0, 1, 2):
         assert timed.as_of(timed.as_of(version).committed_at).version == version

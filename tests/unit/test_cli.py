@@ -20,7 +20,8 @@ from lockstep.lake import roots
 from lockstep.spark import session
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import Name, ViewDefinition
-from lockstep.timeline.log import HINT, entry_path
+from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import HINT
 from tests.support.commands import added, commit_info, lockstep, make_orders, read
 
 

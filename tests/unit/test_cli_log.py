@@ -10,17 +10,22 @@ import struct
 import subprocess
 import sys
 import termios
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fcntl import ioctl
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.log import find
 from lockstep.errors import InvalidError
-from lockstep.timeline.entry import FORMAT, Batch, Entry, Name, TransactionInfo, ViewDefinition
+from lockstep.storage import open_storage
+from lockstep.timeline.entry import Batch, Name, ViewDefinition
+from lockstep.timeline.files import encode, entry_path
+from lockstep.timeline.log import Timeline
 from tests.support.commands import lockstep, make_orders, read
+from tests.support.entries import entry
 
 
 @pytest.fixture
@@ -121,21 +126,25 @@ def test_a_time_that_is_none_is_a_wrong_command_line(root: Path, time: str) -> N
     assert "is no date and no time: write 2026-03-01" in done.stderr
 
 
-def entry(version: int, id: str) -> Entry:
-    at = datetime(2026, 3, 1, tzinfo=UTC)
-    info = TransactionInfo(id=id, began_at=at, base_version=version - 1, isolation="SNAPSHOT")
-    return Entry(format=FORMAT, version=version, committed_at=at, kind="transaction", transaction=info)
-
-
-ENTRIES = [entry(0, "11111111-28dc"), entry(1, "abc1"), entry(2, "abc2"), entry(3, "3333333344"), entry(4, "0")]
+@pytest.fixture
+def timeline(tmp_path: Path) -> Timeline:
+    """Five versions, whose transactions have these ids."""
+    store = open_storage(str(tmp_path))
+    for version, id_ in enumerate(["11111111-28dc", "abc1", "abc2", "3333333344", "0"]):
+        made = entry(version)
+        made = structs.replace(made, transaction=structs.replace(made.transaction, id=id_))
+        store.put(entry_path(version), encode(made))
+    return Timeline.open(store)
 
 
 @pytest.mark.parametrize(
     ("wanted", "version"),
     [("0", 0), ("04", 4), ("latest", 4), ("abc1", 1), ("ABC2", 2), ("11111111", 0), ("33333333", 3), ("1", 1)],
 )
-def test_a_version_is_found_by_its_number_its_id_or_as_the_latest(wanted: str, version: int) -> None:
-    assert find(ENTRIES, wanted).version == version
+def test_a_version_is_found_by_its_number_its_id_or_as_the_latest(
+    timeline: Timeline, wanted: str, version: int
+) -> None:
+    assert find(timeline, wanted).version == version
 
 
 @pytest.mark.parametrize(
@@ -148,9 +157,9 @@ def test_a_version_is_found_by_its_number_its_id_or_as_the_latest(wanted: str, v
         ("newest", "'newest' is no database version, .* 0 to 4, and latest"),
     ],
 )
-def test_a_version_that_is_not_there_or_not_the_only_one_is_refused(wanted: str, said: str) -> None:
+def test_a_version_that_is_not_there_or_not_the_only_one_is_refused(timeline: Timeline, wanted: str, said: str) -> None:
     with pytest.raises(InvalidError, match=said):
-        find(ENTRIES, wanted)
+        find(timeline, wanted)
 
 
 def test_show_takes_what_log_prints(root: Path, orders: str) -> None:

@@ -14,7 +14,8 @@ from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineEr
 from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
 from lockstep.lake.verify import verify
 from lockstep.timeline.clock import utc_now
-from lockstep.timeline.log import HINT, entry_path
+from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import HINT
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,

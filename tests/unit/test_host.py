@@ -18,7 +18,7 @@ from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
 from lockstep.spark.host.host import Host, condition_of, refusal
 from lockstep.timeline.entry import Batch
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until
@@ -80,7 +80,7 @@ def test_a_batch_is_that_of_the_next_begin_alone(one: Client, two: Client) -> No
     assert one.refused("begun")[0] == "25P01"
     one.begin()
     assert one.ok("begun") == {"last_batch": None, "is_replay": False}, "of no application"
-    assert one.lake().database().batches == {"orders": 7}
+    assert dict(one.lake().database().batches) == {"orders": 7}
 
 
 @pytest.mark.parametrize("taken_back", [True, False], ids=["taken back", "BEGIN was refused"])

@@ -18,7 +18,8 @@ from lockstep.lake.publisher import Progress
 from lockstep.retry import RACE
 from lockstep.timeline.clock import utc_now
 from lockstep.timeline.entry import INLINE_BYTES, Isolation
-from lockstep.timeline.log import HINT, entry_path
+from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import HINT
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     CONSTRAINT,

@@ -10,7 +10,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.host.host import Host
 from lockstep.spark.host.transactions import KEPT_SECONDS
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, staged_commits

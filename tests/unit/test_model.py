@@ -23,7 +23,7 @@ from lockstep.errors import ConflictError
 from lockstep.lake.verify import verify
 from lockstep.retry import RACE
 from lockstep.timeline.entry import Entry, Isolation
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import named, open_catalog

@@ -14,7 +14,7 @@ from lockstep.delta.replay import Replay
 from lockstep.errors import ForeignCommitError
 from lockstep.lake.verify import verify
 from lockstep.timeline.entry import INLINE_BYTES
-from lockstep.timeline.log import HINT
+from lockstep.timeline.hint import HINT
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, foreign, location, named, open_catalog, remove, stage
 

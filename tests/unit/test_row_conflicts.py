@@ -28,7 +28,7 @@ from lockstep.delta.combine.deletion_vectors import (
 )
 from lockstep.delta.log import read_published
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (

@@ -34,7 +34,7 @@ def other(catalog: TransactionalCatalog) -> TransactionalCatalog:
 def test_a_view_is_read_back_from_the_stored_timeline(
     catalog: TransactionalCatalog, other: TransactionalCatalog
 ) -> None:
-    assert other.database().views == {named("v"): View(name=named("v"), definition=FULL, since=2)}
+    assert dict(other.database().views) == {named("v"): View(name=named("v"), definition=FULL, since=2)}
     catalog.run(lambda tx: do(tx, "v>w w=2 +x=1"))
     found = Timeline.open(catalog.lake.storage)
     assert {str(n): (v.definition.text, v.since) for n, v in found.head.views.items()} == {
@@ -42,7 +42,7 @@ def test_a_view_is_read_back_from_the_stored_timeline(
         "default.x": ("1", 3),
     }
     assert found.at(2).views[named("v")].definition == FULL, "older versions have it as it was"
-    assert found.at(1).views == {}
+    assert dict(found.at(1).views) == {}
     [entry] = found.entries(2, 3)
     assert [(ddl.action, str(ddl.name)) for ddl in entry.views] == [
         ("drop", "default.v"),

@@ -110,9 +110,14 @@ def verify(ctx: click.Context, root: str, as_json: bool) -> None:
         rows = [[d.problem, d.table, d.table_version, d.database_version, d.path] for d in report.differences]
         if rows:
             print_table(["problem", "table", "version", "ratified in", "file"], rows)
+        wrong = [[w.database_version, w.path, w.why] for w in report.wrong_checkpoints]
+        if wrong:
+            print_table(["checkpoint of", "file", "what is wrong"], wrong)
         expired = f", {report.expired} of them expired" if report.expired else ""
+        checkpoints = f"{counted(report.checkpoints, 'checkpoint')}, " if report.checkpoints else ""
         click.echo(
             f"database version {report.database_version}: {counted(report.tables, 'table')}, "
-            f"{counted(report.versions, 'table version')}{expired}, {counted(len(rows), 'difference')}"
+            f"{counted(report.versions, 'table version')}{expired}, {checkpoints}"
+            f"{counted(len(rows) + len(wrong), 'difference')}"
         )
-    ctx.exit(1 if report.differences else 0)
+    ctx.exit(1 if report.differences or report.wrong_checkpoints else 0)

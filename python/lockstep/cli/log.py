@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from lockstep.errors import InvalidError
 
 if TYPE_CHECKING:
     from lockstep.timeline.entry import Entry, Name
+    from lockstep.timeline.log import Timeline
 
 LATEST = "latest"
 
@@ -59,10 +61,12 @@ def log(
 
     Example: lockstep log /data/lake -n 5 --table sales.orders
     """
-    entries = open_timeline(root).entries(-1)
-    for is_wanted in _filters(table, since, author, prefix):
-        entries = list(filter(is_wanted, entries))
-    newest = entries[: -count - 1 : -1]
+    entries = open_timeline(root).newest_first()
+    if since is not None:
+        entries = takewhile(lambda entry: entry.committed_at >= since, entries)
+    for is_wanted in _filters(table, author, prefix):
+        entries = filter(is_wanted, entries)
+    newest = list(islice(entries, count))
     if as_json:
         print_json([summary(entry) for entry in newest])
     elif is_terminal():
@@ -71,15 +75,11 @@ def log(
         print_table(LOG_COLUMNS, map(log_row, newest))
 
 
-def _filters(
-    table: str | None, since: datetime | None, author: str | None, prefix: str | None
-) -> list[Callable[[Entry], bool]]:
+def _filters(table: str | None, author: str | None, prefix: str | None) -> list[Callable[[Entry], bool]]:
     found: list[Callable[[Entry], bool]] = []
     if table is not None:
         name = table.casefold()
         found.append(lambda entry: name in {str(changed).casefold() for changed in _changed(entry)})
-    if since is not None:
-        found.append(lambda entry: entry.committed_at >= since)
     if author is not None:
         text = author.casefold()
         found.append(lambda entry: text in entry.transaction.author.casefold())
@@ -108,7 +108,7 @@ def show(root: str, version: str, as_json: bool) -> None:
 
     Example: lockstep show /data/lake 42
     """
-    entry = find(open_timeline(root).entries(-1), version)
+    entry = find(open_timeline(root), version)
     if as_json:
         print_json(entry)
         return
@@ -116,20 +116,22 @@ def show(root: str, version: str, as_json: bool) -> None:
         print_section(section.title, section.columns, section.rows, cut=is_terminal())
 
 
-def find(entries: Sequence[Entry], wanted: str) -> Entry:
+def find(timeline: Timeline, wanted: str) -> Entry:
     """Return the entry that is asked for: by its version, by the beginning of its transaction's id, or as `latest`.
 
     Raises:
         InvalidError: there is none, or there are several.
+        UnavailableError, CorruptTimelineError: an entry cannot be read.
     """
-    if wanted == LATEST:
-        return entries[-1]
+    last = timeline.head.version
     is_number = wanted.isdecimal() and wanted.isascii()
-    if is_number and int(wanted) < len(entries):
-        return entries[int(wanted)]
+    if wanted == LATEST or (is_number and int(wanted) <= last):
+        version = last if wanted == LATEST else int(wanted)
+        [entry] = timeline.entries(version - 1, version)
+        return entry
     if is_number and len(wanted) < SHORT_ID:
-        raise InvalidError(f"database version {wanted} does not exist: there are 0 to {len(entries) - 1}")
-    found = [entry for entry in entries if wanted and _begins(entry, wanted)]
+        raise InvalidError(f"database version {wanted} does not exist: there are 0 to {last}")
+    found = [entry for entry in timeline.scan() if wanted and _begins(entry, wanted)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -138,5 +140,5 @@ def find(entries: Sequence[Entry], wanted: str) -> Entry:
         raise InvalidError(f"{len(found)} transactions' ids begin with {wanted}: {versions}{more}")
     raise InvalidError(
         f"{wanted!r} is no database version, and no transaction's id begins so: there are the versions 0 to "
-        f"{len(entries) - 1}, and {LATEST}"
+        f"{last}, and {LATEST}"
     )

@@ -31,7 +31,7 @@ from lockstep.retry import POLL, RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT as ENTRY_FORMAT
 from lockstep.timeline.entry import NEW, Entry, Table, TransactionInfo
-from lockstep.timeline.log import Ratified, Unknown
+from lockstep.timeline.outcomes import Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 FOLDER = "_lockstep/announced"

@@ -30,7 +30,7 @@ from lockstep.timeline.entry import (
     TableWrite,
     TransactionInfo,
 )
-from lockstep.timeline.log import Draft, Ratified, Unknown
+from lockstep.timeline.outcomes import Draft, Ratified, Unknown
 from lockstep.transactions.ddl import check_name, holder
 from lockstep.transactions.undo import Creation
 
@@ -133,6 +133,7 @@ def _commit_statement(
             is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
             if lake.publisher.try_publish(entry, fresh=True, checksums=False) and is_staged:
                 lake.delete([staging_folder(location, info.id)], [])
+            lake.upkeep.after_commit()
             return Committed(entry.version, entry)
         case Settled(why):
             return why

@@ -32,8 +32,8 @@ from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, TableWrite
-from lockstep.timeline.log import Draft as EntryDraft
-from lockstep.timeline.log import Lost, Ratified, Unknown
+from lockstep.timeline.outcomes import Draft as EntryDraft
+from lockstep.timeline.outcomes import Lost, Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 

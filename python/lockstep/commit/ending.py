@@ -27,6 +27,7 @@ def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committ
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
     if lake.publisher.try_publish(entry, fresh=fresh):
         lake.delete(_leftovers(tx), [])
+    lake.upkeep.after_commit()
     return Committed(entry.version, entry)
 
 
@@ -50,7 +51,7 @@ def landed(lake: Lake, tx: Transaction) -> Committed | None:
 
 def _entry_of(lake: Lake, transaction: str, after: int) -> Entry | None:
     lake.timeline.refresh()
-    return next((entry for entry in lake.timeline.entries(after) if entry.transaction.id == transaction), None)
+    return next((entry for entry in lake.timeline.scan(after) if entry.transaction.id == transaction), None)
 
 
 def found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:

@@ -113,7 +113,7 @@ def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -
     now = {table.id: table.version for table in head.tables.values() if table.id in versions}
     behind = {id_: version for id_, version in versions.items() if now.get(id_, version + 1) > version}
     first = None
-    for entry in reversed(timeline.entries(0, head.version)) if behind else ():
+    for entry in timeline.newest_first(0, head.version) if behind else ():
         for id_ in [id_ for id_ in behind if _touches(entry, id_)]:
             if _end(timeline, entry, id_) <= behind[id_]:
                 del behind[id_]

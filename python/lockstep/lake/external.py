@@ -12,7 +12,8 @@ from lockstep.errors import UnavailableError
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, Moved, TableWrite, TransactionInfo
-from lockstep.timeline.log import Draft, Ratified, Timeline, Unknown
+from lockstep.timeline.log import Timeline
+from lockstep.timeline.outcomes import Draft, Ratified, Unknown
 
 Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
 """What such an entry says: the commits that it takes in, and where commits of ours that they overtook are now."""

@@ -149,7 +149,7 @@ class Foreign:
 
     def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
         """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
-        for entry in reversed(self._timeline.entries(-1)):
+        for entry in self._timeline.newest_first():
             for write in entry.writes:
                 versions = self._timeline.versions(write, entry.version)
                 if write.id == table.id and version in versions:

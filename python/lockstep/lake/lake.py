@@ -19,6 +19,7 @@ from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import ExternalEntries
 from lockstep.lake.foreign import Foreign, outdated
 from lockstep.lake.publisher import Publisher
+from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
@@ -43,6 +44,7 @@ class Lake:
         contention: what is remembered of lost races, from one COMMIT to the next.
         past: what entries changed.
         publisher: brings the tables' logs up to date, and knows which are not.
+        upkeep: what is written behind a commit's answer.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Lake:
         self._pool = Workers(WORKERS, "lockstep-lake")
         self._external = ExternalEntries(timeline, new_id=new_id, backoff=backoff)
         self._foreign = Foreign(storage, timeline, self._external, clock=clock)
+        self.upkeep = Upkeep(timeline)
         self.publisher = Publisher(storage, timeline, self.past, self._external, clock=clock, pool=self._pool)
 
     def refresh(self) -> Database:

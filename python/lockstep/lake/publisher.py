@@ -127,7 +127,7 @@ class Publisher:
                 ids = {id_ for _, id_ in writes}
                 [entry] = self._timeline.entries(version - 1, version)
                 yield entry, [write for write in entry.writes if write.id in ids]
-        for entry in self._timeline.entries(min(known.through, head.version), head.version):
+        for entry in self._timeline.scan(min(known.through, head.version), head.version):
             yield entry, entry.writes
 
     def _forget_dropped(self, head: Database, failed: Mapping[str, LockstepError]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lockstep.errors import InvalidError, UnavailableError
 from lockstep.storage import open_storage
-from lockstep.timeline.log import FOLDER
+from lockstep.timeline.files import FOLDER
 from lockstep.transactions.undo import check_root
 
 DELTA_LOG = "_delta_log"

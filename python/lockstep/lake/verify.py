@@ -9,6 +9,9 @@
                   checkpoints of a table with such a one, and tells nobody. Remove the table's `.crc` files: they are
                   advice, and Delta computes new ones
 
+Each checkpoint of the timeline is compared with what the entries up to its version say. A wrong one is passed over by
+whoever meets it; the folder of all of them may be deleted at any time.
+
 Checksums are compared in tables whose log is whole from version 0 on, and otherwise as it was ratified.
 Versions older than the first that Delta's own log clean-up left, behind a whole checkpoint, are counted as expired.
 Tables that were dropped are passed over: nothing reads their folders but time travel.
@@ -24,7 +27,9 @@ from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, 
 from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
 from lockstep.storage import Storage
-from lockstep.timeline.entry import Name, Table, TableWrite
+from lockstep.timeline.checkpoint import State, UnusableError, manifest_path, read_manifest, read_state
+from lockstep.timeline.checkpoint import versions as checkpoint_versions
+from lockstep.timeline.entry import Database, Name, Table, TableWrite
 from lockstep.timeline.log import Timeline
 
 
@@ -40,6 +45,15 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class WrongCheckpoint:
+    """A checkpoint of the timeline that is not what the entries say, and why not."""
+
+    database_version: int
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What was looked at, and what was found."""
 
@@ -48,6 +62,8 @@ class Report:
     versions: int
     expired: int
     differences: tuple[Difference, ...]
+    checkpoints: int = 0
+    wrong_checkpoints: tuple[WrongCheckpoint, ...] = ()
 
 
 def verify(storage: Storage, timeline: Timeline) -> Report:
@@ -61,7 +77,11 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
     logs = {table.id: log_files(storage, table.location) for table in tables.values()}
     found: list[Difference] = []
     versions = expired = 0
-    for entry in timeline.entries(-1):
+    checkpoints = checkpoint_versions(storage)
+    wrong = [_beyond(version, head) for version in checkpoints if version > head.version]
+    for entry, state in timeline.states():
+        if entry.version in checkpoints and (why := _why_wrong(storage, entry.version, state)) is not None:
+            wrong.append(WrongCheckpoint(entry.version, manifest_path(entry.version), why))
         for write in entry.writes:
             if write.id not in tables:
                 continue
@@ -77,7 +97,21 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
     for table in tables.values():
         if table.name not in suspects:
             found += _wrong_checksums(storage, logs[table.id], table, timeline)
-    return Report(head.version, len(tables), versions, expired, tuple(found))
+    return Report(head.version, len(tables), versions, expired, tuple(found), len(checkpoints), tuple(wrong))
+
+
+def _beyond(version: int, head: Database) -> WrongCheckpoint:
+    why = f"the timeline ends with version {head.version}"
+    return WrongCheckpoint(version, manifest_path(version), why)
+
+
+def _why_wrong(storage: Storage, version: int, state: State) -> str | None:
+    """Return why a checkpoint is not what the entries up to its version say; None if it is."""
+    try:
+        found = read_state(storage, read_manifest(storage, version), set())
+    except UnusableError as error:
+        return str(error)
+    return None if found == state else "it says something else than the entries"
 
 
 def _has_expired(log: LogFiles, version: int) -> bool:
@@ -104,7 +138,7 @@ def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
     """Return the database version that a table version came with."""
     writes = (
         (entry.version, max((write.to_version, *timeline.versions(write, entry.version))))
-        for entry in timeline.entries(-1)
+        for entry in timeline.scan()
         for write in entry.writes
         if write.id == table.id
     )

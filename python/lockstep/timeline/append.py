@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from lockstep.retry import Backoff, Contention
-from lockstep.timeline.log import Draft, Lost, Outcome, Ratified, Unknown
+from lockstep.timeline.outcomes import Draft, Lost, Outcome, Ratified, Unknown
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from lockstep.timeline.entry import Entry
+from lockstep.timeline.entry import Database, Entry
 
 Clock: TypeAlias = Callable[[], datetime]
 
@@ -25,8 +25,8 @@ def to_millisecond(time: datetime) -> datetime:
     return time.replace(microsecond=time.microsecond // 1000 * 1000)
 
 
-def far_ahead(entry: Entry, now: datetime) -> str | None:
-    """Return what it means that an entry's time is far ahead of this process's clock; None if it is not."""
+def far_ahead(entry: Entry | Database, now: datetime) -> str | None:
+    """Return what it means that the time of an entry is far ahead of this process's clock; None if it is not."""
     if entry.committed_at <= now + FAR_AHEAD:
         return None
     return (

@@ -13,10 +13,13 @@ reader that guesses would show a database that nobody committed. Times are UTC, 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
+from immutables import Map
 
 from lockstep.errors import LockstepError
 
@@ -241,11 +244,36 @@ class View(Value, frozen=True):
     since: int
 
 
+class Index(Value, frozen=True):
+    """What finds things in a `Database` without a look at all of them; it follows from `tables` and `views`.
+
+    `ids` and `locations` are the names of the tables by id and by location, `inside` says how many tables and views a
+    namespace has, if any.
+    """
+
+    ids: Map[str, Name] = Map()
+    locations: Map[str, Name] = Map()
+    inside: Map[Namespace, int] = Map()
+
+    @classmethod
+    def of(cls, tables: Mapping[Name, Table], views: Iterable[Name]) -> Index:
+        """Count what these tables and views are."""
+        return cls(
+            ids=Map((table.id, name) for name, table in tables.items()),
+            locations=Map((table.location, name) for name, table in tables.items()),
+            inside=Map(Counter(name.namespace for name in (*tables, *views))),
+        )
+
+
+NOT_INDEXED = Index()
+
+
 class Database(Value, frozen=True):
     """The whole catalog at one database version; a value, never changed in place.
 
     `tables` and `views` are by name, and have none in common; `namespaces` maps each namespace to its properties,
-    `batches` each streaming application to the number of its last micro-batch.
+    `batches` each streaming application to the number of its last micro-batch. All are persistent maps, in no order:
+    two versions share what is the same in both. Whoever makes a value may give any mappings, and no `index`.
 
     `set_aside` says by table id why a table cannot be used at this version, as far as whoever read the version knows:
     what was ratified for it could not be published, and may end at another table version than this value says.
@@ -253,11 +281,19 @@ class Database(Value, frozen=True):
 
     version: int
     committed_at: datetime
-    namespaces: dict[Namespace, dict[str, str]]
-    tables: dict[Name, Table]
-    views: dict[Name, View] = {}
-    batches: dict[str, int] = {}
+    namespaces: Mapping[Namespace, dict[str, str]]
+    tables: Mapping[Name, Table]
+    views: Mapping[Name, View] = {}
+    batches: Mapping[str, int] = {}
     set_aside: dict[str, LockstepError] = {}
+    index: Index = NOT_INDEXED
+
+    def __post_init__(self) -> None:
+        for field in ("namespaces", "tables", "views", "batches"):
+            if not isinstance(given := getattr(self, field), Map):
+                msgspec.structs.force_setattr(self, field, Map(given))
+        if self.index is NOT_INDEXED:
+            msgspec.structs.force_setattr(self, "index", Index.of(self.tables, self.views))
 
     def check(self, table: Table, more: str = "") -> None:
         """Raise why a table is set aside, if it is; the message ends with `more`."""
@@ -270,8 +306,8 @@ class Database(Value, frozen=True):
 
     def table_by_id(self, id: str) -> Table | None:
         """Return the table with this id, whatever it is called now."""
-        return next((t for t in self.tables.values() if t.id == id), None)
+        return None if (name := self.index.ids.get(id)) is None else self.tables[name]
 
     def table_at(self, location: str) -> Table | None:
         """Return the table whose data lies in this folder."""
-        return next((t for t in self.tables.values() if t.location == location), None)
+        return None if (name := self.index.locations.get(location)) is None else self.tables[name]

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
+from immutables import Map
 
 from lockstep.errors import CorruptTimelineError
 from lockstep.timeline.entry import (
@@ -28,6 +29,7 @@ from lockstep.timeline.entry import (
     Batch,
     Database,
     Entry,
+    Index,
     Moved,
     Name,
     Namespace,
@@ -39,10 +41,16 @@ from lockstep.timeline.entry import (
     ViewDdl,
 )
 
+if TYPE_CHECKING:
+    from immutables._protocols import MapMutation
+
+K = TypeVar("K")
+V = TypeVar("V")
+
 Moves: TypeAlias = Mapping[tuple[str, int], int]
 """(table id, version of the entry that wrote it) → the table version where that entry's last commit is now."""
 
-Placements: TypeAlias = Mapping[tuple[str, int], tuple[int, ...]]
+Placements: TypeAlias = Map[tuple[str, int], tuple[int, ...]]
 """(table id, version of the entry that wrote it) → the table version of each of that entry's commits, in order."""
 
 NOT_MOVED: Moves = MappingProxyType({})
@@ -65,19 +73,27 @@ def apply(db: Database | None, entry: Entry, moved: Moves = NOT_MOVED) -> Databa
     return state.database()
 
 
-def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED) -> Database:
-    """Return the database after all the entries, which begin with entry 0.
+def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED, *, after: Database | None = None) -> Database:
+    """Return the database after all the entries, which begin with entry 0, or follow a database version.
 
     Args:
-        entries: 0, 1, 2, … without a gap.
-        moved: amendments from the whole timeline, of which `entries` may be the first part.
+        entries: without a gap.
+        moved: amendments from the whole timeline, of which `entries` may be a part.
+        after: the database version before them, as `amended` with the same amendments; None before entry 0.
 
     Raises:
         CorruptTimelineError: an entry does not fit those before it, or there is none.
     """
-    state = _State(None, moved)
+    state = _State(after, moved)
     for entry in entries:
         state.apply(entry)
+    return state.database()
+
+
+def amended(db: Database, moved: Moves) -> Database:
+    """Return a database version that was folded without amendments as it is with them."""
+    state = _State(db, moved)
+    state.amend()
     return state.database()
 
 
@@ -87,7 +103,12 @@ def amendments(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
     Raises:
         CorruptTimelineError: see `placements`.
     """
-    return {key: versions[-1] for key, versions in placements(entries).items()}
+    return ends(placements(entries))
+
+
+def ends(placed: Mapping[tuple[str, int], tuple[int, ...]]) -> dict[tuple[str, int], int]:
+    """Return the amendments that placements make."""
+    return {key: versions[-1] for key, versions in placed.items()}
 
 
 def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -100,20 +121,61 @@ def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...
     written: dict[str, dict[int, tuple[int, ...]]] = {}
     found: dict[tuple[str, int], tuple[int, ...]] = {}
     for entry in entries:
-        for move in entry.moved:
-            was = written.get(move.id, {}).get(move.entry)
-            if not was:
-                raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
-            written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
-        for id_ in {move.id for move in entry.moved}:
-            for (one, low), (other, high) in pairwise(written[id_].items()):
-                if low[-1] >= high[-1]:
-                    raise _corrupt(
-                        entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
-                    )
-        # What an external entry writes was published before it was found, so it stays where it is.
-        for write in entry.writes if entry.kind == "transaction" else ():
+        found |= _move_all(entry, written)
+        for write in movable(entry):
             written.setdefault(write.id, {})[entry.version] = as_ratified(write)
+    return found
+
+
+def placements_after(known: Placements, entry: Entry, between: Iterable[Entry]) -> Placements:
+    """Return the placements after one more entry, as `placements` of the whole timeline does.
+
+    Args:
+        known: those before it.
+        entry: the entry.
+        between: the entries from the first one whose commits it moves (`first_moved`) to the one before it.
+
+    Raises:
+        CorruptTimelineError: see `placements`.
+    """
+    ids = {move.id for move in entry.moved}
+    written: dict[str, dict[int, tuple[int, ...]]] = {}
+    for earlier in between:
+        for write in movable(earlier):
+            if write.id in ids:
+                placed = known.get((write.id, earlier.version)) or as_ratified(write)
+                written.setdefault(write.id, {})[earlier.version] = placed
+    return known.update(_move_all(entry, written))
+
+
+def first_moved(entry: Entry) -> int:
+    """Return the first entry whose commits an entry moves, which moves some."""
+    return max(0, min(move.entry for move in entry.moved))
+
+
+def movable(entry: Entry) -> list[TableWrite]:
+    """Return the writes of an entry that can be moved; those of an external one were published before it was."""
+    return entry.writes if entry.kind == "transaction" else []
+
+
+def _move_all(entry: Entry, written: dict[str, dict[int, tuple[int, ...]]]) -> dict[tuple[str, int], tuple[int, ...]]:
+    """Move what an entry moves, and return where that is now.
+
+    Args:
+        written: by table id and entry, in the order of entries, where each commit is; changed in place.
+    """
+    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    for move in entry.moved:
+        was = written.get(move.id, {}).get(move.entry)
+        if not was:
+            raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
+        written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
+    for id_ in {move.id for move in entry.moved}:
+        for (one, low), (other, high) in pairwise(written[id_].items()):
+            if low[-1] >= high[-1]:
+                raise _corrupt(
+                    entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
+                )
     return found
 
 
@@ -136,18 +198,28 @@ def _placed(entry: Entry, move: Moved, was: tuple[int, ...]) -> tuple[int, ...]:
     return was[: move.kept] + tuple(range(move.to_version - behind + 1, move.to_version + 1))
 
 
+_NOTHING: Map[Any, Any] = Map()
+
+
+def _changing(values: Mapping[K, V]) -> MapMutation[K, V]:
+    """Return a copy of a `Database`'s map that can be changed; it shares with the map all that is not changed."""
+    return (values if isinstance(values, Map) else Map(values)).mutate()
+
+
 class _State:
-    """A database in the making; changed in place so that a fold costs what the entries say, not what the lake holds."""
+    """A database in the making; it costs what the entries say, not what the lake holds. Good for one `database`."""
 
     def __init__(self, db: Database | None, moved: Moves) -> None:
         self._version = -1 if db is None else db.version
         self._committed_at = None if db is None else db.committed_at
-        self._namespaces = {} if db is None else dict(db.namespaces)
-        self._tables = {} if db is None else dict(db.tables)
-        self._views = {} if db is None else dict(db.views)
-        self._names = {table.id: name for name, table in self._tables.items()}
-        self._batches = {} if db is None else dict(db.batches)
-        self._locations = {table.location for table in self._tables.values()}
+        self._namespaces = _changing(_NOTHING if db is None else db.namespaces)
+        self._tables = _changing(_NOTHING if db is None else db.tables)
+        self._views = _changing(_NOTHING if db is None else db.views)
+        self._batches = _changing(_NOTHING if db is None else db.batches)
+        index = Index() if db is None else db.index
+        self._names = _changing(index.ids)
+        self._locations = _changing(index.locations)
+        self._inside = _changing(index.inside)
         self._moved = moved
 
     def database(self) -> Database:
@@ -157,10 +229,11 @@ class _State:
         return Database(
             version=self._version,
             committed_at=self._committed_at,
-            namespaces=dict(self._namespaces),
-            tables=dict(self._tables),
-            batches=dict(self._batches),
-            views=dict(self._views),
+            namespaces=self._namespaces.finish(),
+            tables=self._tables.finish(),
+            batches=self._batches.finish(),
+            views=self._views.finish(),
+            index=Index(ids=self._names.finish(), locations=self._locations.finish(), inside=self._inside.finish()),
         )
 
     def apply(self, entry: Entry) -> None:
@@ -185,6 +258,13 @@ class _State:
         self._check_result(entry)
         self._version = entry.version
         self._committed_at = entry.committed_at
+
+    def amend(self) -> None:
+        """Put each table where the last of its commits up to this version is now."""
+        for (id_, entry), to_version in self._moved.items():
+            name = self._names.get(id_) if entry <= self._version else None
+            if name is not None and (table := self._tables[name]).version < to_version:
+                self._put(msgspec.structs.replace(table, version=to_version))
 
     def _check_header(self, entry: Entry) -> None:
         """See that the entry is the next one, and of a kind that may say what it says."""
@@ -232,13 +312,15 @@ class _State:
             return
         table = self._table(entry, ddl.id, ddl.name, ddl.action)
         del self._tables[ddl.name]
+        self._count(ddl.name, -1)
         if ddl.action == "drop":
             del self._names[ddl.id]
-            self._locations.discard(table.location)
+            del self._locations[table.location]
             return
         if ddl.new_name is None:
             raise _corrupt(entry, f"renames table {ddl.name}: expected a new name")
         self._take_name(entry, ddl.new_name)
+        self._count(ddl.new_name, 1)
         self._put(msgspec.structs.replace(table, name=ddl.new_name, since=entry.version))
 
     def _create(self, entry: Entry, ddl: TableDdl) -> None:
@@ -247,6 +329,7 @@ class _State:
             raise _corrupt(entry, f"creates table {ddl.name} with id {ddl.id!r}: expected a new one")
         if not ddl.location or ddl.location in self._locations:
             raise _corrupt(entry, f"creates table {ddl.name} at {ddl.location!r}: expected a folder of its own")
+        self._count(ddl.name, 1)
         self._put(Table(id=ddl.id, name=ddl.name, location=ddl.location, version=NEW, since=entry.version))
 
     def _take_name(self, entry: Entry, name: Name, what: str = "table") -> None:
@@ -260,12 +343,14 @@ class _State:
         if ddl.definition is not None:
             raise _corrupt(entry, f"drops view {ddl.name} and defines it: expected one of the two")
         del self._views[ddl.name]
+        self._count(ddl.name, -1)
 
     def _define_view(self, entry: Entry, ddl: ViewDdl) -> None:
         if ddl.definition is None:
             raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected its definition")
         if ddl.action == "create":
             self._take_name(entry, ddl.name, "view")
+            self._count(ddl.name, 1)
         else:
             self._check_view(entry, ddl)
         self._views[ddl.name] = View(name=ddl.name, definition=ddl.definition, since=entry.version)
@@ -318,22 +403,22 @@ class _State:
 
     def _check_result(self, entry: Entry) -> None:
         """See that the whole entry leaves no table without a version, and nothing without a namespace."""
-        created = {ddl.id for ddl in entry.tables if ddl.action == "create"} & self._names.keys()
+        created = {ddl.id for ddl in entry.tables if ddl.action == "create"}
         for id_ in created:
-            if self._tables[self._names[id_]].version == NEW:
+            if id_ in self._names and self._tables[self._names[id_]].version == NEW:
                 raise _corrupt(entry, f"creates table {self._names[id_]}: expected a write of its first version")
-        dropped = {ddl.name for ddl in entry.namespaces if ddl.action == "drop"} - self._namespaces.keys()
-        for name in (*self._tables, *self._views) if dropped else ():
-            if name.namespace in dropped:
-                raise _corrupt(entry, f"drops namespace {'.'.join(name.namespace)}: expected nothing in it, not {name}")
-        if entry.kind == "create" and self._namespaces != {DEFAULT_NAMESPACE: {}}:
-            raise _corrupt(
-                entry, f"creates namespaces {self._namespaces}: expected 'default' alone, without properties"
-            )
+        for dropped in {ddl.name for ddl in entry.namespaces if ddl.action == "drop"}:
+            if dropped in self._inside and dropped not in self._namespaces:
+                names = (*self._tables.finish(), *self._views.finish())
+                left = min(str(name) for name in names if name.namespace == dropped)
+                raise _corrupt(entry, f"drops namespace {'.'.join(dropped)}: expected nothing in it, not {left}")
+        if entry.kind == "create" and (len(self._namespaces), self._namespaces.get(DEFAULT_NAMESPACE)) != (1, {}):
+            found = dict(self._namespaces.finish())
+            raise _corrupt(entry, f"creates namespaces {found}: expected 'default' alone, without properties")
 
     def _table(self, entry: Entry, id_: str, name: Name, action: str) -> Table:
         """Return the table that has this name and this id."""
-        table = self._tables.get(name)
+        table: Table | None = self._tables.get(name)
         if table is None:
             raise _corrupt(entry, f"has {action} of table {name}: expected it to exist")
         if table.id != id_:
@@ -343,7 +428,15 @@ class _State:
     def _put(self, table: Table) -> None:
         self._tables[table.name] = table
         self._names[table.id] = table.name
-        self._locations.add(table.location)
+        self._locations[table.location] = table.name
+
+    def _count(self, name: Name, by: int) -> None:
+        """Note that a name is in its namespace now, or is no more."""
+        number = self._inside.get(name.namespace, 0) + by
+        if number:
+            self._inside[name.namespace] = number
+        else:
+            del self._inside[name.namespace]
 
 
 def _touches(entry: Entry) -> bool:

@@ -14,124 +14,65 @@ The timeline knows entries and how they fold. It knows nothing of what a table's
 from __future__ import annotations
 
 import logging
-import re
-import threading
 import uuid
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
-import msgspec
+from immutables import Map
+from msgspec import UNSET
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
+from lockstep.timeline.checkpoint import Checkpoints, State, manifest_path, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
-from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TableWrite, TransactionInfo
+from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry, NamespaceDdl, TransactionInfo
+from lockstep.timeline.files import FOLDER, Stored, decode, encode, entry_path, read, read_known, version_in
 from lockstep.timeline.fold import (
     DEFAULT_NAMESPACE,
-    Moves,
     Placements,
-    amendments,
     apply,
-    as_ratified,
-    fold,
-    placements,
 )
-from lockstep.workers import Threads
-
-Draft: TypeAlias = Callable[[int, datetime], Entry]
-"""Makes an entry out of the version and the commit time that it is to have."""
-
-FOLDER = "_lockstep/timeline"
-HINT = f"{FOLDER}/_latest"
-READERS = 8
-"""Threads that read entries when a timeline is opened."""
+from lockstep.timeline.hint import Hint, lost, read_hint, write_hint
+from lockstep.timeline.known import CHECKPOINT_EVERY, Known
+from lockstep.timeline.outcomes import Draft, Lost, Outcome, Ratified, Unknown
 
 ATTEMPTS = 3
 """How often an append is tried, and how often its outcome is read back, before it is `Unknown`."""
 
-CACHED_VERSIONS = 8
-_TICK = timedelta(milliseconds=1)
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
+OPENED_AT_ONCE = 512
+"""So many entries are read before they are folded, when a timeline is opened."""
 
-_NAME = re.compile(r"(\d{20})\.json")
+_TICK = timedelta(milliseconds=1)
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Ratified:
-    """The entry is in the timeline, as stored."""
-
-    entry: Entry
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Another transaction has the version; nothing of ours was written.
-
-    Attributes:
-        winners: the entries after the version that ours was made for, oldest first; at least one.
-    """
-
-    winners: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """The store neither confirmed nor denied the write, and could not be read back.
-
-    Attributes:
-        entry: what we tried to write. Its version and its transaction's id are where and what to look for.
-        cause: the store's last failure.
-    """
-
-    entry: Entry
-    cause: UnavailableError
-
-
-Outcome: TypeAlias = Ratified | Lost | Unknown
-
-
-class _Format(msgspec.Struct):
-    """The one field that every format of an entry has."""
-
-    format: int
-
-
-class _Hint(msgspec.Struct):
-    version: int
-    published_through: int = 0
-
-
-_decode_format = msgspec.json.Decoder(_Format).decode
-_decode_entry = msgspec.json.Decoder(Entry).decode
-_decode_hint = msgspec.json.Decoder(_Hint).decode
-
-
-class Timeline:
+class Timeline(Known):
     """One lake's timeline as far as this process has read it; safe to share between threads.
 
-    Get one from `create` or `open`. Reading (`head`, `at`, `entries`) never touches the store; `refresh` and `append`
-    do. The lock covers the state alone and is never held over a request, so a slow store delays only who asks it.
+    Get one from `create` or `open`. `head` and what is known of published and moved commits never touch the store. All
+    else may: `refresh` and `append` always do, and the entries and databases of older versions are read when somebody
+    asks for them, unless they are still in memory. The lock covers the state alone and is never held over a request, so
+    a slow store delays only who asks it.
     """
 
-    def __init__(self, storage: Storage, entries: Iterable[Entry], *, clock: Clock, published_through: int = 0) -> None:
-        """Begin with the entries 0 … n, which are folded and so checked."""
-        self.storage = storage
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._entries = list(entries)
-        self._head = fold(self._entries)
-        self._placements: Placements = placements(self._entries)
-        self._moved: Moves = amendments(self._entries)
-        self._cache: OrderedDict[int, Database] = OrderedDict()
+    def __init__(
+        self,
+        storage: Storage,
+        state: State,
+        *,
+        clock: Clock,
+        checkpoints: Checkpoints,
+        checkpoint_every: int,
+        published_through: int = 0,
+    ) -> None:
+        """Begin with what the entries up to a version say."""
+        super().__init__(storage, state, clock=clock, checkpoints=checkpoints, every=checkpoint_every)
+        self._writes_checkpoints = checkpoint_every > 0
+        self._due: State | None = None
+        self._checkpoint: int | None = None
         self._published_through = published_through
-        self._warn_of_clocks(-1)
+        if far := far_ahead(self._head, clock()):
+            _log.warning("%s", far)
 
     def __repr__(self) -> str:
         return f"<lockstep.Timeline {self}>"
@@ -151,6 +92,7 @@ class Timeline:
         author: str = "",
         application: str = "",
         message: str = "",
+        checkpoint_every: int = CHECKPOINT_EVERY,
     ) -> Timeline:
         """Write entry 0 and open; a timeline that exists, or that another process makes meanwhile, is just opened.
 
@@ -158,8 +100,9 @@ class Timeline:
             UnavailableError: the store failed; calling again is safe.
             CorruptTimelineError: see `open`.
         """
-        if _read_hint(storage) is not None:  # there was one: if its entries are lost, a new one must not hide that
-            return cls.open(storage, clock=clock)
+        if read_hint(storage) is not None or versions(storage):
+            # There was one: if its entries are lost, a new one must not hide that.
+            return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every)
         now = to_millisecond(clock())
         entry = Entry(
             format=FORMAT,
@@ -177,45 +120,50 @@ class Timeline:
             ),
             namespaces=[NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
         )
-        match storage.put_if_absent(entry_path(0), _encode(entry)):
+        match storage.put_if_absent(entry_path(0), encode(entry)):
             case Mine():
                 _log.info("made the timeline of %s", storage.url)
             case Theirs():
                 _log.debug("%s has a timeline already", storage.url)
-        return cls.open(storage, clock=clock)
+        return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every)
 
     @classmethod
-    def open(cls, storage: Storage, *, clock: Clock = utc_now) -> Timeline:
-        """Read the whole timeline.
+    def open(cls, storage: Storage, *, clock: Clock = utc_now, checkpoint_every: int = CHECKPOINT_EVERY) -> Timeline:
+        """Read the newest checkpoint and the entries since, of a timeline without checkpoints all entries.
+
+        Args:
+            checkpoint_every: `write_checkpoint` has something to write at versions that are multiples of this; never,
+                if it is 0.
 
         Raises:
             InvalidError: there is none at this root.
             UnavailableError: the store failed.
-            CorruptTimelineError: an entry is missing, cannot be read, or does not fit the others.
+            CorruptTimelineError: an entry that is needed is missing, cannot be read, or does not fit the others.
         """
-        hint = _read_hint(storage)
-        # What a hint names must be there before anything is built on it.
-        if hint is None or _read(storage, hint.version) is None:
-            versions = [int(found[1]) for name in storage.list(FOLDER) if (found := _NAME.fullmatch(name))]
-            if hint is not None and hint.version > max(versions, default=-1):
-                raise _lost(hint.version, max(versions, default=None))
-            if not versions:
-                root = storage.url
-                raise InvalidError(f"no Lockstep timeline at {root}: make one with `lockstep init {root}`")
-            hint = _Hint(version=max(versions))
+        hint = _end(storage)
+        checkpoints = Checkpoints()
+        named = None if hint.checkpoint is UNSET else hint.checkpoint
+        state = None
+        if named is not None or hint.version >= CHECKPOINT_EVERY:  # a shorter history is not worth a listing
+            state = checkpoints.newest(storage, hint.version, named)
+        checkpoint = None if state is None else state.database.version
+        [first] = read_known(storage, [0], hint.version)  # who cleans up by age takes the oldest first: that is found
         timeline = cls(
             storage,
-            _read_all(storage, hint.version),
+            state or State(apply(None, first.entry), Map()),
             clock=clock,
+            checkpoints=checkpoints,
+            checkpoint_every=checkpoint_every,
             published_through=hint.published_through,
         )
+        timeline._checkpoint = checkpoint
+        timeline._history.keep([first])
+        new = range(timeline.head.version + 1, hint.version + 1)
+        for begin in range(0, len(new), OPENED_AT_ONCE):
+            for stored in read_known(storage, new[begin : begin + OPENED_AT_ONCE], hint.version):
+                timeline._absorb(stored)
         timeline.refresh()
         return timeline
-
-    @property
-    def head(self) -> Database:
-        """The newest database version that is known; ask `refresh` for newer ones."""
-        return self._head
 
     @property
     def published_through(self) -> int:
@@ -226,18 +174,6 @@ class Timeline:
         """
         return self._published_through
 
-    @property
-    def moved(self) -> Moves:
-        """The amendments of all entries known, see `lockstep.timeline.fold.amendments`."""
-        return self._moved
-
-    def versions(self, write: TableWrite, entry: int) -> tuple[int, ...]:
-        """Return the table version of each commit of an entry's write, as it is now known: see `Moved`.
-
-        They follow one another, but where a plain Delta writer's commits came in between.
-        """
-        return self._placements.get((write.id, entry)) or as_ratified(write)
-
     def refresh(self) -> list[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
 
@@ -246,71 +182,9 @@ class Timeline:
             CorruptTimelineError: a new entry cannot be read or does not fit.
         """
         known = self._head.version
-        while (entry := _read(self.storage, self._head.version + 1)) is not None:
-            self._absorb(entry)
+        while (stored := read(self.storage, self._head.version + 1)) is not None:
+            self._absorb(stored)
         return self.entries(known)
-
-    def entries(self, after: int, through: int | None = None) -> list[Entry]:
-        """Return the known entries with `after` < version <= `through` (the head when None), oldest first.
-
-        Raises:
-            InvalidError: one of the two is beyond the head, or below -1.
-        """
-        with self._lock:
-            head = self._head.version
-            through = head if through is None else through
-            for bound in (after, through):
-                if not -1 <= bound <= head:
-                    raise InvalidError(f"database version {bound} does not exist: there are 0 to {head}")
-            return self._entries[after + 1 : through + 1]
-
-    def at(self, version: int) -> Database:
-        """Return a database version as it is now known to have been (see `lockstep.timeline.fold`, amendments).
-
-        Raises:
-            InvalidError: there is no such version; the message says which there are.
-        """
-        with self._lock:
-            head = self._head
-            if not 0 <= version <= head.version:
-                raise InvalidError(f"database version {version} does not exist: there are 0 to {head.version}")
-            if version == head.version:
-                return head
-            if version not in self._cache:
-                self._remember(fold(self._entries[: version + 1], self._moved))
-            self._cache.move_to_end(version)
-            return self._cache[version]
-
-    def _remember(self, database: Database) -> None:
-        self._cache[database.version] = database
-        if len(self._cache) > CACHED_VERSIONS:
-            self._cache.popitem(last=False)
-
-    def at_time(self, ts: datetime) -> Database:
-        """Return the database as it was at a time: the latest version committed then or before.
-
-        Raises:
-            InvalidError: the time has no zone, or is before version 0; the message says which times there are. Or the
-                next version's time is far ahead of this process's clock, and nobody knows whether it was there by then.
-        """
-        if ts.tzinfo is None:
-            raise InvalidError(f"time {ts.isoformat()} has no time zone: give one, the timeline's times are UTC")
-        with self._lock:
-            version = bisect_right(self._entries, ts, key=lambda entry: entry.committed_at) - 1
-            first = self._entries[0].committed_at
-            around = self._entries[max(0, version) : version + 2]
-        if len(around) == 2 and around[0].committed_at < ts and (ahead := far_ahead(around[1], self._clock())):
-            raise InvalidError(
-                f"whether database version {version} or a later one was there at {ts.isoformat()} cannot be told: "
-                + ahead
-            )
-        if version < 0:
-            last = self._head
-            raise InvalidError(
-                f"no database at {ts.isoformat()}: its versions 0 to {last.version} were committed from "
-                f"{first.isoformat()} to {last.committed_at.isoformat()}"
-            )
-        return self.at(version)
 
     def append(self, draft: Draft, *, after: int) -> Outcome:
         """Try to make an entry the next version; THE commit.
@@ -330,25 +204,27 @@ class Timeline:
             UnavailableError: the store said no before it wrote anything (no space, no permission); nothing was written.
             CorruptTimelineError: what has the version cannot be read.
         """
-        head = self._head
+        with self._lock:
+            known = State(self._head, self._placements)
+        head = known.database
         if not 0 <= after <= head.version:
             raise InvalidError(f"cannot append after database version {after}: there are 0 to {head.version}")
-        stamp = max(to_millisecond(self._clock()), self._entries[after].committed_at + _TICK)
+        stamp = max(to_millisecond(self._clock()), head.committed_at + _TICK)
         entry = draft(after + 1, stamp)
         if after < head.version:
             return self._settled(entry)
-        entry, data = self._checked(entry, head, stamp)
-        stored: Entry | None = None
+        entry, data, placed = self._checked(entry, known, stamp)
+        stored: Stored | None = None
         attempt = 0
         while stored is None:
             attempt += 1
             try:
                 match self.storage.put_if_absent(entry_path(entry.version), data):
                     case Mine():
-                        self._absorb(entry)
+                        self._absorb(Stored(entry, len(data)), placed)
                         return Ratified(entry)
                     case Theirs(found):
-                        stored = decode(found, entry.version)
+                        stored = Stored(decode(found, entry.version), len(found))
             except UnavailableError as error:
                 if error.definite and attempt == 1:  # a write before this one might still arrive
                     raise
@@ -359,7 +235,10 @@ class Timeline:
                 if isinstance(looked, UnavailableError) or (looked is None and attempt == ATTEMPTS):
                     return Unknown(entry, error)
                 stored = looked
-        self._absorb(stored)
+        try:
+            self._absorb(stored)
+        except UnavailableError as error:
+            return Unknown(entry, error)
         return self._settled(entry)
 
     def secure(self, entry: Entry) -> None:
@@ -368,7 +247,7 @@ class Timeline:
         Raises:
             UnavailableError: the store failed; nobody knows whether the entry outlives a power cut.
         """
-        if isinstance(self.storage.put_if_absent(entry_path(entry.version), _encode(entry)), Theirs):
+        if isinstance(self.storage.put_if_absent(entry_path(entry.version), encode(entry)), Theirs):
             _log.debug("timeline entry %d is stored in other bytes than this Lockstep writes", entry.version)
 
     def mark_published(self, version: int) -> None:
@@ -382,40 +261,83 @@ class Timeline:
             if version > head:
                 raise InvalidError(f"cannot mark database version {version} published: the newest known is {head}")
             self._published_through = max(self._published_through, version)
-            hint = _Hint(version=head, published_through=self._published_through)
+        self._write_hint()
+
+    def _write_hint(self) -> None:
+        """Write what is known now, at best effort."""
+        with self._lock:
+            hint = Hint(
+                version=self._head.version,
+                published_through=self._published_through,
+                checkpoint=UNSET if self._checkpoint is None else self._checkpoint,
+            )
         try:
-            self.storage.put(HINT, msgspec.json.encode(hint))
+            write_hint(self.storage, hint)
         except UnavailableError as error:
             _log.warning("the timeline's hint was not written; opening it will cost more until it is: %s", error)
 
-    def _absorb(self, entry: Entry) -> None:
-        """Make an entry the head, unless another thread already has."""
+    @property
+    def checkpoint_due(self) -> int | None:
+        """The newest version that a checkpoint should be of and that is not known to have one."""
+        due = self._due
+        return None if due is None else due.database.version
+
+    def write_checkpoint(self) -> None:
+        """Write the checkpoint that is due, if one is; after a failure, the next one is that of a later version.
+
+        Raises:
+            UnavailableError: the store failed. The timeline is as good as before.
+            CorruptTimelineError: the version's entry is not there any more, or cannot be read.
+        """
         with self._lock:
-            if entry.version <= self._head.version:
-                return
-            head = apply(self._head, entry)
-            self._remember(self._head)  # statements that are under way go on reading it
-            self._entries.append(entry)
-            self._head = head
-            self._warn_of_clocks(entry.version - 1)
-            if entry.moved:  # last: who reads without the lock may see the new head first, and never the old one after
-                self._placements = placements(self._entries)
-                self._moved = amendments(self._entries)
-                self._cache.clear()
+            state, self._due = self._due, None
+        if state is None:
+            return
+        version = state.database.version
+        data = self.storage.get(entry_path(version))
+        if data is None or decode(data, version).committed_at != state.database.committed_at:
+            raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before")
+        self._checkpoints.write(self.storage, state, data)
+        with self._lock:
+            self._checkpoint = max(version, self._checkpoint or 0)
+        self._write_hint()
 
-    def _warn_of_clocks(self, known: int) -> None:
-        """Say so in the log where the entries after this version begin to be far ahead of this process's clock."""
+    def _absorb(self, stored: Stored, placed: Placements | None = None) -> None:
+        """Make an entry the head, unless another thread already has.
+
+        Args:
+            placed: where commits are after it, if that is known already and it moves some.
+
+        Raises:
+            CorruptTimelineError: it does not fit.
+            UnavailableError, CorruptTimelineError: it moves commits of entries that cannot be read.
+        """
+        entry = stored.entry
+        if entry.moved and placed is None:
+            placed = self._placed(entry, self._placements)
         now = self._clock()
-        before, new = self._entries[max(0, known) : known + 1], self._entries[known + 1 :]
-        if far_ahead(new[-1], now) and not any(far_ahead(entry, now) for entry in before):
-            _log.warning("%s", next(filter(None, (far_ahead(entry, now) for entry in new))))
+        with self._lock:
+            before = self._head
+            if entry.version <= before.version:
+                return
+            head = apply(before, entry)
+            self._history.keep([stored])
+            self._take(head, placed)
+            if self._writes_checkpoints and head.version % self._every == 0:
+                self._due = State(head, self._placements)
+        if (far := far_ahead(head, now)) and not far_ahead(before, now):
+            _log.warning("%s", far)
 
-    def _checked(self, entry: Entry, head: Database, stamp: datetime) -> tuple[Entry, bytes]:
-        """Return an entry as readers will see it, and its bytes; what they would refuse must never be written."""
+    def _checked(self, entry: Entry, known: State, stamp: datetime) -> tuple[Entry, bytes, Placements | None]:
+        """Return an entry as readers will see it, its bytes, and where commits are after it if it moves some.
+
+        What readers would refuse must never be written.
+        """
+        head = known.database
         if (entry.format, entry.version, entry.committed_at) != (FORMAT, head.version + 1, stamp):
             raise InvalidError(f"entry {head.version + 1} must have the version and the time given to its draft")
         try:
-            data = _encode(entry)
+            data = encode(entry)
         except UnicodeEncodeError as error:
             raise InvalidError(f"timeline entry {entry.version} holds text that is not Unicode: {error}") from error
         if len(data) > MAX_ENTRY_BYTES:
@@ -426,21 +348,20 @@ class Timeline:
         try:
             stored = decode(data, entry.version)
             apply(head, stored)
-            if stored.moved:
-                amendments([*self.entries(-1, head.version), stored])
+            placed = self._placed(stored, known.placements) if stored.moved else None
         except CorruptTimelineError as error:
             raise InvalidError(
                 f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
                 "report it"
             ) from error
-        return stored, data
+        return stored, data, placed
 
-    def _read_back(self, version: int) -> Entry | UnavailableError | None:
+    def _read_back(self, version: int) -> Stored | UnavailableError | None:
         """Read what has a version now, or the failure after `ATTEMPTS` tries."""
         failure: UnavailableError | None = None
         for _ in range(ATTEMPTS):
             try:
-                return _read(self.storage, version)
+                return read(self.storage, version)
             except UnavailableError as error:
                 failure = error
         return failure
@@ -452,7 +373,10 @@ class Timeline:
         except UnavailableError as error:
             # Who has the version is known; who came later is only good to know.
             _log.info("could not read on after a lost race: %s", error)
-        winners = self.entries(entry.version - 1)
+        try:
+            winners = self.entries(entry.version - 1)
+        except UnavailableError as error:
+            return Unknown(entry, error)
         ours = next((winner for winner in winners if winner.transaction.id == entry.transaction.id), None)
         if ours is None:
             return Lost(tuple(winners))
@@ -463,92 +387,24 @@ class Timeline:
         return Ratified(ours)
 
 
-def entry_path(version: int) -> str:
-    """Return where an entry lies, relative to the lake's root."""
-    return f"{FOLDER}/{version:020d}.json"
-
-
-def decode(data: bytes, version: int) -> Entry:
-    """Read an entry from its file, strictly.
+def _end(storage: Storage) -> Hint:
+    """Return where a timeline ends, as far as the hint or a listing tells.
 
     Raises:
-        CorruptTimelineError: the bytes are not an entry of a format this Lockstep reads, or not the one that the
-            file's name says; the message names the file and what was expected.
+        InvalidError: there is none.
+        CorruptTimelineError: entries are lost.
     """
-    path = entry_path(version)
-    if len(data) > MAX_ENTRY_BYTES:
-        raise CorruptTimelineError(f"{path}: {len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
-    try:
-        # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
-        found = _decode_format(data).format
-        if found != FORMAT:
-            raise CorruptTimelineError(f"{path}: format {found}, this Lockstep reads {FORMAT}; upgrade")
-        entry = _decode_entry(data)
-    except _UNREADABLE as error:
-        raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
-    if entry.version != version:
-        raise CorruptTimelineError(f"{path}: says it is entry {entry.version}, expected {version}")
-    for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
-        if time.utcoffset() != timedelta(0):
-            raise CorruptTimelineError(f"{path}: {name} is {time.isoformat()}, expected a time in UTC")
-    if entry.committed_at != to_millisecond(entry.committed_at):
-        raise CorruptTimelineError(f"{path}: committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
-    return entry
-
-
-_encode = msgspec.json.encode
-
-
-def _read(storage: Storage, version: int) -> Entry | None:
-    """Read one entry; None when there is no such version."""
-    data = storage.get(entry_path(version))
-    return None if data is None else decode(data, version)
-
-
-def _read_all(storage: Storage, last: int) -> list[Entry]:
-    """Read the entries 0 … `last`, which are known to exist."""
-
-    def read(version: int) -> Entry:
-        entry = _read(storage, version)
-        if entry is None:
-            raise CorruptTimelineError(
-                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. Restore it from a backup, "
-                "or from the store's old versions of the file"
-            )
-        return entry
-
-    with Threads(max_workers=min(READERS, last + 1), thread_name_prefix="lockstep-timeline") as pool:
-        return list(pool.map(read, range(last + 1)))
-
-
-def _lost(version: int, last: int | None) -> CorruptTimelineError:
-    """Return what to say of a hint that names an entry after the last one that is there."""
-    ends = "with no entry at all" if last is None else f"with entry {last}"
-    then = (
-        "there is no database any more"
-        if last is None
-        else f"the database then ends with version {last}, and commits that tables' logs have beyond it are taken in "
-        "as those of plain Delta writers"
-    )
-    return CorruptTimelineError(
-        f"{entry_path(version)} is gone: {HINT} is written after the entry that it names, so database version "
-        f"{version} was committed, and the folder ends {ends}. Put the lost entries back, from a backup or the store's "
-        f"old versions of the files. If they are lost for good, delete {HINT}: {then}"
-    )
-
-
-def _read_hint(storage: Storage) -> _Hint | None:
-    """Read the hint; None unless it is there and makes sense.
-
-    Raises:
-        UnavailableError: as the store says. A hint that cannot be read is none that is not there: it may be all that
-            tells of an entry that was lost.
-    """
-    data = storage.get(HINT)
-    try:
-        hint = _decode_hint(data or b"")
-    except _UNREADABLE as error:
-        _log.debug("no use of the timeline's hint: %s", error)
-        return None
-    # Twenty digits are all that a file's name has.
-    return hint if 0 <= hint.published_through <= hint.version < 10**20 else None
+    hint = read_hint(storage)
+    # What a hint names must be there before anything is built on it.
+    if hint is not None and read(storage, hint.version) is not None:
+        return hint
+    listed = [found for name in storage.list(FOLDER) if (found := version_in(name)) is not None]
+    last = max(listed, default=None)
+    if hint is not None and hint.version > max(listed, default=-1):
+        raise lost(hint.version, last)
+    if (later := proof_of_later(storage, max(listed, default=-1))) is not None:
+        raise lost(later, last, manifest_path(later))
+    if last is None:
+        root = storage.url
+        raise InvalidError(f"no Lockstep timeline at {root}: make one with `lockstep init {root}`")
+    return Hint(version=last)

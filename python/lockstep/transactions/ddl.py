@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -120,8 +121,11 @@ def net_ddl(before: Iterable[Table], after: Iterable[Table], unique: str) -> lis
         for id, table in old.items()
         if id in new and table.name != new[id].name
     ]
+    drops = [TableDdl(action="drop", id=id, name=table.name) for id, table in old.items() if id not in new]
+    renames.sort(key=attrgetter("name"))  # a snapshot's tables are in no order
+    drops.sort(key=attrgetter("name"))
     return [
-        *(TableDdl(action="drop", id=id, name=table.name) for id, table in old.items() if id not in new),
+        *drops,
         *_without_collisions(renames, unique),
         *(
             TableDdl(action="create", id=id, name=table.name, location=table.location)
@@ -136,7 +140,7 @@ def net_views(before: Mapping[Name, View], after: Mapping[Name, View]) -> list[V
 
     A view is its name and definition: one that was dropped and made again as it was has not changed.
     """
-    drops = [ViewDdl(action="drop", name=name) for name in sorted(before.keys() - after.keys())]
+    drops = [ViewDdl(action="drop", name=name) for name in sorted(set(before) - set(after))]
     return drops + [
         ViewDdl(action="replace" if name in before else "create", name=name, definition=view.definition)
         for name, view in sorted(after.items())

@@ -30,7 +30,7 @@ from lockstep.errors import (
 from lockstep.lake.verify import verify
 from lockstep.storage import Theirs, open_storage
 from lockstep.timeline.entry import Isolation
-from lockstep.timeline.log import entry_path
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import State, Transaction
 from tests.support.faulty import FaultyStorage, TakenError
 from tests.support.lakes import (
@@ -296,7 +296,9 @@ def test_whichever_write_of_a_commit_meets_a_fault_the_answer_is_true(tmp_path: 
     """
     action, when = FAULTS[fault]
     for nth in count(1):
-        store = FaultyStorage(UnsyncedStorage(tmp_path / f"{nth}"))
+        root = tmp_path / f"{nth}"
+        root.mkdir()
+        store = FaultyStorage(UnsyncedStorage(root))
         catalog = open_catalog(store)
         create(catalog, "a", "b", files=["p"])
         tx = catalog.begin()

@@ -19,7 +19,9 @@ from lockstep.timeline.entry import (
     NamespaceDdl,
     TransactionInfo,
 )
-from lockstep.timeline.log import ATTEMPTS, Lost, Ratified, Timeline, Unknown, decode, entry_path
+from lockstep.timeline.files import decode, entry_path
+from lockstep.timeline.log import ATTEMPTS, Timeline
+from lockstep.timeline.outcomes import Lost, Ratified, Unknown
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, with_raw
 from tests.support.faulty import FaultyStorage
 

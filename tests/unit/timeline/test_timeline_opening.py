@@ -13,7 +13,9 @@ import pytest
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
-from lockstep.timeline.log import HINT, Timeline, entry_path
+from lockstep.timeline.files import entry_path
+from lockstep.timeline.hint import HINT
+from lockstep.timeline.log import Timeline
 from tests.support.entries import T0, FakeClock, commit, ids
 from tests.support.faulty import FaultyStorage
 
@@ -22,7 +24,7 @@ def test_create_writes_entry_0_and_opens(store: FaultyStorage, clock: FakeClock)
     """Version 0 is an empty database with the namespace `default`, made by who and when the entry says."""
     timeline = Timeline.create(store, clock=clock, transaction_id="first", author="ann", message="why")
     assert (timeline.head.version, timeline.head.committed_at) == (0, T0)
-    assert (timeline.head.namespaces, timeline.head.tables) == ({("default",): {}}, {})
+    assert (dict(timeline.head.namespaces), dict(timeline.head.tables)) == ({("default",): {}}, {})
     (entry,) = timeline.entries(-1)
     assert (entry.kind, entry.transaction.id, entry.transaction.author) == ("create", "first", "ann")
     assert store.list("_lockstep/timeline") == ["0" * 20 + ".json"]

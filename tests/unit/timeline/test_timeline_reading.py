@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import lockstep.timeline.log
+import lockstep.timeline.files
+import lockstep.timeline.known
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.clock import FAR_AHEAD
@@ -25,7 +26,9 @@ from lockstep.timeline.entry import (
     NamespaceDdl,
     TableWrite,
 )
-from lockstep.timeline.log import Ratified, Timeline, decode, entry_path
+from lockstep.timeline.files import decode, entry_path
+from lockstep.timeline.log import Timeline
+from lockstep.timeline.outcomes import Ratified
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, rewrite, with_raw
 from tests.support.faulty import FaultyStorage
 
@@ -76,7 +79,7 @@ def test_entries_between_two_versions(timeline: Timeline) -> None:
 
 def test_every_version_can_be_seen_again(timeline: Timeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """at(n) is the database after entry n, however often and in whatever order it is asked for, with a small cache."""
-    monkeypatch.setattr(lockstep.timeline.log, "CACHED_VERSIONS", 2)
+    monkeypatch.setattr(lockstep.timeline.known, "CACHED_VERSIONS", 2)
     seen = [timeline.head]
     for n in range(6):
         commit(timeline, f"n{n}")
@@ -201,7 +204,7 @@ def test_bytes_that_are_no_json_object_are_named(data: bytes) -> None:
 
 def test_a_stored_entry_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound holds for readers as well, before anything is parsed."""
-    monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", 10)
+    monkeypatch.setattr(lockstep.timeline.files, "MAX_ENTRY_BYTES", 10)
     with pytest.raises(CorruptTimelineError, match="11 bytes, expected at most 10"):
         decode(b" " * 11, 5)
 

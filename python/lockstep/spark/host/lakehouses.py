@@ -24,7 +24,7 @@ from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.retry import race_backoff
-from lockstep.settings import CREATE, ISOLATION, OUTSIDE_WRITES, RECORD_READS, ROOT, STORE
+from lockstep.settings import CHECKPOINT_INTERVAL, CREATE, ISOLATION, OUTSIDE_WRITES, RECORD_READS, ROOT, STORE
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import url_of
 from lockstep.timeline.entry import Isolation
@@ -198,7 +198,9 @@ class Lakehouses:
         if others is not None:
             return _of_another(others)
         try:
-            opened = TransactionalCatalog.open(url, create=create, options=store, author=self._author).lake
+            opened = TransactionalCatalog.open(
+                url, create=create, options=store, author=self._author, checkpoint_interval=checkpoint_interval(options)
+            ).lake
             with self._lock:
                 opened = self._lakes.setdefault(place, opened)
             mine.set_result(opened)
@@ -250,3 +252,15 @@ def flag(setting: str, value: str | None) -> bool | None:
     if value is not None and value.lower() not in ("true", "false"):
         raise InvalidError(f"{setting} is {value!r}: expected true or false")
     return None if value is None else value.lower() == "true"
+
+
+def checkpoint_interval(options: Mapping[str, str]) -> int:
+    """Return after how many versions a checkpoint of the timeline is written.
+
+    Raises:
+        InvalidError: the setting is no number.
+    """
+    said = CHECKPOINT_INTERVAL.said(options) or ""
+    if not (said.isdecimal() and said.isascii()):
+        raise InvalidError(f"{CHECKPOINT_INTERVAL.name} is {said!r}: expected a number, 0 or more")
+    return int(said)

@@ -1,0 +1,48 @@
+"""What an append is given, and what can become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from lockstep.errors import UnavailableError
+from lockstep.timeline.entry import Entry
+
+Draft: TypeAlias = Callable[[int, datetime], Entry]
+"""Makes an entry out of the version and the commit time that it is to have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratified:
+    """The entry is in the timeline, as stored."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Another transaction has the version; nothing of ours was written.
+
+    Attributes:
+        winners: the entries after the version that ours was made for, oldest first; at least one.
+    """
+
+    winners: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The store neither confirmed nor denied the write, and could not be read back.
+
+    Attributes:
+        entry: what we tried to write. Its version and its transaction's id are where and what to look for.
+        cause: the store's last failure.
+    """
+
+    entry: Entry
+    cause: UnavailableError
+
+
+Outcome: TypeAlias = Ratified | Lost | Unknown

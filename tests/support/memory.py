@@ -1,0 +1,40 @@
+"""A store in memory: histories of thousands of versions are made and opened in it in no time."""
+
+from __future__ import annotations
+
+from lockstep.storage import Names, Storage
+
+
+class MemoryStorage(Storage):
+    """A dictionary; not for several threads that write."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    @property
+    def url(self) -> str:
+        return "memory:///lake"
+
+    def get(self, path: str) -> bytes | None:
+        return self.files.get(path)
+
+    def try_put(self, path: str, data: bytes) -> bool:
+        return self.files.setdefault(path, data) is data
+
+    def put(self, path: str, data: bytes) -> None:
+        self.files[path] = data
+
+    def list(self, folder: str, after: str | None = None) -> Names:
+        prefix = f"{folder}/" if folder else ""
+        names = sorted(path.removeprefix(prefix) for path in self.files if path.startswith(prefix))
+        return [name for name in names if "/" not in name and (after is None or name > after)]
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def delete(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def delete_folder(self, path: str) -> None:
+        for found in [found for found in self.files if found.startswith(f"{path}/")]:
+            del self.files[found]

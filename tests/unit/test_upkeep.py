@@ -1,0 +1,96 @@
+"""Upkeep: a commit past the interval writes a checkpoint behind its answer, and is done whatever becomes of that."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import InvalidError, LockstepError
+from lockstep.spark.host.lakehouses import checkpoint_interval
+from lockstep.timeline.checkpoint import FOLDER, versions
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import append, create
+
+
+def opened(root: Path, interval: int = 3) -> TransactionalCatalog:
+    return TransactionalCatalog.open(str(root), create=True, checkpoint_interval=interval)
+
+
+def settle(catalog: TransactionalCatalog) -> None:
+    """Wait for what is under way: there is one thread, which does one thing after the other."""
+    catalog.lake.upkeep._pool.submit(lambda: None).result()
+
+
+def test_transactions_and_statements_write_checkpoints(tmp_path: Path) -> None:
+    catalog = opened(tmp_path)
+    create(catalog, "a")
+    append(catalog, "a", "x")
+    settle(catalog)
+    assert versions(catalog.lake.storage) == []
+    append(catalog, "a", "y")
+    settle(catalog)
+    assert versions(catalog.lake.storage) == [3]
+    for n in range(3):
+        catalog.run(lambda tx, n=n: tx.changing().create_namespace((f"n{n}",), {}))  # type: ignore[misc]
+    settle(catalog)
+    assert versions(catalog.lake.storage) == [3, 6]
+    again = TransactionalCatalog.open(str(tmp_path))
+    assert again.database() == catalog.database()
+
+
+def test_no_checkpoint_is_written_where_none_is_wanted(tmp_path: Path) -> None:
+    catalog = opened(tmp_path, 0)
+    create(catalog, "a")
+    for n in range(5):
+        append(catalog, "a", f"x{n}")
+    settle(catalog)
+    assert versions(catalog.lake.storage) == []
+
+
+@pytest.mark.parametrize("error", [LockstepError("injected"), ValueError("injected")])
+def test_a_checkpoint_that_fails_delays_nobody(
+    tmp_path: Path, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commits are answered, the log says why, and the next interval has one again."""
+    catalog = opened(tmp_path)
+    create(catalog, "a")
+    catalog.timeline.storage = store = FaultyStorage(catalog.timeline.storage)
+
+    def failure() -> None:
+        raise error
+
+    store.interrupt("put_if_absent", failure, path=".jsonl")
+    for n in range(3):
+        append(catalog, "a", f"x{n}")
+    settle(catalog)
+    assert catalog.database().version == 4
+    assert versions(store) == []
+    assert "a checkpoint of the timeline was not written" in caplog.text
+    with caplog.at_level(logging.WARNING):
+        for n in range(3, 6):
+            append(catalog, "a", f"x{n}")
+    settle(catalog)
+    assert versions(store) == [6]
+
+
+def test_a_process_that_only_reads_writes_none(tmp_path: Path) -> None:
+    writer = opened(tmp_path, 0)
+    create(writer, "a")
+    for n in range(5):
+        append(writer, "a", f"x{n}")
+    reader = TransactionalCatalog.open(str(tmp_path), checkpoint_interval=3)
+    reader.database()
+    reader.as_of(2)
+    settle(reader)
+    assert not (tmp_path / FOLDER).exists()
+
+
+def test_the_setting_is_a_number() -> None:
+    assert checkpoint_interval({}) == 100
+    assert checkpoint_interval({"checkpoint-interval": "0"}) == 0
+    for wrong in ("-1", "", "many", "1.5", "²"):
+        with pytest.raises(InvalidError, match=f"checkpoint-interval is '{wrong}'"):
+            checkpoint_interval({"checkpoint-interval": wrong})
