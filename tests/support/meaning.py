@@ -1,6 +1,6 @@
 """What operations mean: functions from the facts of a small database to facts and answers, without files or logs.
 
-The database is that of `tests.support.operations`: table s.a of rows (id, p, v), table s.b, view s.v, and the empty
+The database is that of `tests.support.operation`: table s.a of rows (id, p, v), table s.b, view s.v, and the empty
 namespace n.
 By these functions, and by no conflict rule of anybody, `serial` tells whether two concurrent operations have a serial
 order: one after the other gives the facts, and the answers, that both give when each sees the database as it began.
