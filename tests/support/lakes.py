@@ -46,6 +46,11 @@ def location(catalog: TransactionalCatalog, name: str) -> str:
     return catalog.timeline.head.tables[named(name)].location
 
 
+def log_file(catalog: TransactionalCatalog, name: str, version: int) -> str:
+    """Return the path of a table version's commit."""
+    return commit_path(location(catalog, name), version)
+
+
 def tree(store: Storage) -> set[str]:
     """All files of the lake but those of the timeline."""
     root = Path(store.url.removeprefix("file://"))

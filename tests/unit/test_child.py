@@ -11,6 +11,7 @@ import pytest
 from lockstep.storage import open_storage
 from tests.support.child import Child, EndedError
 from tests.support.lakes import create, open_catalog
+from tests.support.plain import check_plain
 
 MODULE = "tests.support.recoverer"
 
@@ -43,6 +44,11 @@ def test_what_it_prints_is_no_answer(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("w") as errors, closing(Child("tests.unit.test_child", errors=errors)) as child:
         assert list(child.rest()) == ["an answer"]
     assert "printed" in (tmp_path / "errors").read_text()
+
+
+def test_a_process_with_lockstep_is_not_plain_delta() -> None:
+    with pytest.raises(AssertionError, match=r"plain Delta has loaded \['lockstep'"):
+        check_plain()
 
 
 if __name__ == "__main__":
