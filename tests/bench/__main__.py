@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from lockstep.catalog import TransactionalCatalog
 from tests.bench.commit import commit_cost
@@ -52,12 +53,10 @@ SETTINGS = {
 
 
 def start(side: Side, folder: Path, settings: Mapping[str, str]) -> Child:
-    """Start one side, and wait until it is ready."""
+    """Start one side; its first answer comes when it is ready."""
     folder.mkdir(parents=True)
     said = {**ALWAYS, **settings, **(plain_settings(folder) if side == "plain" else {})}
-    child = Child("tests.bench.side", side, str(folder), json.dumps(said))
-    assert child.answer() == "ready"
-    return child
+    return Child("tests.bench.side", side, str(folder), json.dumps(said))
 
 
 @dataclass
@@ -86,9 +85,12 @@ def _spread(values: list[float]) -> str:
 def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Child, Child]]:
     """Start the two sides, ours first."""
     with ExitStack() as started:
-        ours = started.enter_context(closing(start("lockstep", folder / "lockstep", settings)))
-        plain = started.enter_context(closing(start("plain", folder / "plain", settings)))
-        yield ours, plain
+        sides = []
+        for side in get_args(Side):
+            child = started.enter_context(closing(start(side, folder / side, settings)))
+            assert child.answer() == "ready"
+            sides.append(child)
+        yield sides[0], sides[1]
 
 
 def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> list[Comparison]:
