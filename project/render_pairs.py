@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.support.operations import operations
-from tests.support.pairs import LETTERS, ROWS, Pair, count, expected, pairs
+from tests.support.grid import LETTERS, expected
+from tests.support.operations import on_rows, operations
+from tests.support.pairs import Pair, count, pairs
 from tests.support.peers import ALLOWED
 
 SYSTEMS = {
@@ -131,6 +132,7 @@ def by_row() -> str:
 
 def parts() -> dict[str, str]:
     """Return what stands between the marks of the two pages, by the marks' names."""
+    rows = len(on_rows("m"))
     return {
         "pairs": f"{matrix()}\n\nRules: {legend(LETTERS)}.",
         "counts": counts(),
@@ -138,5 +140,5 @@ def parts() -> dict[str, str]:
         "by-row": by_row(),
         "delta-pairs": f"{delta_matrix()}\n\nExceptions: {legend(DELTA)}.",
         "ducklake-pairs": f"{ducklake_matrix()}\n\nThe winner's change: {legend(DUCKLAKE)}.",
-        "row-operations": f"The first {ROWS} operations below write rows or files; {len(operations('m'))} are all.",
+        "row-operations": f"The first {rows} operations below write rows or files; {len(operations('m'))} are all.",
     }

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from lockstep.catalog import TransactionalCatalog
 from project import render_docs
 from tests.bench.commit import commit_cost
 from tests.bench.page import DOCUMENT, sections
 from tests.bench.side import ROWS, Side
+from tests.support.child import Child
 from tests.support.plain import plain_settings
-
-REPOSITORY = Path(__file__).parents[2]
 
 WORKS = {
     "transaction": ("BEGIN, INSERT + UPDATE + MERGE over three tables, COMMIT", 1.02),
@@ -56,38 +53,11 @@ SETTINGS = {
 }
 
 
-class Process:
-    """One side, as whoever measures sees it."""
-
-    def __init__(self, side: Side, folder: Path, settings: Mapping[str, str]) -> None:
-        folder.mkdir(parents=True)
-        said = {**ALWAYS, **settings, **(plain_settings(folder) if side == "plain" else {})}
-        command = [sys.executable, "-m", "tests.bench.side", side, str(folder), json.dumps(said)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY, env=dict(os.environ)
-        )
-        assert self._answer() == "ready"
-
-    def _answer(self) -> object:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "this side has ended; what it said stands above"
-        return json.loads(line)
-
-    def run(self, work: str) -> float:
-        """Do a work, and return how many milliseconds it took."""
-        assert self._process.stdin is not None
-        print(work, file=self._process.stdin, flush=True)
-        spent = self._answer()
-        assert isinstance(spent, float)
-        return spent
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._process.stdout.close()
+def start(side: Side, folder: Path, settings: Mapping[str, str]) -> Child:
+    """Start one side; its first answer comes when it is ready."""
+    folder.mkdir(parents=True)
+    said = {**ALWAYS, **settings, **(plain_settings(folder) if side == "plain" else {})}
+    return Child("tests.bench.side", side, str(folder), json.dumps(said))
 
 
 @dataclass
@@ -113,14 +83,14 @@ def _spread(values: list[float]) -> str:
 
 
 @contextmanager
-def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Process, Process]]:
+def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Child, Child]]:
     """Start the two sides, ours first."""
     with ExitStack() as started:
         sides = []
-        for side in ("lockstep", "plain"):
-            process = Process(side, folder / side, settings)
-            started.callback(process.close)
-            sides.append(process)
+        for side in get_args(Side):
+            child = started.enter_context(closing(start(side, folder / side, settings)))
+            assert child.answer() == "ready"
+            sides.append(child)
         yield sides[0], sides[1]
 
 
@@ -132,7 +102,7 @@ def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> list[Com
             for work, comparison in found.items():
                 turns = [(ours, comparison.ours), (plain, comparison.plain)]
                 for side, times in turns if number % 2 else reversed(turns):
-                    spent = side.run(work)
+                    spent = side.ask(work)
                     if number >= 0:
                         times.append(spent)
     return list(found.values())

@@ -2,18 +2,20 @@
 
     python -m tests.bench.side {lockstep | plain} FOLDER SETTINGS
 
-A line in is the name of a work, a line out how many milliseconds it took. The two sides are processes of their own, so
+A request is the name of a work, an answer how many milliseconds it took. The two sides are processes of their own, so
 nothing of Lockstep's is loaded, cached or hooked where plain Delta is measured.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
+
+from tests.support.child import Parent
+from tests.support.plain import check_plain, plain_spark
 
 Side: TypeAlias = Literal["lockstep", "plain"]
 
@@ -84,37 +86,33 @@ class Workload:
 
 def start(side: Side, folder: str, settings: dict[str, str]) -> Any:
     """Start a Spark as a user of this side would."""
-    from pyspark.sql import SparkSession
+    if side == "plain":
+        spark = plain_spark(settings)
+    else:
+        from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    if side == "lockstep":
         import lockstep
 
-        builder = lockstep.configure(builder, root=f"{folder}/lake", catalog="lake")
-    spark = builder.getOrCreate()
+        builder = SparkSession.builder
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        spark = lockstep.configure(builder, root=f"{folder}/lake", catalog="lake").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
 def main(side: Side, folder: str, settings: str) -> None:
     """Do what is asked for until the input ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what Spark prints must not stand between answers
-
-    def answer(value: object) -> None:
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
-
+    parent = Parent()
     work = Workload(start(side, folder, json.loads(settings)), side)
-    answer("ready")
-    for line in sys.stdin:
+    parent.say("ready")
+    for name in parent.requests():
         started = time.perf_counter()
-        work.works[line.strip()]()
+        work.works[name]()
         spent_ms = (time.perf_counter() - started) * 1000
-        assert ("lockstep" in sys.modules) == (side == "lockstep"), "plain Delta is measured without Lockstep"
-        answer(spent_ms)
+        if side == "plain":
+            check_plain()
+        parent.say(spent_ms)
 
 
 if __name__ == "__main__":

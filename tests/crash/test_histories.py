@@ -15,7 +15,7 @@ from lockstep.errors import ConflictError
 from lockstep.timeline.entry import Isolation
 from tests.support.campaign import KINDS, Campaign, judge, run
 from tests.support.history import Append, Op, Read, Status, Transaction, violations
-from tests.support.workload import Delta, Tables
+from tests.support.keyed import Delta, Tables
 
 # Slow: each test starts several processes, anew after each death, and lets them work for some seconds.
 pytestmark = pytest.mark.slow

@@ -27,9 +27,9 @@ def cases() -> list[Case]:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[tuple[Driver, Driver]]:
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, Driver]]:
     folder = tmp_path_factory.mktemp("isolation")
-    with Driver(folder / "one", repository) as one, Driver(folder / "two", repository) as two:
+    with Driver(folder / "one") as one, Driver(folder / "two") as two:
         yield one, two
 
 

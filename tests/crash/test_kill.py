@@ -49,33 +49,30 @@ def without_spark(root: Path) -> dict[str, list[dict[str, Any]]]:
     [("between-publishes", AFTER, 1), ("after-ratify", AFTER, 0), ("before-ratify", BEFORE, 0)],
 )
 def test_a_driver_killed_in_its_commit(
-    tmp_path: Path, repository: Path, point: str, expected: dict[str, list[dict[str, Any]]], published: int
+    tmp_path: Path, point: str, expected: dict[str, list[dict[str, Any]]], published: int
 ) -> None:
     """Before the one write that ratifies: the version before. After it: the version after, complete in all tables.
 
     What the driver after it leaves open when its Spark is stopped is rolled back.
     """
     root = tmp_path / "lake"
-    with Driver(root, repository) as driver:
+    with Driver(root) as driver:
         driver.sql(*SET_UP)
         before = len(list(root.rglob("_delta_log/*.json")))
         driver.sql(*TRANSACTION)
-        driver.tell(stop=point)
-        assert driver.answer() == {"armed": point}
-        driver.tell(sql="COMMIT")
-        assert driver.answer() == {"stopped": point}
+        assert driver.ask({"stop": point}) == {"armed": point}
+        assert driver.ask({"sql": "COMMIT"}) == {"stopped": point}
         driver.kill()
     assert len(list(root.rglob("_delta_log/*.json"))) == before + published
     if point == "between-publishes":
-        with Driver(root, repository) as next_session:
+        with Driver(root) as next_session:
             for name, rows in expected.items():
                 assert next_session.sql(f"SELECT * FROM {name} ORDER BY id") == rows
             (begun,) = next_session.sql("BEGIN")
             next_session.sql("INSERT INTO a VALUES (3)")
             staged = f"_delta_log/_lockstep/{begun['transaction_id']}/*.json"
             assert list(root.rglob(staged))
-            next_session.tell(end="")
-            assert next_session.answer() == {"ended": True}
+            assert next_session.ask({"end": ""}) == {"ended": True}
             assert not list(root.rglob(staged)), "the end of Spark rolls back"
     assert without_spark(root) == expected
 

@@ -21,9 +21,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(root: Path, repository: Path) -> Iterator[tuple[Driver, Driver]]:
+def pair(root: Path) -> Iterator[tuple[Driver, Driver]]:
     TransactionalCatalog.open(str(root), create=True)
-    with Driver(root, repository) as one, Driver(root, repository) as two:
+    with Driver(root) as one, Driver(root) as two:
         yield one, two
 
 
@@ -31,8 +31,8 @@ def both(pair: tuple[Driver, Driver], *statements: tuple[str, str]) -> list[tupl
     """Run one statement in each at the same time, and then the next."""
     answers = []
     for mine, theirs in statements:
-        pair[0].tell(sql=mine)
-        pair[1].tell(sql=theirs)
+        pair[0].tell({"sql": mine})
+        pair[1].tell({"sql": theirs})
         answers.append((pair[0].answer(), pair[1].answer()))
     return answers
 

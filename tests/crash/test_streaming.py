@@ -21,34 +21,30 @@ def ids(root: Path, name: str) -> list[int]:
 
 # Slow: three Spark drivers, one after the other's death.
 @pytest.mark.slow
-def test_each_row_arrives_once_in_both_tables_whenever_the_driver_dies(tmp_path: Path, repository: Path) -> None:
+def test_each_row_arrives_once_in_both_tables_whenever_the_driver_dies(tmp_path: Path) -> None:
     """Before COMMIT, the batch is run again; after it, and before Spark's checkpoint knows, it is passed over."""
     root, checkpoint = tmp_path / "lake", str(tmp_path / "checkpoint")
 
-    with Driver(root, repository) as first:
+    with Driver(root) as first:
         first.sql(*(f"CREATE TABLE {name} (id BIGINT)" for name in ("source", "a", "b")))
         first.sql("INSERT INTO source VALUES (1)")
-        first.tell(stream=checkpoint)
-        assert first.answer() == {"streamed": [0]}
+        assert first.ask({"stream": checkpoint}) == {"streamed": [0]}
         first.sql("INSERT INTO source VALUES (2)")
         die_in_a_batch(first, "before-ratify", checkpoint)
     assert (ids(root, "a"), ids(root, "b")) == ([1], [1])
 
-    with Driver(root, repository) as second:
+    with Driver(root) as second:
         die_in_a_batch(second, "after-ratify", checkpoint)
     assert (ids(root, "a"), ids(root, "b")) == ([1, 2], [1, 2])
     assert not (Path(checkpoint) / "commits" / "1").exists(), "Spark does not know of it"
 
-    with Driver(root, repository) as third:
+    with Driver(root) as third:
         third.sql("INSERT INTO source VALUES (3)")
-        third.tell(stream=checkpoint)
-        assert third.answer() == {"streamed": [2]}, "batch 1 was not run again"
+        assert third.ask({"stream": checkpoint}) == {"streamed": [2]}, "batch 1 was not run again"
     assert (ids(root, "a"), ids(root, "b")) == ([1, 2, 3], [1, 2, 3])
 
 
 def die_in_a_batch(driver: Driver, point: str, checkpoint: str) -> None:
-    driver.tell(stop=point)
-    assert driver.answer() == {"armed": point}
-    driver.tell(stream=checkpoint)
-    assert driver.answer() == {"stopped": point}
+    assert driver.ask({"stop": point}) == {"armed": point}
+    assert driver.ask({"stream": checkpoint}) == {"stopped": point}
     driver.kill()

@@ -1,53 +1,32 @@
-"""Plain Delta in a process of its own, which never loads Lockstep: programs and questions in, JSON out, a line each.
+"""Plain Delta in a process of its own, which never loads Lockstep: programs and questions in, answers out.
 
-    python -m tests.fuzz.plain SETTINGS WAREHOUSE
-
-Its standard output is for answers alone; Spark's own goes to the standard error.
+python -m tests.fuzz.plain SETTINGS
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.fuzz.steps import Block, Program, Step, effective, failure, last_version, look_at, other_id, rows_at, run
+from tests.support.child import Parent
+from tests.support.plain import check_plain, plain_spark
 
 
-def main(settings: str, warehouse: str) -> None:
+def main(settings: str) -> None:
     """Answer until the input ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    session = start({**json.loads(settings), "spark.sql.warehouse.dir": warehouse})
-    answers.write(json.dumps({"ready": True}) + "\n")
-    answers.flush()
-    for line in sys.stdin:
-        request = json.loads(line)
+    parent = Parent()
+    session = plain_spark(json.loads(settings))
+    for request in parent.requests():
         try:
             answer = {"answer": REQUESTS[request.pop("do")](session, **request)}
         except Exception as error:  # noqa: BLE001 - told to who asked
             answer = {"error": failure(error)}
-        answer["loaded"] = sorted(name for name in sys.modules if name.split(".")[0] == "lockstep")
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-
-def start(settings: dict[str, str]) -> Any:
-    """Start a Spark with Delta and nothing else."""
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    try:
-        session._jvm.org.apache.spark.util.Utils.classForName("lockstep.spark.LockstepCatalog", True, False)
-    except Exception:  # noqa: BLE001 - it must not be there
-        return session
-    raise AssertionError("Lockstep is on the class path of what is to be plain Delta")
+        check_plain()
+        parent.say(answer)
 
 
 class _Run:

@@ -31,8 +31,6 @@ from tests.judge.program import PLAIN, Begin, End, Program, Step, generate
 from tests.judge.run import LATER, Connect, run
 from tests.judge.units import Anomaly
 
-REPOSITORY = Path(__file__).parents[2]
-
 
 class Campaign:
     """Processes, templates, and a folder for lakes."""
@@ -40,7 +38,7 @@ class Campaign:
     def __init__(self, folder: Path, processes: int, master: str) -> None:
         self._folder = folder
         masters = ["local[1]"] + [master] * (processes - 1)
-        self.processes = [Process(folder / f"process{n}", REPOSITORY, each) for n, each in enumerate(masters)]
+        self.processes = [Process(folder / f"process{n}", each) for n, each in enumerate(masters)]
         self._templates: dict[int, lake.Template] = {}
         self._lakes = itertools.count()
 

@@ -31,6 +31,7 @@ from tests.judge.model import (
 )
 from tests.judge.tables import Layout, Row, as_file, random_row
 from tests.judge.units import Anomaly, Unit, Units, asked_at, queries
+from tests.support.orders import TooManyError, find_order
 
 CANDIDATES = 120
 """Rows that are tried against what a transaction says it read, for each table, beside those that are there."""
@@ -200,29 +201,14 @@ class _Judge:
         units.sort(key=self._place)
         if any(a.kind == "wrong-read" for a in self._anomalies):
             return  # nothing has an order that cannot be at all
-        looked: set[frozenset[str]] = set()
-
-        def after(state: State, done: frozenset[str]) -> bool | None:
-            if len(done) == len(units):
-                return True
-            if done in looked:
-                return False
-            looked.add(done)
-            if len(looked) > SEARCHED_AT_MOST:
-                return None
-            for unit in units:
-                if unit.name in done or (next_ := self._next(unit, state)) is None:
-                    continue
-                if (found := after(next_, done | {unit.name})) is not False:
-                    return found
-            return False
-
-        found = after(self._history.start, frozenset())
-        if found is None:
+        try:
+            order = find_order(units, self._history.start, self._next, at_most=SEARCHED_AT_MOST)
+        except TooManyError:
             self._anomalies.append(
                 Anomaly("error", f"no serial order of {len(units)} was found in {SEARCHED_AT_MOST} tries")
             )
-        elif not found:
+            return
+        if order is None:
             names = ", ".join(f"{unit.name} ({unit.version} from {unit.base})" for unit in units)
             self._anomalies.append(Anomaly("no-serial-order", names))
 

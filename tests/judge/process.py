@@ -11,7 +11,6 @@ python -m tests.judge.process <folder> <master>         a line of JSON in, a lin
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,15 +20,16 @@ from typing import Any
 from tests.judge.actor import Actor
 from tests.judge.broken import put_in
 from tests.judge.run import LATER
-from tests.support.driver import STOPS, Driver, say
+from tests.support.child import Parent
+from tests.support.driver import STOPS, Driver
 from tests.support.sessions import CATALOG, INTERPRETED, SMALL, new_session
 
 
 class Process:
     """Such a process, as its coordinator sees it; started when it is first used, and again after its death."""
 
-    def __init__(self, folder: Path, repository: Path, master: str) -> None:
-        self._folder, self._repository, self._master = folder, repository, master
+    def __init__(self, folder: Path, master: str) -> None:
+        self._folder, self._master = folder, master
         self._driver: Driver | None = None
         self._names = 0
         self.deaths = 0
@@ -37,9 +37,9 @@ class Process:
     def _asked(self, **request: Any) -> Mapping[str, Any]:
         if self._driver is None:
             folder = self._folder / str(self.deaths)
-            self._driver = Driver(folder, self._repository, "tests.judge.process", self._master)
-        self._driver.tell(**request)
-        return self._driver.answer()
+            self._driver = Driver(folder, "tests.judge.process", self._master)
+        found: Mapping[str, Any] = self._driver.ask(request)
+        return found
 
     def connect(self, root: Path, zone: str, records: bool) -> Remote:
         self._names += 1
@@ -93,6 +93,7 @@ def main(folder: str, master: str) -> None:
 
     import lockstep
 
+    parent = Parent()
     builder = lockstep.configure(SparkSession.builder.master(master), root=f"{folder}/unused", catalog=CATALOG)
     settings = {
         **SMALL,
@@ -105,23 +106,22 @@ def main(folder: str, master: str) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     actors: dict[str, Actor] = {}
-    for line in sys.stdin:
-        asked = json.loads(line)
+    for asked in parent.requests():
         if "open" in asked:
             session = new_session(spark, asked["root"])
             actors[asked["open"]] = Actor(session, asked["zone"], record_reads=asked["records"] == "True")
-            say(opened=asked["open"])
+            parent.say({"opened": asked["open"]})
         elif "arm" in asked:
-            STOPS[asked["arm"]]()
-            say(armed=asked["arm"])
+            STOPS[asked["arm"]](parent)
+            parent.say({"armed": asked["arm"]})
         elif "break" in asked:
             put_in(asked["break"])
-            say(broken=asked["break"])
+            parent.say({"broken": asked["break"]})
         elif "close" in asked:
             actors.pop(asked["close"]).close()
-            say(closed=asked["close"])
+            parent.say({"closed": asked["close"]})
         else:
-            say(**actors[asked["in"]].perform(asked["act"]))
+            parent.say(actors[asked["in"]].perform(asked["act"]))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m tests.suites.plain FOLDERS ONLY SETTINGS      JSON: folders by suite, a part of names, Spark's settings
 
-A line of its standard output is an outcome.
+Each answer is an outcome; there are no requests.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.suites import adapter
 from tests.suites.expected import Outcome
+from tests.support.child import Child, Parent
+from tests.support.plain import check_plain, plain_settings, plain_spark
 from tests.support.sessions import SMALL
 
 
 def outcomes(folders: Mapping[str, Path], only: str, folder: Path) -> Iterator[Outcome]:
     """Start such a process, and yield what becomes of each case there."""
-    from tests.support.plain import plain_settings
-
     settings = {
         **SMALL,
         **plain_settings(folder / "plain"),
@@ -31,31 +30,19 @@ def outcomes(folders: Mapping[str, Path], only: str, folder: Path) -> Iterator[O
         "spark.app.name": "suites on plain Delta",
     }
     arguments = [json.dumps({suite: str(where) for suite, where in folders.items()}), only, json.dumps(settings)]
-    command = [sys.executable, "-m", "tests.suites.plain", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            yield Outcome(**json.loads(line))
-    if process.returncode != 0:
-        sys.exit(f"suites: the process of plain Delta ended with {process.returncode}; what it said stands above")
+    with Child("tests.suites.plain", *arguments) as child:
+        yield from (Outcome(**each) for each in child.rest())
 
 
 def main(folders: str, only: str, settings: str) -> None:
     """Run the cases, and say what became of each."""
-    from pyspark.sql import SparkSession
-
-    said = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what cases print must not stand between outcomes
+    parent = Parent()
     os.environ["DELTA_TESTING"] = "1"  # Delta has features for its tests alone
-    builder = SparkSession.builder
-    for key, value in json.loads(settings).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = plain_spark(json.loads(settings))
     for suite, where in json.loads(folders).items():
         for outcome in adapter.run(spark, suite, Path(where), ["plain"], lambda name: only in name):
-            assert "lockstep" not in sys.modules, "plain Delta is measured without Lockstep"
-            said.write(json.dumps(dataclasses.asdict(outcome)) + "\n")
-            said.flush()
+            check_plain()
+            parent.say(dataclasses.asdict(outcome))
     spark.stop()
 
 

@@ -29,24 +29,13 @@ from lockstep.errors import LockstepError
 from lockstep.lake.verify import verify
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Isolation, Table
+from tests.support.child import REPOSITORY
 from tests.support.history import Add, Anomaly, Append, Level, Op, Read, Status, Transaction, violations
 from tests.support.invariants import Totals, lost_or_resurrected, wrong_totals
+from tests.support.keyed import Contents, Tables, data_file, keys_of_files
 from tests.support.lakes import PROTOCOL, metadata, open_catalog, stage_new
-from tests.support.workload import (
-    OPENING_BALANCE,
-    SCRIPTS_PER_KEY,
-    Contents,
-    Plan,
-    Tables,
-    UnreadableError,
-    account,
-    balance,
-    data_file,
-    keys_of,
-    replay,
-)
-
-REPOSITORY = Path(__file__).parents[2]
+from tests.support.replay import BrokenTableError, Replayed
+from tests.support.scripts import OPENING_BALANCE, SCRIPTS_PER_KEY, Plan, account, balance, keys_of
 
 PROMISED: dict[Isolation, tuple[Level, ...]] = {
     "SNAPSHOT": ("strong-snapshot-isolation",),
@@ -147,7 +136,7 @@ def run(folder: Path, campaign: Campaign) -> Outcome:
     )
     try:
         outcome.history.append(_read_all(root, campaign))
-    except (LockstepError, UnreadableError) as error:
+    except (LockstepError, BrokenTableError) as error:
         errors.append(_error(error))
     return outcome
 
@@ -163,7 +152,7 @@ def judge(outcome: Outcome) -> list[Anomaly]:
     catalog = outcome.open()
     try:
         found += [*_end(catalog, outcome), *_versions(catalog, totals), *_logs(catalog, outcome.root)]
-    except (LockstepError, UnreadableError) as error:
+    except (LockstepError, BrokenTableError) as error:
         found.append(_error(error))
     return found
 
@@ -391,28 +380,29 @@ def _logs(catalog: TransactionalCatalog, root: Path) -> Iterator[Anomaly]:
     """Compare the tables' own logs, as any Delta reader finds them, with what the timeline's entries hold."""
     tables = Tables(catalog.lake.storage)
     for table in catalog.database().tables.values():
-        plain: dict[str, str] = {}
+        plain = Replayed(strict=False)
         for commit in sorted((root / table.location / "_delta_log").glob("*.json")):
-            replay(plain, parse(commit.read_bytes()))
-        if tables.grouped(table, plain) != tables.grouped(table, _ratified(catalog, table)):
+            plain.take(parse(commit.read_bytes()))
+        ratified = _ratified(catalog, table)
+        if tables.grouped(table, keys_of_files(plain)) != tables.grouped(table, keys_of_files(ratified)):
             yield Anomaly("plain-reader", f"a plain reader of {table.name} sees something else than the timeline")
     for difference in verify(catalog.lake.storage, catalog.timeline).differences:
         yield Anomaly("verify", f"{difference.path}: {difference.problem}")
 
 
-def _ratified(catalog: TransactionalCatalog, table: Table) -> dict[str, str]:
-    """Return a table's files by the timeline's entries alone.
+def _ratified(catalog: TransactionalCatalog, table: Table) -> Replayed:
+    """Return a table by the timeline's entries alone.
 
     Those of plain writers, and large ones whose staged file was cleaned up, are in the table's log only.
     """
-    files: dict[str, str] = {}
+    found = Replayed(strict=False)
     storage = catalog.lake.storage
     for write in (write for entry in catalog.timeline.entries(-1) for write in entry.writes if write.id == table.id):
         for version in range(write.from_version + 1, write.to_version + 1):
             at = version - write.from_version - 1
             data = content(storage, table.location, write.commits[at]) if write.commits else None
-            replay(files, read_published(storage, table.location, version) if data is None else parse(data))
-    return files
+            found.take(read_published(storage, table.location, version) if data is None else parse(data))
+    return found
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------

@@ -12,20 +12,16 @@ python -m tests.support.driver <root>       a line of JSON in, a line of JSON ou
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
-import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import Empty, Queue
-from typing import Any, Self
+from typing import Any
 
+from tests.support.child import Child, Parent
 from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG, INTERPRETED, SMALL, SparkConnection, new_session
 
@@ -33,54 +29,18 @@ PATIENCE_S = 180.0
 """How long an answer may take: a first statement on a busy machine with two cores takes long, and never this long."""
 
 
-class Driver:
-    """The process as its test sees it; a context manager that leaves nothing running."""
+class Driver(Child):
+    """The process as its test sees it."""
 
-    def __init__(self, root: Path, repository: Path, module: str = "tests.support.driver", *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, str(root), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd=repository,
-            start_new_session=True,  # a group of its own: Python and the JVM are killed as one
-        )
-        self._answers: Queue[dict[str, Any]] = Queue()
+    def __init__(self, root: Path, module: str = "tests.support.driver", *arguments: str) -> None:
+        super().__init__(module, str(root), *arguments, errors=subprocess.DEVNULL, patience_s=PATIENCE_S)
         self._names = itertools.count(1)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            with contextlib.suppress(json.JSONDecodeError):  # Spark, too, prints
-                self._answers.put(json.loads(line))
-
-    def tell(self, **request: Any) -> None:
-        """Send a request, and go on."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-
-    def answer(self) -> dict[str, Any]:
-        """Wait for the next answer."""
-        try:
-            return self._answers.get(timeout=PATIENCE_S)
-        except Empty:
-            raise AssertionError(f"no answer within {PATIENCE_S} s; exit code {self._process.poll()}") from None
 
     def sql(self, *statements: str) -> list[dict[str, Any]]:
         """Run statements that must succeed, and return the rows of the last."""
         rows: list[dict[str, Any]] = []
         for statement in statements:
-            self.tell(sql=statement)
-            answer = self.answer()
+            answer = self.ask({"sql": statement})
             assert "rows" in answer, f"{statement}: {answer}"
             rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
         return rows
@@ -88,19 +48,8 @@ class Driver:
     def connect(self, root: Path) -> DriverSession:
         """Open a session of its own on a lake."""
         name = str(next(self._names))
-        self.tell(open=name, root=str(root))
-        assert self.answer() == {"opened": name}
+        assert self.ask({"open": name, "root": str(root)}) == {"opened": name}
         return DriverSession(self, name)
-
-    def kill(self) -> None:
-        """Kill Python and the JVM as a power cut would, and wait until both are gone."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(PATIENCE_S)
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +60,7 @@ class DriverSession:
     name: str
 
     def run(self, sql: str) -> Result | Failure:
-        self.driver.tell(sql=sql, session=self.name)
-        answer = self.driver.answer()
+        answer = self.driver.ask({"sql": sql, "session": self.name})
         if "rows" in answer:
             return Result(answer["columns"], answer["rows"])
         return Failure(answer["sqlstate"], answer["message"])
@@ -127,6 +75,7 @@ def main(root: str) -> None:
 
     import lockstep
 
+    parent = Parent()
     builder = lockstep.configure(SparkSession.builder.master("local[1]"), root=root, catalog=CATALOG)
     settings = {
         **SMALL,
@@ -139,21 +88,20 @@ def main(root: str) -> None:
     spark = builder.getOrCreate()
     spark.sql(f"USE {CATALOG}")
     sessions = {"": SparkConnection(spark)}
-    for line in sys.stdin:
-        asked = json.loads(line)
+    for asked in parent.requests():
         if "stop" in asked:
-            STOPS[asked["stop"]]()
-            say(armed=asked["stop"])
+            STOPS[asked["stop"]](parent)
+            parent.say({"armed": asked["stop"]})
         elif "stream" in asked:
-            say(streamed=stream(spark, asked["stream"]))
+            parent.say({"streamed": stream(spark, asked["stream"])})
         elif "end" in asked:
             spark.stop()
-            say(ended=True)
+            parent.say({"ended": True})
         elif "open" in asked:
             sessions[asked["open"]] = SparkConnection(new_session(spark, asked["root"]))
-            say(opened=asked["open"])
+            parent.say({"opened": asked["open"]})
         else:
-            say(**asdict(sessions[asked.get("session", "")].run(asked["sql"])))
+            parent.say(asdict(sessions[asked.get("session", "")].run(asked["sql"])))
 
 
 def stream(spark: Any, checkpoint: str) -> list[int]:
@@ -174,29 +122,25 @@ def stream(spark: Any, checkpoint: str) -> list[int]:
     return written
 
 
-def say(**answer: Any) -> None:
-    print(json.dumps(answer, default=str), flush=True)
-
-
-def stop(point: str) -> None:
+def stop(parent: Parent, point: str) -> None:
     """Stay here until killed."""
-    say(stopped=point)
+    parent.say({"stopped": point})
     threading.Event().wait()
 
 
-def before_ratify() -> None:
+def before_ratify(parent: Parent) -> None:
     from lockstep.timeline.log import Timeline
 
-    _replace(Timeline, "append", lambda original: lambda *args, **kwargs: stop("before-ratify"))
+    _replace(Timeline, "append", lambda original: lambda *args, **kwargs: stop(parent, "before-ratify"))
 
 
-def after_ratify() -> None:
+def after_ratify(parent: Parent) -> None:
     from lockstep.lake.publisher import Publisher
 
-    _replace(Publisher, "try_publish", lambda original: lambda *args, **kwargs: stop("after-ratify"))
+    _replace(Publisher, "try_publish", lambda original: lambda *args, **kwargs: stop(parent, "after-ratify"))
 
 
-def between_publishes() -> None:
+def between_publishes(parent: Parent) -> None:
     """Let the first table through, and stop all others; say so when the first is done."""
     from lockstep.lake import publisher
 
@@ -207,7 +151,7 @@ def between_publishes() -> None:
         def publish(*args: Any, **kwargs: Any) -> Any:
             with turn:
                 if done:
-                    stop("between-publishes")
+                    stop(parent, "between-publishes")
                 done.append(original(*args, **kwargs))
                 return done[0]
 

@@ -11,13 +11,14 @@ from typing import Any
 from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.delta.actions import Action, render
-from lockstep.delta.log import commit_path, read_published, staged_path
+from lockstep.delta.log import commit_path, staged_path
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import INLINE_BYTES, Isolation, Name, Table
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.transaction import Transaction
+from tests.support.replay import Replayed, published
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
 
@@ -43,6 +44,11 @@ def open_catalog(
 
 def location(catalog: TransactionalCatalog, name: str) -> str:
     return catalog.timeline.head.tables[named(name)].location
+
+
+def log_file(catalog: TransactionalCatalog, name: str, version: int) -> str:
+    """Return the path of a table version's commit."""
+    return commit_path(location(catalog, name), version)
 
 
 def tree(store: Storage) -> set[str]:
@@ -189,9 +195,4 @@ def files(catalog: TransactionalCatalog, name: str, version: int | None = None) 
 
 def replay(storage: Storage, location: str, version: int) -> set[str]:
     """Return the files of a table version, from its published log alone: what any Delta reader sees."""
-    found: set[str] = set()
-    for each in range(version + 1):
-        actions = read_published(storage, location, each)
-        found -= {action["remove"]["path"] for action in actions if "remove" in action}
-        found |= {action["add"]["path"] for action in actions if "add" in action}
-    return found
+    return Replayed().take_all(published(storage, location, version)).paths()

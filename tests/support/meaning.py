@@ -1,6 +1,6 @@
 """What operations mean: functions from the facts of a small database to facts and answers, without files or logs.
 
-The database is that of `tests.support.operations`: table s.a of rows (id, p, v), table s.b, view s.v, and the empty
+The database is that of `tests.support.operation`: table s.a of rows (id, p, v), table s.b, view s.v, and the empty
 namespace n.
 By these functions, and by no conflict rule of anybody, `serial` tells whether two concurrent operations have a serial
 order: one after the other gives the facts, and the answers, that both give when each sees the database as it began.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
+
+from tests.support.orders import find_order
 
 Fact: TypeAlias = tuple[Any, ...]
 State: TypeAlias = frozenset[Fact]
@@ -40,17 +42,17 @@ def serial(mine: Run, winner: Run) -> bool:
     """Tell whether one after the other, in some order, gives the facts and the answers of both on one snapshot."""
     (seen, answer), (theirs, told) = mine(START), winner(START)
     together = _tidy((theirs - (START - seen)) | (seen - START))
-    orders = ((winner, told, mine, answer), (mine, answer, winner, told))
-    return any(_is_order(*order, together) for order in orders)
 
+    def run(unit: tuple[Run, Any], state: State) -> State | None:
+        operation, its_answer = unit
+        try:
+            after, found = operation(state)
+        except CannotRunError:
+            return None
+        return after if found == its_answer else None
 
-def _is_order(first: Run, its_answer: Any, then: Run, thens_answer: Any, together: State) -> bool:
-    try:
-        between, one = first(START)
-        after, other = then(between)
-    except CannotRunError:
-        return False
-    return (_tidy(after), one, other) == (together, its_answer, thens_answer)
+    both = [(winner, told), (mine, answer)]
+    return find_order(both, START, run, lambda after: _tidy(after) == together) is not None
 
 
 def _tidy(state: State) -> State:

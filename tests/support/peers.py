@@ -18,7 +18,7 @@ from lockstep.conflict.writes import Conflict, check
 from lockstep.delta.actions import Action, bodies, changes_rows
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Isolation
-from tests.support.operations import Operation, Tracked, described
+from tests.support.operation import Operation, Tracked, described
 
 Level: TypeAlias = Literal["Serializable", "WriteSerializable"]
 

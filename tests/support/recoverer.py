@@ -2,15 +2,13 @@
 
     python -m tests.support.recoverer
 
-reads a lake's root from each line, and answers with the table versions of the snapshot and with what is set aside.
+A request is a lake's root, an answer the table versions of the snapshot and what is set aside.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-
 from lockstep.storage import open_storage
+from tests.support.child import Parent
 from tests.support.lakes import open_catalog
 
 
@@ -21,6 +19,6 @@ def begun(root: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(json.dumps(begun(line.strip())), flush=True)
+    parent = Parent()
+    for root in parent.requests():
+        parent.say(begun(root))

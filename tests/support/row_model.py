@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from tests.support.statements import Row, Where, matching
+from tests.support.rows import Row, Where, matching
 
 
 class WrongResultError(AssertionError):

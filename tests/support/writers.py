@@ -2,27 +2,25 @@
 
     python -m tests.support.writers ROOT NAME APPENDS POLICY
 
-is one of them: it says "ready", waits for a line, appends, and reports.
+is one of them: it says "ready", waits for a request, appends, and reports.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from lockstep.retry import RACE, Contention, doubling
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.files import FOLDER
+from tests.support.child import Child, Parent
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, open_catalog, stage
 
 TABLE = "appended"
-REPOSITORY = Path(__file__).parents[2]
 POLICIES = {
     "losers first": RACE,
     "doubling": replace(RACE, base_seconds=0.001, cap_seconds=0.5, growth=doubling),
@@ -69,49 +67,27 @@ def run_writers(root: Path, writers: int, appends: int, policy: str = "losers fi
     """Start the writers together, on a new lake with one table, and return their reports.
 
     Raises:
-        RuntimeError: one of them failed; its last words are in the message.
+        EndedError: one of them failed; what it said stands on the standard error.
     """
     create(open_catalog(open_storage(str(root), create=True)), TABLE)
-    command = [sys.executable, "-m", "tests.support.writers", str(root)]
-    running = [
-        subprocess.Popen(
-            [*command, f"w{n}", str(appends), policy],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=REPOSITORY,
-        )
-        for n in range(writers)
-    ]
-    try:
-        return list(_reports(running))
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
-
-
-def _reports(running: list[subprocess.Popen[str]]) -> Iterator[Report]:
-    for process in running:
-        assert process.stdout is not None
-        process.stdout.readline()
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in running:
-        out, errors = process.communicate()
-        if process.returncode:
-            raise RuntimeError(f"a writer failed: {errors.splitlines()[-1:]}")
-        yield Report(**json.loads(out))
+    with ExitStack() as running:
+        each = [
+            running.enter_context(Child("tests.support.writers", str(root), f"w{n}", str(appends), policy))
+            for n in range(writers)
+        ]
+        for writer in each:
+            assert writer.answer() == "ready"
+        for writer in each:
+            writer.tell("go")
+        return [Report(**writer.answer()) for writer in each]
 
 
 def main(root: str, writer: str, appends: str, policy: str) -> None:
+    parent = Parent()
     storage = open_storage(root)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    print(json.dumps(asdict(write(storage, writer, int(appends), policy))))
+    parent.say("ready")
+    next(parent.requests())
+    parent.say(asdict(write(storage, writer, int(appends), policy)))
 
 
 if __name__ == "__main__":

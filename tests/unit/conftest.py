@@ -21,6 +21,14 @@ def store(tmp_path: Path) -> FaultyStorage:
 
 
 @pytest.fixture
+def catalog(store: FaultyStorage) -> TransactionalCatalog:
+    """Unless a file has its own: a lake with the tables a and b, at table version 0, each with the file p."""
+    catalog = open_catalog(store)
+    create(catalog, "a", "b", files=["p"])
+    return catalog
+
+
+@pytest.fixture
 def other(catalog: TransactionalCatalog, store: FaultyStorage) -> TransactionalCatalog:
     """The same lake, as another process has it."""
     return open_catalog(store.inner)

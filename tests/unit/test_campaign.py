@@ -13,8 +13,9 @@ from lockstep.delta.actions import parse, render
 from lockstep.delta.log import commit_path
 from tests.support.campaign import Campaign, Outcome, judge, read_journal, run, transactions
 from tests.support.history import Add, Read, Transaction
+from tests.support.keyed import Delta, Tables
 from tests.support.lakes import foreign, named, remove
-from tests.support.workload import Delta, Plan, Tables, balance, script
+from tests.support.scripts import Plan, balance, script
 
 
 @pytest.mark.parametrize(

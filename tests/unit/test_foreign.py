@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from lockstep.delta.log import checksum_path, commit_path, log_files
+from lockstep.delta.log import checksum_path, log_files
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError
 from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
 from lockstep.lake.verify import verify
@@ -25,23 +25,12 @@ from tests.support.lakes import (
     foreign,
     large,
     location,
+    log_file,
     named,
     open_catalog,
     remove,
     stage,
 )
-
-
-@pytest.fixture
-def catalog(store: FaultyStorage) -> TransactionalCatalog:
-    """A lake with the tables a and b, at table version 0, each with the file p."""
-    catalog = open_catalog(store)
-    create(catalog, "a", "b", files=["p"])
-    return catalog
-
-
-def log_file(catalog: TransactionalCatalog, version: int) -> str:
-    return commit_path(location(catalog, "a"), version)
 
 
 def checkpoint(catalog: TransactionalCatalog, version: int, more: str = "") -> None:
@@ -53,7 +42,7 @@ def checkpoint(catalog: TransactionalCatalog, version: int, more: str = "") -> N
 def clean_up(catalog: TransactionalCatalog, before: int) -> None:
     """Remove commits and checksums as Delta's clean-up does."""
     for version in range(before):
-        catalog.lake.storage.delete(log_file(catalog, version))
+        catalog.lake.storage.delete(log_file(catalog, "a", version))
         catalog.lake.storage.delete(checksum_path(location(catalog, "a"), version))
 
 
@@ -71,9 +60,9 @@ def test_a_commit_that_is_gone_is_published_again_at_the_next_use(
 ) -> None:
     for name in ("x", "y", "z"):
         append(catalog, "a", name)
-    before = {version: store.get(log_file(catalog, version)) for version in range(4)}
+    before = {version: store.get(log_file(catalog, "a", version)) for version in range(4)}
     for version in gone:
-        store.delete(log_file(catalog, version))
+        store.delete(log_file(catalog, "a", version))
     if gone == set(before):
         checksums = [checksum_path(location(catalog, "a"), version) for version in before]
         assert all(store.exists(path) for path in checksums)
@@ -84,13 +73,13 @@ def test_a_commit_that_is_gone_is_published_again_at_the_next_use(
     open_catalog(store.inner).database([named("b")])
     assert problems(catalog), "only the table that is used is looked at"
     open_catalog(store.inner).database([named("a")])
-    assert {version: store.get(log_file(catalog, version)) for version in before} == before
+    assert {version: store.get(log_file(catalog, "a", version)) for version in before} == before
     assert problems(catalog) == []
 
 
 def test_begin_publishes_again_too(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     append(catalog, "a", "x")
-    store.delete(log_file(catalog, 1))
+    store.delete(log_file(catalog, "a", 1))
     open_catalog(store.inner).begin()
     assert files(catalog, "a", 1) == {"p", "x"}
 
@@ -102,7 +91,7 @@ def test_a_process_that_looked_a_minute_ago_looks_again(store: FaultyStorage) ->
     append(catalog, "a", "x")
     append(catalog, "a", "y")
     catalog.database([named("a")])
-    store.delete(log_file(catalog, 1))
+    store.delete(log_file(catalog, "a", 1))
     now[0] += LOOK_EVERY / 2
     calls = store.count("list")
     catalog.database([named("a")])
@@ -110,7 +99,7 @@ def test_a_process_that_looked_a_minute_ago_looks_again(store: FaultyStorage) ->
     now[0] += LOOK_EVERY
     assert files(catalog, "a") == {"p", "x", "y"}
     now[0] -= timedelta(days=1)
-    store.delete(log_file(catalog, 1))
+    store.delete(log_file(catalog, "a", 1))
     assert files(catalog, "a") == {"p", "x", "y"}, "a clock that was put back keeps nobody from looking"
 
 
@@ -119,7 +108,7 @@ def test_a_look_lists_the_newest_versions_alone(catalog: TransactionalCatalog, s
         foreign(catalog, "a", n + 1, add(f"f{n}"))
     checkpoint(catalog, LISTED_VERSIONS)
     catalog.database([named("a")])
-    store.delete(log_file(catalog, 1))
+    store.delete(log_file(catalog, "a", 1))
     other = FaultyStorage(store.inner)
     found = open_catalog(other).database([named("a")]).tables[named("a")]
     assert found.version == LISTED_VERSIONS + 5
@@ -131,19 +120,19 @@ def test_a_moved_commit_that_is_gone_is_published_where_it_was(
 ) -> None:
     tx = catalog.begin()
     stage(catalog, tx, "a", add("x"))
-    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, 1))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
     catalog.commit(tx)
     append(catalog, "a", "y")
-    before = store.get(log_file(catalog, 2))
-    store.delete(log_file(catalog, 2))
+    before = store.get(log_file(catalog, "a", 2))
+    store.delete(log_file(catalog, "a", 2))
     open_catalog(store.inner).database([named("a")])
-    assert store.get(log_file(catalog, 2)) == before
+    assert store.get(log_file(catalog, "a", 2)) == before
 
 
 def test_what_nobody_has_any_more_is_named(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     foreign(catalog, "a", 1, add("f"))
     append(catalog, "a", "x")
-    store.delete(log_file(catalog, 1))
+    store.delete(log_file(catalog, "a", 1))
     again = open_catalog(store.inner)
     with pytest.raises(CorruptTimelineError, match=r"0001\.json is gone, which a plain Delta writer wrote"):
         again.database([named("a")])
@@ -159,7 +148,7 @@ def test_a_large_commit_that_is_gone_is_named(catalog: TransactionalCatalog, sto
     tx = catalog.begin()
     stage(catalog, tx, "a", large("x"))
     catalog.commit(tx)
-    store.delete(log_file(catalog, 1))
+    store.delete(log_file(catalog, "a", 1))
     with pytest.raises(CorruptTimelineError, match="neither its staged file"):
         open_catalog(store.inner).database([named("a")])
 
@@ -201,7 +190,7 @@ def test_what_later_commits_removed_need_not_be_there_for_a_commit_to_be_publish
         assert catalog.database([named("a")]).tables[named("a")].version == version
     for gone in ({1}, {2}, {1, 2}):
         for version in gone:
-            store.delete(log_file(catalog, version))
+            store.delete(log_file(catalog, "a", version))
         assert files(open_catalog(store.inner), "a") == {"p", "z"}
 
 
@@ -214,7 +203,7 @@ def test_a_file_that_a_later_commit_needs_must_be_there(catalog: TransactionalCa
         catalog.commit(tx)
     where = location(catalog, "a")
     for last in (2, 4):
-        store.delete(log_file(catalog, 1))
+        store.delete(log_file(catalog, "a", 1))
         store.delete(f"{where}/x")
         database = catalog.timeline.at(last + 1)
         with pytest.raises(CorruptTimelineError, match="/x is gone"):
@@ -242,7 +231,7 @@ def test_what_deltas_clean_up_took_stays_gone(catalog: TransactionalCatalog, sto
     assert again.timeline.published_through == again.timeline.head.version
     assert problems(again) == []
     assert verify(store, again.timeline).expired == 4
-    store.delete(log_file(again, 5))
+    store.delete(log_file(again, "a", 5))
     assert problems(again) == [("unpublished", 5)]
     open_catalog(store.inner).database([named("a")])
     assert log_files(store, location(catalog, "a")).commits == {4, 5}

@@ -29,6 +29,7 @@ from tests.support.lakes import (
     files,
     foreign,
     location,
+    log_file,
     named,
     open_catalog,
     remove,
@@ -37,20 +38,8 @@ from tests.support.lakes import (
 )
 
 
-@pytest.fixture
-def catalog(store: FaultyStorage) -> TransactionalCatalog:
-    """A lake with the tables a and b, at table version 0, each with the file p."""
-    catalog = open_catalog(store)
-    create(catalog, "a", "b", files=["p"])
-    return catalog
-
-
 def kinds(catalog: TransactionalCatalog, after: int = 1) -> list[str]:
     return [entry.kind for entry in catalog.timeline.entries(after)]
-
-
-def log_file(catalog: TransactionalCatalog, name: str, version: int) -> str:
-    return commit_path(location(catalog, name), version)
 
 
 # --- foreign commits that are found -----------------------------------------------------------------------------------

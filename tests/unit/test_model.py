@@ -27,20 +27,10 @@ from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import named, open_catalog
+from tests.support.replay import published
 from tests.support.row_model import ModelTransaction, State, TableState, explain
-from tests.support.statements import (
-    PART,
-    TRACKING,
-    VECTORS,
-    Condition,
-    Properties,
-    Reader,
-    Row,
-    Statements,
-    Where,
-    insert_plainly,
-    wrong_row_ids,
-)
+from tests.support.rows import Condition, Properties, Reader, Row, Where, wrong_row_ids
+from tests.support.statements import PART, TRACKING, VECTORS, Statements, insert_plainly
 from tests.support.unsynced import UnsyncedStorage
 
 PROCESSES = 3
@@ -352,7 +342,7 @@ class Processes(RuleBasedStateMachine):
         assert verify(self.observer.lake.storage, self.observer.timeline).differences == ()
         reader = Reader(self.observer.lake.storage)
         last = {table.location: table.version for database in databases for table in database.tables.values()}
-        logs = {location: [*reader.published(location, version)] for location, version in last.items()}
+        logs = {location: [*published(reader.storage, location, version)] for location, version in last.items()}
         found = {location: [*reader.history(location, logs[location])] for location in logs}
         for version, (database, state) in enumerate(zip(databases, self.history, strict=True)):
             assert {table.id: name.table for name, table in database.tables.items()} == {

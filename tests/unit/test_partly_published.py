@@ -9,14 +9,26 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.log import checksum_path, commit_path, read_checksum, read_published
+from lockstep.delta.log import checksum_path, read_checksum, read_published
 from lockstep.delta.replay import Replay
 from lockstep.errors import ForeignCommitError
 from lockstep.lake.verify import verify
 from lockstep.timeline.entry import INLINE_BYTES
 from lockstep.timeline.hint import HINT
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import add, append, create, files, foreign, location, named, open_catalog, remove, stage
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    files,
+    foreign,
+    location,
+    log_file,
+    named,
+    open_catalog,
+    remove,
+    stage,
+)
 
 FILES = [f"p{n}" for n in range(60)]
 """More than a checksum lists."""
@@ -45,10 +57,6 @@ def mark(row_id: int) -> Action:
 def change(name: str) -> Action:
     """A change file: with it, each statement stays a table version of its own."""
     return {"cdc": {"path": f"_change_data/{name}", "partitionValues": {}, "size": 1, "dataChange": False}}
-
-
-def log_file(catalog: TransactionalCatalog, version: int) -> str:
-    return commit_path(location(catalog, "a"), version)
 
 
 def three(catalog: TransactionalCatalog, *, large: bool = False) -> None:
@@ -87,7 +95,7 @@ def test_what_is_in_the_log_stays_and_the_rest_comes_behind(
     catalog: TransactionalCatalog, store: FaultyStorage, large: bool
 ) -> None:
     """Row ids belong to rows for ever, and a reader of changes has seen the first commit already."""
-    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, 3))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, "a", 3))
     three(catalog, large=large)
     wanted = [[("n0", 60, 2)], [("f3", 61, 3)], [("n1", 62, 4)], [("n2", 63, 5)]]
     for each in (catalog, open_catalog(store.inner)):
@@ -101,7 +109,7 @@ def test_what_is_in_the_log_stays_and_the_rest_comes_behind(
 
 def test_their_checksums_count_each_commit_once(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     """Delta carries a wrong one on into each later version, and makes no checkpoint any more."""
-    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, 3))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, "a", 3))
     three(catalog)
     said = [read_checksum(store, location(catalog, "a"), version) for version in (1, 3, 4, 5)]
     assert [None if each is None else each["numFiles"] for each in said] == [60, 62, 63, 64]
@@ -109,8 +117,8 @@ def test_their_checksums_count_each_commit_once(catalog: TransactionalCatalog, s
 
 
 def test_it_may_happen_again_between_the_rest(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
-    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, 3))
-    store.interrupt("put_if_absent", lambda: plain(catalog, 5, 63), path=log_file(catalog, 5))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, "a", 3))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 5, 63), path=log_file(catalog, "a", 5))
     three(catalog)
     wanted = [[("n0", 60, 2)], [("f3", 61, 3)], [("n1", 62, 4)], [("f5", 63, 5)], [("n2", 64, 6)]]
     assert added(catalog) == wanted
@@ -123,8 +131,8 @@ def test_it_may_happen_again_between_the_rest(catalog: TransactionalCatalog, sto
 
 
 def test_two_foreign_versions_in_a_row_are_one_gap(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
-    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, 3))
-    store.interrupt("put_if_absent", lambda: plain(catalog, 4, 62), path=log_file(catalog, 4))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, "a", 3))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 4, 62), path=log_file(catalog, "a", 4))
     three(catalog)
     assert added(catalog) == [[("n0", 60, 2)], [("f3", 61, 3)], [("f4", 62, 4)], [("n1", 63, 5)], [("n2", 64, 6)]]
     for entry in catalog.timeline.entries(3):
@@ -135,7 +143,7 @@ def test_two_foreign_versions_in_a_row_are_one_gap(catalog: TransactionalCatalog
 def test_who_recovers_agrees_whoever_published_the_first(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
     """The first process dies between two commits; the plain writer follows, and two others find both."""
     other = open_catalog(store.inner)
-    store.fail("put_if_absent", path=log_file(catalog, 3))
+    store.fail("put_if_absent", path=log_file(catalog, "a", 3))
     three(catalog)
     plain(catalog, 3, 61)
     store.interrupt("put_if_absent", lambda: other.database([named("a")]), path=f"{4:020d}.json")
@@ -147,33 +155,33 @@ def test_who_recovers_agrees_whoever_published_the_first(catalog: TransactionalC
 def test_a_lost_commit_of_the_rest_is_published_again_where_it_was(
     catalog: TransactionalCatalog, store: FaultyStorage
 ) -> None:
-    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, 3))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, "a", 3))
     three(catalog)
-    before = {version: store.get(log_file(catalog, version)) for version in (2, 4, 5)}
+    before = {version: store.get(log_file(catalog, "a", version)) for version in (2, 4, 5)}
     for version in before:
-        store.delete(log_file(catalog, version))
+        store.delete(log_file(catalog, "a", version))
     open_catalog(store.inner).database([named("a")])
-    assert {version: store.get(log_file(catalog, version)) for version in before} == before
+    assert {version: store.get(log_file(catalog, "a", version)) for version in before} == before
 
 
 def test_a_change_of_what_was_published_is_found(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
-    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, 3))
+    store.interrupt("put_if_absent", lambda: plain(catalog, 3, 61), path=log_file(catalog, "a", 3))
     three(catalog)
     for version in (2, 4, 5):
-        was = store.get(log_file(catalog, version)) or b""
-        store.put(log_file(catalog, version), was + b'{"txn":{"appId":"x","version":1}}\n')
+        was = store.get(log_file(catalog, "a", version)) or b""
+        store.put(log_file(catalog, "a", version), was + b'{"txn":{"appId":"x","version":1}}\n')
         found = verify(store, catalog.timeline).differences
         assert [(each.problem, each.table_version, each.database_version) for each in found] == [
             ("different", version, 3)
         ]
-        store.put(log_file(catalog, version), was)
+        store.put(log_file(catalog, "a", version), was)
 
 
 def test_a_plain_writer_that_removes_what_it_saw_of_ours_sets_the_table_aside(
     catalog: TransactionalCatalog, store: FaultyStorage
 ) -> None:
-    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 3, remove("n0")), path=log_file(catalog, 3))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 3, remove("n0")), path=log_file(catalog, "a", 3))
     three(catalog)
     with pytest.raises(ForeignCommitError, match="file"):
         catalog.database([named("a")])
-    assert not store.exists(log_file(catalog, 4))
+    assert not store.exists(log_file(catalog, "a", 4))

@@ -28,7 +28,9 @@ from lockstep.errors import ConflictError, UndefinedError
 from lockstep.timeline.entry import Database, Isolation
 from lockstep.transactions.transaction import State
 from tests.support.lakes import named, open_catalog
-from tests.support.statements import VECTORS, Condition, Reader, Replayed, Row, Statements
+from tests.support.replay import Replayed, published
+from tests.support.rows import Condition, Reader, Row
+from tests.support.statements import VECTORS, Statements
 from tests.support.unsynced import UnsyncedStorage
 
 SI: Isolation = "SNAPSHOT"
@@ -78,9 +80,7 @@ class Script:
         """Return what is in a database version, as a script writes it."""
         reader, found = Reader(self.storage), []
         for table in (database.tables[named(name)] for name in tables if named(name) in database.tables):
-            replayed = Replayed()
-            for actions in reader.published(table.location, table.version):
-                replayed.take(actions)
+            replayed = Replayed().take_all(published(self.storage, table.location, table.version))
             found += _shown(table.name.table, reader.contents(table.location, replayed).elements())
         return found
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -25,6 +22,7 @@ from lockstep.errors import LockstepError, UnavailableError
 from lockstep.lake import lake
 from lockstep.lake.verify import verify
 from lockstep.storage import Names, Storage, open_storage
+from tests.support.child import Child
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
@@ -42,7 +40,6 @@ from tests.support.lakes import (
 
 T = TypeVar("T")
 ACTORS = ("one", "two")
-REPOSITORY = Path(__file__).parents[2]
 
 
 class Turns:
@@ -272,24 +269,17 @@ def test_two_processes_that_recover_beside_delta_rs_agree(tmp_path: Path) -> Non
     def plain(folder: Path) -> None:
         write_deltalake(folder, pa.table({"id": pa.array([1], pa.int64())}), mode="append")
 
-    command = [sys.executable, "-m", "tests.support.recoverer"]
-    pair = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, cwd=REPOSITORY) for _ in range(2)]
-    try:
-        assert [process.stdout.readline() for process in pair] == ["ready\n"] * 2  # type: ignore[union-attr]
+    with Child("tests.support.recoverer") as one, Child("tests.support.recoverer") as other:
         for n in range(12):
-            catalog = torn(tmp_path / str(n), plain)
-            for process in pair:
-                process.stdin.write(f"{tmp_path / str(n)}\n")  # type: ignore[union-attr]
-                process.stdin.flush()  # type: ignore[union-attr]
-            answers = [json.loads(process.stdout.readline()) for process in pair]  # type: ignore[union-attr]
+            root = tmp_path / str(n)
+            catalog = torn(root, plain)
+            one.tell(str(root))
+            other.tell(str(root))
+            answers = [one.answer(), other.answer()]
             assert answers == [{"versions": {"default.a": 2, "default.b": 1}, "set_aside": []}] * 2
             assert len(files(catalog, "a")) == 2, "the plain writer's file and ours"
-            assert len(DeltaTable(tmp_path / str(n) / location(catalog, "a")).file_uris()) == 2
+            assert len(DeltaTable(root / location(catalog, "a")).file_uris()) == 2
             assert [entry.kind for entry in catalog.timeline.entries(2)] == ["external"]
-    finally:
-        for process in pair:
-            process.kill()
-            process.communicate()
 
 
 def test_a_table_set_aside_at_begin_stays_so_for_the_transaction(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.row_model import ModelTransaction, State, TableState, WrongResultError, explain
-from tests.support.statements import Row
+from tests.support.rows import Row
 
 START: State = {"A": TableState("a")}
 ROW = Row(1, 1, 1)
