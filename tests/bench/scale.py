@@ -102,7 +102,8 @@ def section(repeats: int, lakes: list[tuple[int, int]]) -> str:
 The metadata path alone, on a local disk, without Spark (`make bench-scale`). *Open* is from a checkpoint and
 {SINCE} entries since; *from all entries* is the same lake without its checkpoints; *half-way* opens the lake and
 reads the version in the middle, {SINCE} entries after another checkpoint. *Apply* is what a commit to one table does
-to the database in memory. Medians; 2 cores with a load of {os.getloadavg()[0]:.0f}.
+to the database in memory. The first and the last time are medians, the others single runs;
+2 cores with a load of {os.getloadavg()[0]:.0f}.
 
 | versions | tables | open, ms | from all entries, ms | half-way, ms | apply, µs | parts of a checkpoint, MiB |
 |---|---|---|---|---|---|---|
