@@ -22,6 +22,9 @@ VIEWS = {"views", "create_view", "drop_view", "rename_view"}
 ELSEWHERE = {"lost"}
 """What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one."""
 
+OF_CLIENTS = {"user"}
+"""The field of every request that only the servers' clients fill: `tests/hosts/test_servers.py` has some."""
+
 STATEMENTS = """
 CREATE NAMESPACE s COMMENT 'a namespace'
 ALTER NAMESPACE s SET PROPERTIES (colour = 'red')
@@ -98,15 +101,18 @@ def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, 
     (newest,) = spark.sql("DESCRIBE HISTORY t LIMIT 1").select("timestamp").first()
     spark.sql(f"SELECT * FROM t TIMESTAMP AS OF '{newest}'").collect()
     old = spark.table("t")
+    folder = spark.sql("DESCRIBE DETAIL t").first().location
     with lockstep.transaction(spark, batch=("orders", 7)):
         with pytest.raises(PySparkException, match="25001"):
             old.collect()
         with pytest.raises(PySparkException, match="25001"):
             spark.sql("VACUUM t")
+        with pytest.raises(PySparkException, match="0A000"):
+            spark.read.format("delta").load(folder)
     abandon(spark)
     expected = OPERATIONS.keys() - ELSEWHERE - (VIEWS if is_before("4.2") else set())
     assert requests.fields == {
-        op: {field.encode_name for field in msgspec.structs.fields(OPERATIONS[op])} for op in expected
+        op: {field.encode_name for field in msgspec.structs.fields(OPERATIONS[op])} - OF_CLIENTS for op in expected
     }
 
 
