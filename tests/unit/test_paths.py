@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lockstep.errors import UnsupportedError
@@ -24,6 +25,12 @@ def is_refused(path: str, root: str) -> bool:
 def test_a_refusal_names_the_path_and_the_table() -> None:
     with pytest.raises(UnsupportedError, match=r"/lake/sales/orders-1/x is of table sales\.orders"):
         refuse_paths(["/lake/sales/orders-1/x"], "file:///lake", TABLES)
+
+
+def test_of_several_tables_the_first_by_name_is_named() -> None:
+    more = [msgspec.structs.replace(TABLES[0], name=Name(("sales",), name), location=name) for name in "zay"]
+    with pytest.raises(UnsupportedError, match=r"is of table sales\.a:"):
+        refuse_paths(["/lake"], "file:///lake", more)
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
     anybody could judge.
 
     Raises:
-        UnsupportedError: one is; the message names it and the table.
+        UnsupportedError: one is; the message names it and the table, of several the first by name.
     """
     uris = Uris(_resolved(root_url))
-    locations = {f"{table.location}/": table for table in tables}
+    locations = {f"{table.location}/": table for table in sorted(tables, key=lambda table: table.name)}
     for path in paths:
         try:
             location = uris.location_of(_resolved(url_of(path)))
