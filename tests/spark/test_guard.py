@@ -221,7 +221,6 @@ def test_a_delta_table_elsewhere_is_known_by_where_it_lies(spark: Any, other: An
         lambda: table.alias("t").merge(spark.range(1).alias("s"), "t.id = s.id").whenMatchedDelete().execute(),
         lambda: spark.range(1).write.format("delta").mode("append").save(str(outside)),
         lambda: spark.range(1).write.mode("overwrite").parquet(str(outside)),
-        lambda: spark.range(1).write.mode("overwrite").format("noop").save(),
         lambda: spark.range(1).write.jdbc("jdbc:derby:memory:guard;create=true", "lockstep:t"),
         lambda: spark.range(1).write.format("delta").saveAsTable("spark_catalog.default.guarded"),
         lambda: spark.range(1).writeTo("spark_catalog.default.guarded").using("delta").createOrReplace(),
@@ -241,3 +240,16 @@ def test_a_delta_table_elsewhere_is_known_by_where_it_lies(spark: Any, other: An
     assert passed == []
     spark.sql("COMMIT")
     assert DeltaTable.forPath(other, str(outside)).history().count() == 2
+
+
+def test_a_query_may_be_executed_for_nothing_but_its_reads(spark: Any, other: Any) -> None:
+    """The `noop` format writes nothing that a ROLLBACK could not take back; what it read counts."""
+    spark.sql("CREATE TABLE a AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE b AS SELECT 1 AS id")
+    spark.sql("BEGIN")
+    spark.table("a").write.format("noop").mode("overwrite").save()
+    other.sql("INSERT INTO a SELECT count(*) FROM b")
+    spark.sql("INSERT INTO b VALUES (2)")
+    with pytest.raises(PySparkException) as caught:
+        spark.sql("COMMIT")
+    assert caught.value.getSqlState() == "40001"
