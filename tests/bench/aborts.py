@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 from lockstep.conflict.serializable import Antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, check
-from lockstep.delta.actions import Footprint
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.predicates import FileValues
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
 

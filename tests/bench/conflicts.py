@@ -15,7 +15,8 @@ from functools import cache
 
 from lockstep.conflict.serializable import Antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, check
-from lockstep.delta.actions import Action, Footprint, footprint, parse, render
+from lockstep.delta.actions import Action, parse, render
+from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.pruning.covers import covers
 from lockstep.delta.pruning.predicates import FileValues
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows

@@ -9,23 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.delta.actions import (
-    Action,
-    Footprint,
-    VectorChange,
-    assert_real,
-    counts,
-    deletion_vector_id,
-    footprint,
-    only_recommits,
-    parse,
-    real_paths,
-    render,
-    split,
-    total,
-)
+from lockstep.delta.actions import Action, deletion_vector_id, only_recommits, parse, render, split
 from lockstep.delta.combine.evolution import UNCLEAR
+from lockstep.delta.counts import counts, total
+from lockstep.delta.footprint import Footprint, VectorChange, footprint
 from lockstep.delta.pruning.predicates import FileValues
+from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Counts
 

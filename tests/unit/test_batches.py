@@ -10,7 +10,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.conflict.writes import Changes, check
-from lockstep.delta.actions import Footprint
+from lockstep.delta.footprint import Footprint
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError, InvalidError
 from lockstep.retry import RACE
 from lockstep.timeline.entry import (

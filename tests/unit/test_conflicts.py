@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lockstep.conflict.writes import RULES, Changes, Hit, check
-from lockstep.delta.actions import Footprint, VectorChange
 from lockstep.delta.combine.evolution import COLUMNS, FEATURES, MARKS, OTHER, PROPERTIES, UNCLEAR
+from lockstep.delta.footprint import Footprint, VectorChange
 from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
 
 A, B, C, V = (Name(namespace=("s",), table=table) for table in "abcv")

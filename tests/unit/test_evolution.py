@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.delta.actions import Action, footprint, render
+from lockstep.delta.actions import Action, render
 from lockstep.delta.combine.evolution import (
     COLUMNS,
     FEATURES,
@@ -26,6 +26,7 @@ from lockstep.delta.combine.evolution import (
     protocol_change,
     supported,
 )
+from lockstep.delta.footprint import footprint
 from lockstep.delta.log import LOOKED_BACK, checksum_path, commit_path, state_at
 from lockstep.storage import Storage, open_storage
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.delta.actions import Action, Footprint, bodies, footprint
+from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.rebase import rebase
+from lockstep.delta.footprint import Footprint, footprint
 from lockstep.errors import InvalidError
 
 PIN = 4

@@ -20,8 +20,8 @@ from lockstep.conflict.lock_policy import (
     Wound,
     judge,
 )
-from lockstep.delta.actions import Footprint
 from lockstep.delta.combine.evolution import UNCLEAR
+from lockstep.delta.footprint import Footprint
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Name
 

@@ -16,9 +16,10 @@ from pyroaring import BitMap64
 
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import Action, Footprint, VectorChange, bodies, footprint
+from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.deletion_vectors import Descriptor, decode, inline, serialize, stored
 from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
+from lockstep.delta.footprint import Footprint, VectorChange, footprint
 from lockstep.errors import CorruptTimelineError
 
 Rows = frozenset[int]

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from lockstep.conflict.writes import Changes, check
-from lockstep.delta.actions import Action, Footprint, split
+from lockstep.delta.actions import Action, split
 from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
+from lockstep.delta.footprint import Footprint
 from lockstep.errors import ConflictError
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, named, open_catalog, remove, stage

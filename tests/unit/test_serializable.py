@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lockstep.conflict.serializable import Antidependency, antidependency, judge, rows_changed
 from lockstep.conflict.writes import Changes, Conflict
-from lockstep.delta.actions import Footprint
 from lockstep.delta.combine.evolution import COLUMNS, MARKS, PROPERTIES, UNCLEAR
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.predicates import FileValues
 from lockstep.delta.pruning.row_sets import NO_ROW, Rows
 from lockstep.timeline.entry import Isolation, Name, TableDdl, ViewDdl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lockstep.delta.actions import real_paths
+from lockstep.delta.real_paths import real_paths
 from lockstep.errors import InvalidError
 from lockstep.spark.host.uris import Uris
 from lockstep.timeline.entry import NEW

@@ -23,8 +23,9 @@ import msgspec
 from lockstep import __version__
 from lockstep.conflict.lock_policy import FORMAT, Announcement, Claim, Die, Go, Resolution, Verdict, Wait, Wound, judge
 from lockstep.conflict.writes import Changes, check
-from lockstep.delta.actions import Footprint, real_paths
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.log import UNREADABLE, read_staged
+from lockstep.delta.real_paths import real_paths
 from lockstep.errors import ConflictError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import POLL, RACE, Backoff

@@ -13,8 +13,10 @@ from lockstep.commit.presence import Gone, added_files, check
 from lockstep.commit.scans import Scan, judge_statement, table_reads
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
-from lockstep.delta.actions import Action, assert_real, bodies, real_paths, total, traced
+from lockstep.delta.actions import Action, bodies, traced
+from lockstep.delta.counts import total
 from lockstep.delta.log import staging_folder
+from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.errors import DuplicateError, InvalidError, UnavailableError, UndefinedError
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff

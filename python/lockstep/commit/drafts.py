@@ -11,10 +11,13 @@ from msgspec import structs
 from lockstep import __version__
 from lockstep.commit.presence import added_files
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import Action, Footprint, assert_real, bodies, overwrites, real_paths, render, total
+from lockstep.delta.actions import Action, bodies, render
 from lockstep.delta.combine.collapse import collapse
+from lockstep.delta.counts import total
+from lockstep.delta.footprint import Footprint, overwrites
 from lockstep.delta.log import ratified_path, read_staged
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, rows_of
+from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import INLINE_BYTES, Commit, Counts, Table
 from lockstep.transactions.transaction import Transaction

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.serializable import Antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, check
-from lockstep.delta.actions import Footprint
+from lockstep.delta.footprint import Footprint
 
 
 @dataclass

@@ -18,7 +18,7 @@ from uuid import UUID
 from cachetools import LRUCache, cached
 
 from lockstep.conflict.writes import Changes, Hit
-from lockstep.delta.actions import Action, Footprint, VectorChange
+from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import (
     INLINE_VECTOR_BYTES,
     Descriptor,
@@ -31,6 +31,7 @@ from lockstep.delta.combine.deletion_vectors import (
     stored,
 )
 from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
+from lockstep.delta.footprint import Footprint, VectorChange
 from lockstep.storage import Storage
 
 CACHED_BYTES = 64 * 2**20

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from lockstep.conflict.serializable import Antidependency, antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, Hit
-from lockstep.delta.actions import Footprint
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, listed
 from lockstep.errors import UnsupportedError
 from lockstep.lake.lake import Lake

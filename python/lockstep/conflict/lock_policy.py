@@ -22,7 +22,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 
-from lockstep.delta.actions import Footprint
+from lockstep.delta.footprint import Footprint
 from lockstep.errors import InvalidError
 from lockstep.retry import seconds
 from lockstep.settings import ANNOUNCEMENT_EXPIRY, LOCK_TIMEOUT, RESOLUTION

@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lockstep.conflict.writes import Changes, Conflict, Hit, did, did_view, named
-from lockstep.delta.actions import Footprint
 from lockstep.delta.combine.evolution import COLUMNS, OTHER
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
 

@@ -15,8 +15,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from lockstep.delta.actions import Footprint
 from lockstep.delta.combine.evolution import collide
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import Rows
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, ViewDdl
 from lockstep.transactions.ddl import folded

@@ -1,6 +1,9 @@
 """Delta's side of Lockstep: the actions of a commit, and what COMMIT does to them before they are ratified.
 
-    actions     what a commit says: parse, render, its footprint for the conflict check, its counts, its real paths
+    actions     what a commit says: its lines, parsed and rendered, and what is said of one file
+    footprint   what commits touched: all that the conflict check and a rebase need to know of them
+    counts      how many files and rows a commit adds and removes
+    real_paths  where its paths lead, without a transaction's overlay
     collapse    the staged commits of one transaction become one commit
     rebase      a commit checked against others is given the version, row ids and timestamps it lands with
     predicates  whether a data file may hold a row that satisfies a condition, whether a row may satisfy two; made of

@@ -17,7 +17,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from lockstep.delta.actions import Action, LogicalFile, added_again, bodies, logical_file
+from lockstep.delta.actions import Action, LogicalFile, bodies, logical_file
+from lockstep.delta.counts import added_again
 
 Checksum: TypeAlias = dict[str, Any]
 

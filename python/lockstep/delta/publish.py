@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lockstep.delta.actions import Footprint, footprint, parse, render
+from lockstep.delta.actions import parse, render
 from lockstep.delta.checksum import advance
 from lockstep.delta.combine.rebase import rebase
+from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.log import (
     checksum_path,
     commit_path,

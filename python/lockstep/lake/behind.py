@@ -6,7 +6,7 @@ import logging
 
 from lockstep.conflict.serializable import judge
 from lockstep.conflict.writes import Changes, Conflict, check
-from lockstep.delta.actions import Footprint
+from lockstep.delta.footprint import Footprint
 from lockstep.delta.log import commit_path
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.delta.publish import Displaced

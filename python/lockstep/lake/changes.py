@@ -11,8 +11,9 @@ from cachetools import LRUCache
 from msgspec import structs
 
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import UNKNOWN, Action, Footprint, footprint, overwrites, parse
+from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
+from lockstep.delta.footprint import UNKNOWN, Footprint, footprint, overwrites
 from lockstep.delta.log import read_published, state_at
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, Rows, rows_of
 from lockstep.delta.publish import content, foreign_footprint

@@ -40,8 +40,6 @@ from urllib.parse import unquote
 import msgspec
 
 from lockstep.delta.actions import (
-    ADDED_AGAIN,
-    CREATES_FILES,
     ROW_TRACKING,
     Action,
     LogicalFile,
@@ -53,6 +51,7 @@ from lockstep.delta.actions import (
     traced,
 )
 from lockstep.delta.combine.row_tracking import copies_own_rows
+from lockstep.delta.counts import ADDED_AGAIN, CREATES_FILES
 
 Commit = Sequence[Action]
 

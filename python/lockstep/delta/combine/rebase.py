@@ -24,8 +24,9 @@ from typing import Any
 
 import msgspec
 
-from lockstep.delta.actions import ROW_TRACKING, Action, Footprint, bodies, row_id_mark, split
+from lockstep.delta.actions import ROW_TRACKING, Action, bodies, row_id_mark, split
 from lockstep.delta.combine.row_tracking import is_new
+from lockstep.delta.footprint import Footprint
 from lockstep.errors import InvalidError
 
 _ICT_VERSION = "delta.inCommitTimestampEnablementVersion"

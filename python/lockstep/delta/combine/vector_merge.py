@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from lockstep.delta.actions import Action, Footprint, deletion_vector_id, split
+from lockstep.delta.actions import Action, deletion_vector_id, split
 from lockstep.delta.combine.deletion_vectors import Descriptor, RowSet
+from lockstep.delta.footprint import Footprint
 from lockstep.errors import CorruptTimelineError
 
 
