@@ -77,7 +77,7 @@ class TransactionalCatalog:
         self.application = application
         self.isolation = isolation
         self.backoff = backoff
-        self._announcer = Announcer(lake, resolution)
+        self._announcer = Announcer(lake, resolution, backoff=backoff)
 
     def __repr__(self) -> str:
         return f"<lockstep.TransactionalCatalog {self.timeline}>"
@@ -331,8 +331,10 @@ class TransactionalCatalog:
             )
         if not tx.is_open:
             return
-        outcome = rollback(self.lake, tx)
-        self._withdraw(tx)
+        try:
+            outcome = rollback(self.lake, tx)
+        finally:
+            self._withdraw(tx)
         match outcome:
             case Committed(version):
                 raise TransactionStateError(

@@ -88,3 +88,16 @@ def test_what_is_no_table_of_the_lake_is_read_by_its_path(spark: Any, root: Path
         ):
             spark.sql(statement)
     assert spark.table("u").count() == 12
+
+
+def test_no_clone_is_made_of_a_path_and_no_table_is_read_that_came_after_begin(
+    spark: Any, other: Any, root: Path, folder: Path
+) -> None:
+    spark.sql("BEGIN")
+    refused(spark, lambda: spark.sql(f"CREATE TABLE c SHALLOW CLONE {by_path(folder)}"))
+    other.sql("CREATE TABLE late AS SELECT 1 AS id")
+    database = lockstep.TransactionalCatalog.open(str(root)).database()
+    late = root / database.tables[Name(namespace=("default",), table="late")].location
+    with pytest.raises(PySparkException, match=r"is of table default\.late"):
+        READS["DataFrame"](spark, late).count()
+    spark.sql("ROLLBACK")

@@ -42,6 +42,7 @@ def test_of_several_tables_the_first_by_name_is_named() -> None:
         ("sales/orders-1/_delta_log", True),
         ("sales", True),  # with all that is below it
         ("", True),
+        ("..", True),
         ("sales/orders-10", False),
         ("sales/orders", False),
         ("landing/orders-1", False),

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import InvalidError
+from lockstep.errors import (
+    ConflictError,
+    CorruptTimelineError,
+    FailedTransactionError,
+    ForeignCommitError,
+    InvalidError,
+    LockstepError,
+    MissingFilesError,
+    UnavailableError,
+)
 from lockstep.spark import bridge, session
 from lockstep.spark.session import SessionTransaction
 from lockstep.timeline.entry import Batch
@@ -72,6 +81,32 @@ def test_the_error_of_a_block_is_what_its_user_sees(driver: Driver, lost: Callab
         raise ZeroDivisionError
     assert any("did not roll back: " in note and "the JVM is gone" in note for note in caught.value.__notes__)
     assert tx.status == "IN DOUBT", "nobody can tell here"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "rolled_back"),
+    [
+        (ForeignCommitError("set aside"), "OPEN", True),
+        (CorruptTimelineError("gone"), "OPEN", True),
+        (InvalidError("too large"), "OPEN", True),
+        (UnavailableError("the store"), "OPEN", True),
+        (LockstepError("internal error"), "OPEN", True),
+        (ConflictError("first"), "ROLLED BACK", False),
+        (FailedTransactionError("a write failed"), "ROLLED BACK", False),
+        (MissingFilesError("gone"), "ROLLED BACK", False),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_over_connect_the_refusal_tells_whether_the_transaction_is_still_open(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, refusal: LockstepError, status: str, rolled_back: bool
+) -> None:
+    """Nobody can be asked there; what is left open would have the session's next statements in it."""
+    monkeypatch.setattr(bridge, "is_remote", lambda spark: True)
+    driver.fails["COMMIT"] = refusal
+    with pytest.raises(type(refusal)), begun() as tx:
+        pass
+    assert ("ROLLBACK" in driver.said) is rolled_back
+    assert tx.status == ("ROLLED BACK" if rolled_back else status)
 
 
 def test_an_interrupt_of_the_rollback_is_not_held_back(driver: Driver) -> None:

@@ -46,8 +46,14 @@ _log = logging.getLogger(__name__)
 class Announcer:
     """Announces the transactions of one catalog; safe to share between threads, as the catalog is."""
 
-    def __init__(self, lake: Lake, resolution: Resolution, *, poll: Backoff = POLL) -> None:
-        """Use this policy; `poll` says how often a waiting statement looks, its timeout comes from the policy."""
+    def __init__(self, lake: Lake, resolution: Resolution, *, poll: Backoff = POLL, backoff: Backoff = RACE) -> None:
+        """Use this policy.
+
+        Args:
+            poll: how often a waiting statement looks; its timeout comes from the policy.
+            backoff: how often a kill that lost a race for the timeline is tried again.
+        """
+        self._backoff = backoff
         self._lake = lake
         self._resolution = resolution
         self._poll = replace(poll, timeout_seconds=resolution.lock_timeout_seconds)
@@ -164,7 +170,7 @@ class Announcer:
         match append_until(
             lambda draft, after: timeline.append(draft, after=after),
             propose,
-            backoff=RACE,
+            backoff=self._backoff,
             contention=self._lake.contention,
         ):
             case Ratified(entry):

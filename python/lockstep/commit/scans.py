@@ -88,6 +88,8 @@ def judge_statement(
         reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
     mine = replace(mine, reads=reads, base=first - 1)
     entries = lake.timeline.entries(first - 1, head.version)
+    if (half := _half_read(lake, entries, _oldest(others))) is not None:
+        return half
     winners = [lake.past.of(entry) for entry in entries]
     if any(scan.table == target and not scan.cached for scan in scans):
         seen = _made_in(lake.timeline, entries, target, read_version)
@@ -146,6 +148,19 @@ def _oldest(scans: Iterable[Scan]) -> dict[str, int]:
         if scan.version is not None:
             found[scan.table] = min(scan.version, found.get(scan.table, scan.version))
     return found
+
+
+def _half_read(lake: Lake, entries: Iterable[Entry], versions: Mapping[str, int]) -> Conflict | None:
+    """Find an entry of whose commits of one table a statement has read the first, and not the last.
+
+    They are published one after the other, and whoever reads the table in between has seen half of a transaction.
+    """
+    for entry in entries:
+        for write in entry.writes:
+            if versions.get(write.id) in lake.timeline.versions(write, entry.version)[:-1]:
+                what = f"wrote table {write.name} in several commits, of which this statement has read the first alone"
+                return Conflict.of("torn-read", lake.past.of(entry), Hit(what, table=write.name))
+    return None
 
 
 def _torn(winner: Changes, hit: Hit) -> Conflict:

@@ -16,7 +16,7 @@ from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
 from lockstep.delta.footprint import UNKNOWN, Footprint, footprint, overwrites
 from lockstep.delta.log import read_published, state_at
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, Rows, rows_of
-from lockstep.delta.publish import content, foreign_footprint
+from lockstep.delta.publish import contents, foreign_footprint
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry, Moved, TableWrite
@@ -35,7 +35,9 @@ class PastChanges:
         """Read the commits of one timeline's entries."""
         self._storage = storage
         self._timeline = timeline
-        self._cache: LRUCache[int, Changes] = LRUCache(CACHED_FILES, getsizeof=_size)
+        self._cache: LRUCache[tuple[int, tuple[tuple[int, ...], ...]], Changes] = LRUCache(
+            CACHED_FILES, getsizeof=_size
+        )
         self._lock = threading.Lock()
 
     def of(self, entry: Entry) -> Changes:
@@ -44,8 +46,10 @@ class PastChanges:
         Of a table whose commits cannot be read, Delta's clean-up may have taken them, that is anything: who uses the
         table has a conflict, and nobody else.
         """
+        # A commit may be moved after it was looked at, and is another one then.
+        key = entry.version, tuple(self._timeline.versions(write, entry.version) for write in entry.writes)
         with self._lock:
-            if (known := self._cache.get(entry.version)) is not None:
+            if (known := self._cache.get(key)) is not None:
                 return known
         footprints = {write.id: self._footprint_if_known(entry, write) for write in entry.writes}
         footprints |= {move.id: self._overtaking(move) for move in entry.moved}
@@ -69,7 +73,7 @@ class PastChanges:
         )
         if UNKNOWN not in footprints.values() and _size(changes) <= CACHED_FILES:  # what is unknown may be mended
             with self._lock:
-                self._cache[entry.version] = changes
+                self._cache[key] = changes
         return changes
 
     def _footprint_if_known(self, entry: Entry, write: TableWrite) -> Footprint:
@@ -97,8 +101,8 @@ class PastChanges:
             return foreign_footprint(self._storage, write.location, versions)
         places = self._timeline.versions(write, entry.version)
         actions: list[Action] = []
-        for version, commit in zip(places, write.commits, strict=True):
-            data = content(self._storage, write.location, commit)
+        # One that was moved has other row ids and timestamps where it is now than it was ratified with.
+        for version, data in zip(places, contents(self._storage, write, places), strict=True):
             # A staged file is cleaned up once its commit is published.
             actions += read_published(self._storage, write.location, version) if data is None else parse(data)
         return self.footprint(actions, write.location, before=places[0] - 1)

@@ -117,8 +117,11 @@ class Lake:
         """
         looks = self._pool.map(lambda table: self._foreign.look(table, self.publisher.published, closely=True), tables)
         found = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
+        # What a plain writer does to a table that is set aside waits for whoever decides whose commit is right.
+        aside = self.refresh().set_aside if found else {}
         for table in found:
-            self._foreign.take_in(table)
+            if table.id not in aside:
+                self._foreign.take_in(table)
         return bool(found)
 
     def all_caught_up(self) -> Database:

@@ -30,11 +30,13 @@ from lockstep.catalog import check_batch
 from lockstep.display import Section, html
 from lockstep.errors import (
     CommitUnknownError,
+    ConflictError,
+    FailedTransactionError,
     InvalidError,
     LockstepError,
+    MissingFilesError,
     NoTransactionError,
     TransactionStateError,
-    UnavailableError,
     UnsupportedError,
 )
 from lockstep.retry import AGAIN
@@ -346,8 +348,9 @@ class SessionTransaction:
             self.status = "ROLLED BACK" if isinstance(refused, LockstepError) else "IN DOUBT"
 
     def _stays_open(self, refused: BaseException) -> bool:
-        if bridge.is_remote(self._spark):  # nobody to ask: this is the refusal that says so
-            return isinstance(refused, UnavailableError)
+        if bridge.is_remote(self._spark):  # nobody to ask: the refusal says so, and all but these leave it open
+            ended = (ConflictError, FailedTransactionError, MissingFilesError)
+            return isinstance(refused, LockstepError) and not isinstance(refused, ended)
         return bridge.is_open(self._spark)
 
     def _execute(self, statement: str) -> dict[str, Any]:

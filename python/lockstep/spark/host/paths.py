@@ -30,7 +30,7 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
             continue
         if location is None:
             continue
-        inside = f"{location}/".lstrip("/")
+        inside = f"{location}/".lstrip("/")  # nothing, if the root lies there
         for folder, table in locations.items():
             if inside.startswith(folder) or folder.startswith(inside):
                 raise UnsupportedError(

@@ -173,8 +173,10 @@ class TableRequests(Requests):
         """Refuse a transaction what it would read of its lake's tables without knowing."""
         if session.transaction is not None and session.catalog is not None:
             tx = session.transaction
-            tables = {table.id: table for table in (*tx.base.tables.values(), *tx.tables.values())}
-            refuse_paths(request.paths, session.catalog.catalog.lake.storage.url, tables.values())
+            lake = session.catalog.catalog.lake
+            now = lake.refresh().tables  # one that another session has made since BEGIN is no more the snapshot's
+            tables = {table.id: table for each in (now, tx.base.tables, tx.tables) for table in each.values()}
+            refuse_paths(request.paths, lake.storage.url, tables.values())
         return Answer()
 
     def _snapshot(self, session: Session, request: protocol.Snapshot) -> Answer:
@@ -283,7 +285,7 @@ class TableRequests(Requests):
             )
         isolation = isolation_of(SESSION_ISOLATION.said(request.settings)) or house.catalog.isolation
         if isolation == "SERIALIZABLE":
-            tables = house.catalog.timeline.head.tables.values() if request.paths else ()
+            tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
         creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
         outcome = house.catalog.write(

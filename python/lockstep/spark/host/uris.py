@@ -62,11 +62,13 @@ class Uris:
         return authority.partition(".")[2] == self._base and path.startswith(f"{self._path}/")
 
     def location_of(self, url: str) -> str | None:
-        """Return where under the root a real URL lies, the root itself being nothing; None if it is elsewhere."""
+        """Return where under the root a real URL lies, nothing if the root is there or below it; None if elsewhere."""
         other = Uris(url)
-        if other._base != self._base or not f"{other._path}/".startswith(f"{self._path}/"):
+        if other._base != self._base:
             return None
-        return other._path.removeprefix(self._path).lstrip("/")
+        if f"{self._path}/".startswith(f"{other._path}/"):
+            return ""
+        return other._path.removeprefix(f"{self._path}/") if other._path.startswith(f"{self._path}/") else None
 
     def parse(self, uri: str) -> View:
         """Read a URI of this lake.

@@ -120,12 +120,16 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
    * Where files lie that a plan reads by their path, and not as a table of a Lockstep catalog: they may be one's all the
    * same. What Delta reads of a log to know a table's state is none of it.
    */
-  def paths(plan: LogicalPlan): Set[String] = fields(plan).flatMap(all).flatMap(_.relation match {
-    case HadoopFsRelation(_: DeltaLogFileIndex, _, _, _, _, _) => Nil
-    case HadoopFsRelation(index, _, _, _, _, _) => index.rootPaths
-    case changes: DeltaCDFRelation => Seq(changes.snapshotWithSchemaMode.snapshot.deltaLog.dataPath)
-    case _ => Nil
-  }).filter(_.toUri.getScheme != Overlay.Scheme).map(_.toString).toSet
+  def paths(plan: LogicalPlan): Set[String] = {
+    val read = fields(plan).flatMap(all).flatMap(_.relation match {
+      case HadoopFsRelation(_: DeltaLogFileIndex, _, _, _, _, _) => Nil
+      case HadoopFsRelation(index, _, _, _, _, _) => index.rootPaths
+      case changes: DeltaCDFRelation => Seq(changes.snapshotWithSchemaMode.snapshot.deltaLog.dataPath)
+      case _ => Nil
+    })
+    val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
+    (read ++ sources).filter(_.toUri.getScheme != Overlay.Scheme).map(_.toString).toSet
+  }
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))
