@@ -278,17 +278,31 @@ class TransactionalCatalog:
         return True
 
     def stage(self, tx: Transaction, location: str, version: int) -> None:
-        """Note a commit that Delta staged, and settle its conflicts with other open transactions by the policy.
-
-        It may wait for another transaction, up to the policy's `lock_timeout_seconds`; nothing is locked meanwhile.
+        """Note a commit that Delta staged, so that COMMIT and ROLLBACK find it; `claim` has to follow.
 
         Raises:
             InvalidError, TransactionStateError: see `Transaction.stage`.
-            ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
         """
-        tx.stage(location, version)  # first, so that a ROLLBACK finds the files of a statement that is refused below
-        table = next(table for table in tx.tables.values() if table.location == location)
-        self._announcer.claim(tx, table, version)
+        tx.stage(location, version)
+
+    @property
+    def claims(self) -> bool:
+        """Whether `claim` does anything, by the policy."""
+        return self._announcer.is_needed
+
+    def claim(self, tx: Transaction, location: str, version: int) -> None:
+        """Settle the conflicts of a commit that was staged with other open transactions, by the policy.
+
+        It may wait for another transaction, up to the policy's `lock_timeout_seconds`. Others may do anything with this
+        transaction meanwhile, and end it, too.
+
+        Raises:
+            ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
+            NoTransactionError: it was rolled back meanwhile.
+        """
+        table = next((table for table in tx.tables.values() if table.location == location), None)
+        if table is not None:  # else it has been dropped or taken back since
+            self._announcer.claim(tx, table, version)
 
     def _withdraw(self, tx: Transaction) -> None:
         if not tx.is_open:

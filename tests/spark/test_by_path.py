@@ -17,6 +17,11 @@ def by_path(folder: Path) -> str:
     return f"spark_catalog.delta.`{folder}`"
 
 
+def of_second_kind(spark: Any) -> Any:
+    spark.conf.set("spark.sql.sources.useV1SourceList", "")
+    return spark.read
+
+
 READS: dict[str, Callable[[Any, Path], Any]] = {
     "SQL": lambda spark, folder: spark.sql(f"SELECT * FROM {by_path(folder)}"),
     "DataFrame": lambda spark, folder: spark.read.format("delta").load(str(folder)),
@@ -25,6 +30,7 @@ READS: dict[str, Callable[[Any, Path], Any]] = {
     "changes": lambda spark, folder: spark.sql(f"SELECT * FROM table_changes_by_path('{folder}', 1)"),
     "files": lambda spark, folder: spark.read.parquet(str(next(folder.glob("*.parquet")))),
     "all files": lambda spark, folder: spark.read.option("recursiveFileLookup", "true").parquet(str(folder.parent)),
+    "a file source of the second kind": lambda spark, folder: of_second_kind(spark).parquet(str(folder)),
     "its log": lambda spark, folder: spark.read.json(str(folder / "_delta_log" / f"{1:020d}.json")),
 }
 

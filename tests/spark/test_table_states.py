@@ -188,3 +188,27 @@ def test_what_is_no_number_is_refused(spark: Any, table: None, value: str, setti
 def settings(spark: Any) -> Iterator[None]:
     yield
     spark.sql("RESET lockstep.driver_state_files")
+
+
+def forget(ours: Any) -> None:
+    """Have the states gone that the driver holds, as when it needs the memory."""
+    loader = ours.getClass().getClassLoader()
+    states = loader.loadClass("org.apache.spark.sql.delta.lockstep.TableStates$").getField("MODULE$").get(None)
+    for holder, name in ((states, "known"), (ours, "held")):
+        [field] = [field for field in holder.getClass().getDeclaredFields() if field.getName().endswith(name)]
+        field.setAccessible(True)
+        field.get(holder).clear()
+
+
+def test_a_state_whose_memory_was_needed_is_computed_again(spark: Any, table: None) -> None:
+    """Delta keeps its snapshots for an hour: these may not keep the states of all tables that were ever read."""
+    for statement in STATEMENTS:
+        spark.sql(statement)
+    before = ids(spark)
+    ours = snapshot(spark, folder(spark))
+    forget(ours)
+    assert ids(spark) == before
+    spark.sql(f"INSERT INTO {T} (id) VALUES (400000)")
+    assert ids(spark) == [*before, 400000]
+    forget(snapshot(spark, folder(spark)))
+    compare(spark)

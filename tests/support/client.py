@@ -89,7 +89,8 @@ class Client:
         data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
         lay(house.catalog.lake.storage, view.location, actions)
         house.catalog.lake.storage.put(staged_path(view.location, view.transaction, version), data)
-        self.ok("staged", uri=uri, version=version)
+        if self.ok("staged", uri=uri, version=version)["claims"]:
+            self.ok("claim", uri=uri, version=version)
 
     def lake(self) -> TransactionalCatalog:
         return self.host.lakehouses.get(self.catalog, self.options).catalog

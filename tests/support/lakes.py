@@ -149,6 +149,7 @@ def _stage(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )
     catalog.stage(tx, table.location, version)
+    catalog.claim(tx, table.location, version)
 
 
 def lay(storage: Storage, location: str, actions: Sequence[Action], data: bytes = b"rows") -> None:

@@ -23,7 +23,7 @@ from lockstep.commit.announce import FOLDER
 from lockstep.conflict.lock_policy import Policy, Resolution
 from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import inline, serialize
-from lockstep.errors import ConflictError, FailedTransactionError, UnavailableError
+from lockstep.errors import ConflictError, FailedTransactionError, NoTransactionError, UnavailableError
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import entry_path
@@ -140,6 +140,47 @@ def test_wait_die_the_older_waits_and_goes_on_when_the_younger_rolls_back(begin:
     older.commit()
     assert files(older.catalog, "a") == {"older"}
     assert announced(older.catalog) == []
+
+
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
+def test_one_that_waits_can_be_rolled_back(begin: Begin, policy: Policy) -> None:
+    """Its client may have gone, or its user have had enough: nobody else may have to wait for that."""
+    older, younger = begin(policy)
+    first, second = (younger, older) if policy == "wait-die" else (older, younger)
+    first.replace_p()
+    waiting = second.replaces_p()
+    assert not waiting.done()
+    second.rollback()
+    with pytest.raises(NoTransactionError, match="rolled back while this statement waited"):
+        waiting.result(timeout=10)
+    assert announced(first.catalog) == [f"{first.tx.id}.json"]
+    assert first.commit() == 2
+    assert files(first.catalog, "a") == {first.name}
+
+
+def test_one_that_waits_can_be_committed_by_another_thread(begin: Begin) -> None:
+    """COMMIT judges for itself; the statement that waited is part of it, and is not told that it failed."""
+    older, younger = begin("wait-die")
+    younger.replace_p()
+    waiting = older.replaces_p()
+    assert older.commit() == 2
+    waiting.result(timeout=10)
+    with pytest.raises(ConflictError, match="changed file p"):
+        younger.commit()
+    assert announced(older.catalog) == []
+
+
+def test_what_waits_may_be_taken_back_to_a_savepoint(begin: Begin) -> None:
+    older, younger = begin("wait-die")
+    older.tx.savepoint("s")
+    younger.replace_p()
+    waiting = older.replaces_p()
+    older.catalog.rollback_to(older.tx, "s")
+    younger.rollback()
+    waiting.result(timeout=10)
+    older.replace_p()
+    assert older.commit() == 2
+    assert files(older.catalog, "a") == {"older"}
 
 
 def test_wait_die_the_older_learns_at_its_statement_that_the_younger_committed(begin: Begin) -> None:

@@ -363,6 +363,24 @@ def test_a_catalogs_resolution_is_told_at_the_statement(one: Client, two: Client
     assert one.ok("commit")["database_version"] == 2
 
 
+def test_a_waiting_statement_does_not_keep_its_own_transaction_from_being_rolled_back(one: Client, two: Client) -> None:
+    for client in (one, two):
+        client.options |= {"resolution": "wait-die", "lock-timeout": "20s"}
+        client.catalog = "early"
+        client.begin()
+    uris = [client.resolve("a", "target", writes=True)["uri"] for client in (one, two)]
+    two.stage(uris[1], 1, remove("x"))
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(one.stage, uris[0], 1, remove("x"))
+        lake = one.lake()
+        folder = f"{ANNOUNCED}/{lake.timeline.head.tables[named('a')].id}"
+        wait_until(lambda: waiting.done() or len(lake.lake.storage.list(folder)) > 1, "the statement does not wait")
+        one.ok("rollback")
+        with pytest.raises(AssertionError, match=r"LOCKSTEP_NO_TRANSACTION.*rolled back while this statement waited"):
+            waiting.result(timeout=10)
+        assert two.ok("commit")["database_version"] == 2
+
+
 def test_a_waiting_statement_keeps_no_other_session_from_committing(one: Client, two: Client) -> None:
     for client in (one, two):
         client.options |= {"resolution": "wait-die", "lock-timeout": "20s"}
@@ -682,3 +700,14 @@ def test_what_a_rollback_could_not_undo_is_refused_outside(one: Client) -> None:
     assert (state, "manifest" in message) == ("25001", True)
     state, _, message = one.refused("outside", what="InsertInto spark_catalog.x")
     assert (state, "spark.sql.catalog.lake.outside-writes=allow" in message) == ("25001", True)
+
+
+def test_what_a_session_asks_in_a_transaction_that_has_ended_does_not_happen_on_its_own(one: Client) -> None:
+    """Another thread may have ended it between the request and its turn; or a host that died kept it."""
+    uri = one.resolve("a", "append")["uri"]
+    tx = one.begin()
+    one.ok("rollback")
+    one.ok("ended")
+    for op, about in (("drop", {"namespace": [], "table": "a"}), ("commit", {}), ("rollback", {})):
+        assert one.refused(op, within=tx, **about)[0] == "25P01"
+    assert one.resolve("a", "append")["uri"] == uri

@@ -77,6 +77,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "write": {**COMMIT, **CATALOGS, "actions": "{}\n", "reads": [READ], "paths": ["file:/a"]},
     "staging": COMMIT,
     "staged": COMMIT,
+    "claim": COMMIT,
     "drop": NAME,
     "rename": {**NAME, "to": ["sales", "sold"]},
     "namespaces": {**CATALOG, "parent": []},
@@ -94,7 +95,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 def example(op: str) -> dict[str, Any]:
-    return {"op": op, "session": "s1", "user": "ada", **EXAMPLES[op]}
+    return {"op": op, "session": "s1", "user": "ada", "within": "tx1", **EXAMPLES[op]}
 
 
 def refusal_of(request: dict[str, Any]) -> str:

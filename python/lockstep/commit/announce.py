@@ -14,8 +14,9 @@ answer, and the check at COMMIT gives it later; so a store that fails here is lo
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -26,14 +27,14 @@ from lockstep.conflict.writes import Changes, check
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.log import UNREADABLE, read_staged
 from lockstep.delta.real_paths import real_paths
-from lockstep.errors import ConflictError, UnavailableError
+from lockstep.errors import ConflictError, CorruptTimelineError, NoTransactionError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import POLL, RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT as ENTRY_FORMAT
 from lockstep.timeline.entry import NEW, Entry, Table, TransactionInfo
 from lockstep.timeline.outcomes import Ratified, Unknown
-from lockstep.transactions.transaction import Transaction
+from lockstep.transactions.transaction import State, Transaction
 
 FOLDER = "_lockstep/announced"
 MAX_OTHERS = 256
@@ -57,7 +58,7 @@ class Announcer:
         self._lake = lake
         self._resolution = resolution
         self._poll = replace(poll, timeout_seconds=resolution.lock_timeout_seconds)
-        self._announced: dict[str, dict[str, Announcement]] = {}
+        self._announced: dict[str, _Announced] = {}
 
     @property
     def is_needed(self) -> bool:
@@ -70,6 +71,7 @@ class Announcer:
         Raises:
             ConflictError: this transaction has to give way, was killed, waited too long, or has lost already: another
                 committed first. It can only be rolled back now, and what it announced is gone.
+            NoTransactionError: it was rolled back while this waited.
         """
         if not self.is_needed or table.version == NEW:  # nobody else knows a new table
             return
@@ -80,30 +82,45 @@ class Announcer:
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
             return
-        if message is not None:
+        except CorruptTimelineError:
+            if tx.is_open and version in tx.staged.get(table.id, ()):
+                raise
+            message = None  # it is gone because another thread has taken it back
+        finally:
+            if not tx.is_open:  # another thread has ended it, and may have done so before the last announcement
+                self.withdraw(tx)
+        if tx.state is State.ROLLED_BACK:
+            raise NoTransactionError(
+                f"transaction {tx.id} was rolled back while this statement waited for another transaction; nothing of "
+                "it is in any table. Run it again in a new transaction"
+            )
+        if message is not None and tx.is_open:
             tx.failure = message
             self.withdraw(tx)
             raise ConflictError(message)
 
     def withdraw(self, tx: Transaction) -> None:
         """Take back all that a transaction announced, at best effort: what stays expires."""
-        for table in self._announced.pop(tx.id, {}):
-            self._remove(table, tx.id)
+        if (announced := self._announced.pop(tx.id, None)) is not None:
+            for table in announced.tables():
+                self._remove(table, tx.id)
 
     # --- one statement ------------------------------------------------------------------------------------------------
 
     def _resolved(self, tx: Transaction, table: Table, touched: Footprint) -> str | None:
         """Return None once the statement may go on, or why it may not."""
-        announced = self._announced.setdefault(tx.id, {})
-        before = announced.get(table.id)
-        held = None if before is None else Claim(before.files, before.whole)
+        announced = self._announced.setdefault(tx.id, _Announced())
         claim = Claim.of(touched)
-        asked = claim.beyond(held)
-        mine = announced[table.id] = self._announcement(tx, table, claim.both(held))
-        self._write(table.id, mine)
+        with announced.lock:
+            held = announced.claim(table.id)
+            asked = claim.beyond(held)
+            mine = announced.by_table[table.id] = self._announcement(tx, table, claim.both(held))
+            self._write(table.id, mine)
         judged = tx.base.version
         verdict: Verdict = Go()
         for _ in self._poll.tries():
+            if not tx.is_open:
+                return None
             self._renew(announced)
             if asked is not None:
                 verdict = self._verdict(tx, mine, asked, table.id)
@@ -227,13 +244,15 @@ class Announcer:
             files=claim.files,
         )
 
-    def _renew(self, announced: dict[str, Announcement]) -> None:
+    def _renew(self, announced: _Announced) -> None:
         """Write those again that a third of their time has gone by of, so that two renewals may fail."""
         now, lasts = self._lake.clock(), timedelta(seconds=self._resolution.expiry_seconds)
-        for table, mine in announced.items():
-            if now - mine.announced_at > lasts / 3:
-                announced[table] = msgspec.structs.replace(mine, announced_at=now, expires_at=now + lasts)
-                self._write(table, announced[table])
+        with announced.lock:
+            for table, mine in announced.by_table.items():
+                if now - mine.announced_at > lasts / 3:
+                    renewed = msgspec.structs.replace(mine, announced_at=now, expires_at=now + lasts)
+                    announced.by_table[table] = renewed
+                    self._write(table, renewed)
 
     def _standing(self, table: str, own: str) -> list[Announcement]:
         """Read the others' announcements; those of the ended and the expired are removed and left out."""
@@ -272,6 +291,24 @@ class Announcer:
             _log.info("an announcement stays until it expires: %s", error)
         except Exception:  # noqa: BLE001 (logged; also asked for after a commit, which may not fail for it)
             _log.exception("the announcement of transaction %s stays until it expires", transaction)
+
+
+@dataclass(slots=True)
+class _Announced:
+    """What one transaction has announced, by table id. Statements of several threads may wait at once."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    by_table: dict[str, Announcement] = field(default_factory=dict)
+
+    def claim(self, table: str) -> Claim | None:
+        """Return what it holds of a table."""
+        found = self.by_table.get(table)
+        return None if found is None else Claim(found.files, found.whole)
+
+    def tables(self) -> list[str]:
+        """Return the tables that something was announced of."""
+        with self.lock:
+            return list(self.by_table)
 
 
 def _path(table: str, transaction: str) -> str:

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import msgspec
 
@@ -20,6 +20,7 @@ from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.protocol import Request, decode, described
 from lockstep.spark.host.protocol.base import Answer, Asked
+from lockstep.spark.host.protocol.tables import Claim
 from lockstep.spark.host.protocol.transactions import Ended, Lapse, Lost
 from lockstep.spark.host.requests import Operation
 from lockstep.spark.host.sessions import Session
@@ -66,9 +67,13 @@ class Host:
             return refusal(LockstepError(f"{what}. Please report it; `lockstep log` shows what was committed"))
 
     def _answer(self, request: Request) -> Answer:
-        with self._session(request.session) as session:
-            if session.lost is not None and not isinstance(request, Lost | Lapse | Ended):
-                return self._in_lost(session, session.lost, request)
+        # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
+        with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
+            if not isinstance(request, Lost | Lapse | Ended):
+                if session.lost is not None:
+                    return self._in_lost(session, session.lost, request)
+                if request.within is not None and not session.has(request.within):
+                    raise _ended(request.within)
             return self._operations[type(request)](session, request)
 
     def close(self) -> None:
@@ -84,8 +89,8 @@ class Host:
     # --- what requests are about --------------------------------------------------------------------------------------
 
     @contextmanager
-    def _session(self, id: str) -> Iterator[Session]:
-        """Give the session, for one request at a time, and remember it as long as it has any."""
+    def _session(self, id: str, *, is_held: bool) -> Iterator[Session]:
+        """Give the session, for one request at a time if it is held, and remember it as long as it has any."""
         with self._lock:
             session = self._sessions.setdefault(id, Session())
             session.requests += 1
@@ -93,7 +98,7 @@ class Host:
             if len(self._sessions) > REMEMBERED_SESSIONS:
                 self._forget_idle()
         try:
-            with session.lock:
+            with session.lock if is_held else nullcontext():
                 yield session
         finally:
             with self._lock:
@@ -118,9 +123,14 @@ class Host:
             tx, house = session.transaction, session.catalog  # read once: the session may end it at any moment
             if tx is not None and house is not None and tx.id == id:
                 return session, house, tx
-        raise NoTransactionError(
-            f"transaction {id} has ended; nothing of this statement is in any table. Run it again in a new transaction"
-        )
+        raise _ended(id)
+
+
+def _ended(transaction: str) -> NoTransactionError:
+    return NoTransactionError(
+        f"transaction {transaction} has ended; nothing of this statement is in any table. Run it again in a new "
+        "transaction"
+    )
 
 
 def refusal(error: LockstepError) -> str:

@@ -64,6 +64,10 @@ class Session:
         """Whether it has no request under way, no transaction, and none to hear of."""
         return not self.requests and self.transaction is None and self.lost is None
 
+    def has(self, transaction: str) -> bool:
+        """Whether it keeps the transaction of this id."""
+        return self.transaction is not None and self.transaction.id == transaction
+
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
         """Return the open transaction, which must be one of this catalog.
 

@@ -57,6 +57,7 @@ class TableRequests(Requests):
                 operation(protocol.Write, self._write),
                 operation(protocol.Staging, self._staging),
                 operation(protocol.Staged, self._staged),
+                operation(protocol.Claim, self._claim),
                 operation(protocol.Namespaces, self._list_namespaces),
                 operation(protocol.DescribeNamespace, self._describe_namespace),
                 operation(protocol.CreateNamespace, self._create_namespace),
@@ -315,11 +316,17 @@ class TableRequests(Requests):
             taken = house.catalog.is_taken(tx, view.location, request.version)
             return protocol.StagingAnswer(outcome="taken" if taken else "free")
 
-    def _staged(self, _: Session, request: protocol.Staged) -> Answer:
+    def _staged(self, _: Session, request: protocol.Staged) -> protocol.StagedAnswer:
         """Note that Delta staged a commit of a transaction."""
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
             house.catalog.stage(tx, view.location, request.version)
+        return protocol.StagedAnswer(claims=house.catalog.claims)
+
+    def _claim(self, _: Session, request: protocol.Claim) -> Answer:
+        """Settle what a staged commit conflicts with; no session's lock is held while it waits, see `Host`."""
+        house, view, _, tx = self._staged_by(request.uri)
+        house.catalog.claim(tx, view.location, request.version)
         return Answer()
 
     def _staged_by(self, uri: str) -> tuple[Lakehouse, View, Session, Transaction]:

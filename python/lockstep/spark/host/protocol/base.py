@@ -21,6 +21,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     session: str
     """Whose transaction it is about: a session's id, or the name under which sessions share their transactions."""
 
+    within: str | None = None
+    """The transaction that the shim has open there, by its id; None if it has none. A request of one that has ended
+    meanwhile is refused: it would happen on its own, and could not be rolled back."""
+
     user: str | None = None
     """As whom a server (Thrift, Spark Connect) knows the client that asks; None: who runs the driver asks."""
 

@@ -232,6 +232,23 @@ class Staged(Asked, frozen=True, kw_only=True, tag="staged"):
     """The table version."""
 
 
+class StagedAnswer(Answer, frozen=True, kw_only=True):
+    """It is noted."""
+
+    claims: bool
+    """Whether a `Claim` has to follow: whether conflicts with other open transactions are settled before COMMIT."""
+
+
+class Claim(Asked, frozen=True, kw_only=True, tag="claim"):
+    """Settle the conflicts of a commit that was staged; it may wait, and nothing else waits for it."""
+
+    uri: str
+    """The table's folder, under the transaction's view."""
+
+    version: int
+    """The table version."""
+
+
 class Drop(AboutName, frozen=True, kw_only=True, tag="drop"):
     """DROP TABLE."""
 
@@ -309,6 +326,7 @@ Request: TypeAlias = (
     | Write
     | Staging
     | Staged
+    | Claim
     | Drop
     | Rename
     | Namespaces

@@ -51,7 +51,8 @@ object Bridge {
   def call(op: String, session: SparkSession, args: (String, Any)*): JsonNode = {
     val decider = decide(session)
     val user = Callers.current(session.sparkContext).map("user" -> _.user)
-    try ask(decider, op, Transactions.owner(session), args ++ user)
+    val within = Transactions.current(session).map("within" -> _)
+    try ask(decider, op, Transactions.owner(session), args ++ user ++ within)
     catch {
       case e: HostEnded =>
         throw new LockstepException(

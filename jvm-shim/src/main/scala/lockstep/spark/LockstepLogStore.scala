@@ -48,11 +48,13 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       case None => commitAlone(path, commit, actions)
       case Some(transaction) =>
         val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
-        Transactions.exclusively(session) {
+        val staged = Transactions.exclusively(session) {
           unlessTaken(path, Bridge.call("staging", session, commit: _*))
           writeWithRename(path, actions, false, hadoopConf)
-          Bridge.tell("staged", session, commit: _*)
+          Bridge.call("staged", session, commit: _*)
         }
+        // It may wait for another transaction. Nothing is held meanwhile, so this one can be rolled back.
+        if (staged.get("claims").asBoolean) Bridge.tell("claim", session, commit: _*)
     }
   }
 

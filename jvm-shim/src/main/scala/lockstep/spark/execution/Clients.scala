@@ -22,7 +22,12 @@ private[spark] object Clients extends SparkListener with Logging {
   /** How long a shared transaction that was rolled back for want of clients is remembered, for those that come too late. */
   private val LapsedSeconds = TimeUnit.DAYS.toSeconds(1)
 
-  private val cleaner = Executors.newSingleThreadScheduledExecutor { work =>
+  /** The end of a transaction may have to wait for a statement of it that runs, and no other for that one. */
+  private val workers = Executors.newCachedThreadPool(daemon(_))
+
+  private val clock = Executors.newSingleThreadScheduledExecutor(daemon(_))
+
+  private def daemon(work: Runnable): Thread = {
     val thread = new Thread(work, "lockstep-clients")
     thread.setDaemon(true)
     thread
@@ -58,7 +63,7 @@ private[spark] object Clients extends SparkListener with Logging {
 
   /** Not in the thread that posts the event: it waits for the statement that runs. */
   private def forget(client: String): Unit =
-    cleaner.execute(() => Transactions.all.filter(_.clients.remove(client)).foreach(left))
+    Transactions.all.filter(_.clients.remove(client)).foreach(tx => workers.execute(() => left(tx)))
 
   /** No statement can end what is open now. */
   override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = Transactions.all.foreach(rollBack)
@@ -81,7 +86,8 @@ private[spark] object Clients extends SparkListener with Logging {
   }
 
   private def after(seconds: Long)(work: => Unit): Unit = {
-    val _ = cleaner.schedule((() => work): Runnable, seconds, TimeUnit.SECONDS)
+    val later: Runnable = () => workers.execute(() => work)
+    val _ = clock.schedule(later, seconds, TimeUnit.SECONDS)
   }
 
   private def rollBack(tx: OpenTransaction): Unit = undo(tx)(TransactionCommand.abandon(tx.session, tx.id))

@@ -150,11 +150,15 @@ private[spark] object TransactionCommand extends Logging {
     answer
   }
 
-  /** Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. */
+  /**
+   * Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. It
+   * is over whatever becomes of caches.
+   */
   private def forget(session: SparkSession): Unit = {
     val state = Bridge.call("ended", session)
-    retire(session, state)
     if (!state.get("open").asBoolean) Transactions.closed(session)
+    try retire(session, state)
+    catch { case NonFatal(e) => logWarning("Of a transaction that has ended not all caches were dropped", e) }
   }
 
   /** Forgets what Delta and Spark keep of a transaction's view: logs, and what was cached of the tables in it. */

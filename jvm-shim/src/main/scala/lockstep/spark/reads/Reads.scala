@@ -121,8 +121,9 @@ private[spark] object Reads {
       val found = (Scans.of(plan) ++ asked(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = found
-      current(session).foreach(_.paths.addAll(Scans.paths(plan).asJava))
-      if (found.nonEmpty || Scans.folders(plan).nonEmpty) {
+      val paths = Scans.paths(plan)
+      current(session).foreach(_.paths.addAll(paths.asJava))
+      if (found.nonEmpty || paths.nonEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan)
         val told = logs(session)
         told.foreach(_.add(run, plan))

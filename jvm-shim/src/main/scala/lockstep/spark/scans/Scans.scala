@@ -1,6 +1,7 @@
 package lockstep.spark.scans
 
 import lockstep.spark.overlay.Overlay
+import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute,
   AttributeReference,
@@ -28,6 +29,7 @@ import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableScanExec}
 import org.apache.spark.sql.execution.command.CreateViewCommand
+import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation, FileTable}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.internal.SQLConf
 
@@ -128,8 +130,17 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       case _ => Nil
     })
     val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
-    (read ++ sources).filter(_.toUri.getScheme != Overlay.Scheme).map(_.toString).toSet
+    (read ++ sources ++ fields(plan).flatMap(ofFileTables)).filter(_.toUri.getScheme != Overlay.Scheme)
+      .map(_.toString).toSet
   }
+
+  /** The paths of Spark's file sources of the second kind, see `spark.sql.sources.useV1SourceList`. */
+  private def ofFileTables(plan: LogicalPlan): Seq[Path] =
+    plan.collectWithSubqueries {
+      case relation: DataSourceV2Relation => relation.table
+      case scan: DataSourceV2ScanRelation => scan.relation.table
+    }.collect { case files: FileTable => files.fileIndex.rootPaths }.flatten ++
+      cached(plan).flatMap(cache => ofFileTables(cache.cacheBuilder.logicalPlan))
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))

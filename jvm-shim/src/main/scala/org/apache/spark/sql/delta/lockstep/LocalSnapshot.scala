@@ -1,5 +1,7 @@
 package org.apache.spark.sql.delta.lockstep
 
+import java.lang.ref.SoftReference
+
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation
@@ -20,47 +22,11 @@ import org.apache.spark.sql.{DataFrame, Dataset, SparkSession}
 
 import scala.util.control.NonFatal
 
-/** A snapshot of a small table, whose state is in the driver's memory. What Delta asks of it needs no job of Spark. */
-private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int)
+/** A snapshot that another has been found to be: the same version of the same log. */
+abstract private class OtherSnapshot(own: Snapshot)
     extends Snapshot(own.path, own.version, own.logSegment, own.deltaLog, own.checksumOpt) {
 
-  /** None for a table that is too large: all is as in Delta's own snapshot then. */
-  private lazy val local: Option[TableState] = {
-    val found =
-      try TableStates.of(own, view, limit)(stateReconstruction.collect().map(_.unwrap))
-      catch {
-        case NonFatal(error) => // Delta's own way meets it again, and has a message for it
-          LocalSnapshot.warn(s"the state of $path at version $version is computed by Spark", error)
-          None
-      }
-    // There is nothing to be cached: Delta makes plans of it instead of RDDs from now on, and `parsed` takes one.
-    if (found.nonEmpty) uncache()
-    found
-  }
-
-  override def stateDF: DataFrame = local.fold(super.stateDF)(state => rows(state.relation))
-
-  override def stateDS: Dataset[SingleAction] = local.fold(super.stateDS)(_ => stateDF.as[SingleAction])
-
-  override protected def withStatsInternal: DataFrame =
-    local.fold(super.withStatsInternal)(_ => parsed.fold(super.withStatsInternal)(rows))
-
-  /** The files with their statistics, which are read from JSON once. */
-  private lazy val parsed: Option[LocalRelation] =
-    Some(super.withStatsInternal.queryExecution.optimizedPlan).collect { case relation: LocalRelation => relation }
-
-  override protected def extractComputedState(stateDF: DataFrame): SnapshotState =
-    local.fold(super.extractComputedState(stateDF)) { state =>
-      def isSet(key: org.apache.spark.internal.config.ConfigEntry[Boolean]) = spark.sessionState.conf.getConf(key)
-      state.summary(
-        hasSizes = fileSizeHistogramEnabled,
-        hasVectors =
-          isSet(DeltaSQLConf.DELTA_CHECKSUM_DV_METRICS_ENABLED) && DeletionVectorUtils.deletionVectorsWritable(this),
-        hasVectorSizes = isSet(DeltaSQLConf.DELTA_DELETED_RECORD_COUNTS_HISTOGRAM_ENABLED)
-      )
-    }
-
-  private def rows(relation: LocalRelation): DataFrame = DataFrameUtils.ofRows(SparkSession.active, relation)
+  protected def rows(relation: LocalRelation): DataFrame = DataFrameUtils.ofRows(SparkSession.active, relation)
 
   // What the other has found out already.
 
@@ -75,6 +41,74 @@ private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int)
     own.tableCommitCoordinatorClientOpt
 
   override lazy val checkpointProvider: CheckpointProvider = own.checkpointProvider
+}
+
+/** Has Delta read the statistics of a state's files from JSON. Delta keeps the plan for that, so this is to be let go. */
+private class StatisticsReader(own: Snapshot, state: TableState) extends OtherSnapshot(own) {
+  uncache() // so that Delta makes a plan of it instead of an RDD
+
+  override def stateDF: DataFrame = rows(state.relation)
+  override def stateDS: Dataset[SingleAction] = stateDF.as[SingleAction]
+
+  /** None if Spark's optimizer does not evaluate that plan. */
+  def parsed: Option[LocalRelation] =
+    Some(withStatsInternal.queryExecution.optimizedPlan).collect { case relation: LocalRelation => relation }
+}
+
+/**
+ * A snapshot of a small table, whose state is in the driver's memory. What Delta asks of it needs no job of Spark.
+ *
+ * Delta keeps the snapshots of many tables for a long time, so this holds on to no state: `TableStates` has those that are
+ * used, and another is computed again once the memory was needed.
+ */
+private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int) extends OtherSnapshot(own) {
+
+  /** A state, and its files with their statistics, which are read from JSON once. */
+  private class Local(val state: TableState) {
+    lazy val parsed: Option[LocalRelation] = new StatisticsReader(own, state).parsed
+  }
+
+  @volatile private var held = new SoftReference[Local](null)
+
+  /** Not once a table was found to be too large: all is as in Delta's own snapshot then. */
+  @volatile private var isLocal = true
+
+  private def local: Option[Local] =
+    if (isLocal) Option(held.get).orElse(synchronized(Option(held.get).orElse(find()))) else None
+
+  private def find(): Option[Local] = {
+    val found =
+      try TableStates.of(own, view, limit)(stateReconstruction.collect().map(_.unwrap)).map(new Local(_))
+      catch {
+        case NonFatal(error) => // Delta's own way meets it again, and has a message for it
+          LocalSnapshot.warn(s"the state of $path at version $version is computed by Spark", error)
+          None
+      }
+    isLocal = found.nonEmpty
+    found.foreach { local =>
+      uncache() // there is nothing to be cached
+      held = new SoftReference(local)
+    }
+    found
+  }
+
+  override def stateDF: DataFrame = local.fold(super.stateDF)(local => rows(local.state.relation))
+
+  override def stateDS: Dataset[SingleAction] = local.fold(super.stateDS)(_ => stateDF.as[SingleAction])
+
+  override protected def withStatsInternal: DataFrame =
+    local.flatMap(_.parsed).fold(super.withStatsInternal)(rows)
+
+  override protected def extractComputedState(stateDF: DataFrame): SnapshotState =
+    local.fold(super.extractComputedState(stateDF)) { local =>
+      def isSet(key: org.apache.spark.internal.config.ConfigEntry[Boolean]) = spark.sessionState.conf.getConf(key)
+      local.state.summary(
+        hasSizes = fileSizeHistogramEnabled,
+        hasVectors =
+          isSet(DeltaSQLConf.DELTA_CHECKSUM_DV_METRICS_ENABLED) && DeletionVectorUtils.deletionVectorsWritable(this),
+        hasVectorSizes = isSet(DeltaSQLConf.DELTA_DELETED_RECORD_COUNTS_HISTOGRAM_ENABLED)
+      )
+    }
 }
 
 object LocalSnapshot extends Logging {
@@ -106,10 +140,9 @@ object LocalSnapshot extends Logging {
           if (current.snapshot eq snapshot) { val _ = install.invoke(log, local, Long.box(current.updateTimestamp)) }
         }
       } catch {
-        case error @ (_: LinkageError | _: ReflectiveOperationException) => // another Delta than the one this was made for
-          warn(
-            "this Delta takes no snapshots but its own: tables' states are computed once for each transaction",
-            error)
+        // A linkage error: another Delta than the one this was made for. Else what Delta, too, may meet, or need not.
+        case error @ (_: LinkageError | NonFatal(_)) =>
+          warn(s"the state of ${snapshot.path} is Delta's own, which computes it once for each transaction", error)
       }
 
   /** Whether it is one all of whose state stands in the files of its log. */

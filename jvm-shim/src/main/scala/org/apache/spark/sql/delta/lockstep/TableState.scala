@@ -25,6 +25,17 @@ final private[lockstep] class TableState(val actions: IndexedSeq[Action]) {
     LocalRelation(TableState.attributes, actions.map(action => serialize(action.wrap).copy()))
   }
 
+  /** What it takes of the heap, estimated: texts are held as they are, in `relation`, and once more as parsed. */
+  lazy val bytes: Long = actions.map { action =>
+    val texts = action match {
+      case add: AddFile => add.path.length + Option(add.stats).fold(0)(_.length)
+      case remove: RemoveFile => remove.path.length
+      case metadata: Metadata => Option(metadata.schemaString).fold(0)(_.length)
+      case _ => 0
+    }
+    TableState.ActionBytes + 3L * texts
+  }.sum
+
   /** As Delta's own aggregation of `Snapshot.stateDF`: see `SnapshotStateManager.aggregationsToComputeState`. */
   def summary(hasSizes: Boolean, hasVectors: Boolean, hasVectorSizes: Boolean): SnapshotState = {
     val adds = of[AddFile]
@@ -55,7 +66,11 @@ final private[lockstep] class TableState(val actions: IndexedSeq[Action]) {
   private def of[A <: Action: reflect.ClassTag]: IndexedSeq[A] = actions.collect { case action: A => action }
 }
 
-private object TableState {
+private[lockstep] object TableState {
+
+  /** What an action takes beside its texts, in bytes. */
+  val ActionBytes = 1000L
+
   private lazy val encoder = ExpressionEncoder[SingleAction]()
   private lazy val attributes = DataTypeUtils.toAttributes(encoder.schema)
 }

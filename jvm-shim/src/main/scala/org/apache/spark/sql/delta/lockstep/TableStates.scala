@@ -26,8 +26,8 @@ private[lockstep] object TableStates {
   /** The commits that a state is told by; a checkpoint is due after ten. */
   private val MaxCommits = 100
 
-  /** What all states together may have: some kilobytes each. */
-  private val KeptActions = 20000
+  /** What all states together may have of the driver's heap, in bytes as `TableState.bytes` estimates them. */
+  private val KeptBytes = Runtime.getRuntime.maxMemory / 16
 
   /** Where the commits of a view are: up to the pin in the published log, then in the transaction's. */
   case class View(head: Path, pin: Long)
@@ -41,8 +41,8 @@ private[lockstep] object TableStates {
   sealed private trait Size
   private case class Small(state: TableState) extends Size
 
-  /** Nothing is tried for what comes after it, either, as long as this is remembered. */
-  private case class Large(actions: Int) extends Size
+  /** Nothing is tried for the next versions, either: it was so many actions when they were counted last. */
+  private case class Large(actions: Int, counted: Long) extends Size
 
   /**
    * The state of a snapshot.
@@ -69,13 +69,16 @@ private[lockstep] object TableStates {
       limit: Int,
       reconstructed: => Array[Action]): Option[Size] =
     commits.base match {
-      case Some((_, large @ Large(actions))) if actions > limit => Some(large)
+      case Some((_, large @ Large(actions, counted)))
+          if actions > limit && snapshot.version - counted < MaxCommits => Some(large)
       case base =>
         val from = base.collect { case (version, Small(state)) => version -> state.actions }
         from.flatMap { case (version, actions) => commits.replayed(version + 1, actions) }
           .orElse(if (snapshot.logSegment.checkpointProvider.isEmpty) commits.replayed(0, IndexedSeq.empty) else None)
           .orElse(if (isReadable(snapshot)) Some(reconstructed.toIndexedSeq) else None)
-          .map(actions => if (actions.size <= limit) Small(new TableState(actions)) else Large(actions.size))
+          .map { actions =>
+            if (actions.size <= limit) Small(new TableState(actions)) else Large(actions.size, snapshot.version)
+          }
     }
 
   /** Whether a checkpoint is small enough to be read for the driver; how many files it has, a checksum says. */
@@ -88,7 +91,7 @@ private[lockstep] object TableStates {
     known.put(key, found)
     var kept = known.values.asScala.map(weight).sum
     val oldest = known.entrySet.iterator
-    while (kept > KeptActions) {
+    while (kept > KeptBytes) {
       kept -= weight(oldest.next().getValue)
       oldest.remove()
     }
@@ -96,9 +99,9 @@ private[lockstep] object TableStates {
   }
 
   /** An entry costs something although it has no actions. */
-  private def weight(found: Size): Int = found match {
-    case Small(state) => 10 + state.actions.size
-    case Large(_) => 10
+  private def weight(found: Size): Long = found match {
+    case Small(state) => TableState.ActionBytes + state.bytes
+    case _: Large => TableState.ActionBytes
   }
 
   /** The commits that a snapshot's log has. */
