@@ -11,7 +11,7 @@ Delta writes the tables themselves (through Spark, see `lockstep.spark`); this o
 from __future__ import annotations
 
 import getpass
-import uuid
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
@@ -54,7 +54,7 @@ from lockstep.transactions.undo import Creation, check_root, new_location
 
 def new_id() -> str:
     """Return a short id that no other transaction or table has: 96 random bits, in hex (it is part of URIs)."""
-    return uuid.uuid4().hex[:24]
+    return secrets.token_hex(12)
 
 
 class TransactionalCatalog:
@@ -286,7 +286,7 @@ class TransactionalCatalog:
         tx.stage(location, version)
 
     @property
-    def claims(self) -> bool:
+    def settles_early(self) -> bool:
         """Whether `claim` does anything, by the policy."""
         return self._announcer.is_needed
 
@@ -382,7 +382,7 @@ class TransactionalCatalog:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
         tx = self.begin(author=author, absorb=False, case_sensitive=case_sensitive)
         if text:
-            tx.said(text)
+            tx.note_statement(text)
         change(tx)
         return self.commit(tx)
 
@@ -462,7 +462,7 @@ def find_table(database: Database, name: Name) -> Table:
             f"no table {name} in database version {database.version}: `lockstep tables ROOT --at {database.version}` "
             "lists those that it has"
         )
-    database.check(table)
+    database.refuse_aside(table)
     return table
 
 

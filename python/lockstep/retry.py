@@ -149,10 +149,10 @@ def race_backoff(options: Mapping[str, str]) -> Backoff:
     Raises:
         InvalidError: one of them is not what it must be.
     """
-    attempts = COMMIT_ATTEMPTS.said(options) or ""
+    attempts = COMMIT_ATTEMPTS.value_in(options) or ""
     if not attempts.isdecimal() or int(attempts) < 1:
         raise InvalidError(f"commit-attempts is {attempts!r}: expected a number, 1 or more")
-    return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT.said(options) or ""))
+    return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT.value_in(options) or ""))
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h)?")

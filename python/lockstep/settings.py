@@ -53,7 +53,7 @@ class Setting:
         """The name under which the shim hands the setting to Python: without the prefix of its place."""
         return self.name.removeprefix("lockstep.") if self.place == "session" else self.name
 
-    def said(self, options: Mapping[str, str]) -> str | None:
+    def value_in(self, options: Mapping[str, str]) -> str | None:
         """Return the value among a catalog's options, or a session's settings by their keys, else the default."""
         return options.get(self.key, self.default)
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from lockstep.conflict.serializable import Antidependency, judge
-from lockstep.conflict.writes import Changes, Conflict, check
+from lockstep.conflict.writes import Changes, Conflict, first_conflict
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.predicates import FileValues
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
@@ -43,7 +43,7 @@ Judge: TypeAlias = Callable[[Changes, list[Changes]], Verdict]
 
 
 def snapshot(mine: Changes, winners: list[Changes]) -> Verdict:
-    return any(check(mine, winner) for winner in winners)
+    return any(first_conflict(mine, winner) for winner in winners)
 
 
 def serializable(mine: Changes, winners: list[Changes]) -> Verdict:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from lockstep.conflict.serializable import Antidependency, judge
-from lockstep.conflict.writes import Changes, Conflict, check
+from lockstep.conflict.writes import Changes, Conflict, first_conflict
 from lockstep.delta.actions import Action, parse, render
 from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.pruning.covers import covers
@@ -85,7 +85,7 @@ def judged(ours: Changes, made: Iterator[Changes]) -> tuple[float, int]:
     first: Antidependency | None = None
     for winner in made:
         started = time.process_time()
-        found: object = check(ours, winner)
+        found: object = first_conflict(ours, winner)
         if found is None:
             found = judge(ours, [winner], first)
         seconds += time.process_time() - started

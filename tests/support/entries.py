@@ -21,7 +21,7 @@ from lockstep.timeline.entry import (
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
 from lockstep.timeline.log import Timeline
-from lockstep.timeline.outcomes import Draft, Ratified
+from lockstep.timeline.outcomes import MakeEntry, Ratified
 from tests.support.faulty import FaultyStorage
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -51,7 +51,7 @@ def entry(version: int, **changes: Any) -> Entry:
     return Entry(**{"format": 1, "version": version, **given_, **changes})
 
 
-def draft(id: str, **changes: Any) -> Draft:
+def draft(id: str, **changes: Any) -> MakeEntry:
     """A transaction that creates the namespace called like its id, unless the changes say something else."""
 
     def make(version: int, committed_at: datetime) -> Entry:

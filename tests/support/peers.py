@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.serializable import judge
-from lockstep.conflict.writes import Conflict, check
+from lockstep.conflict.writes import Conflict, first_conflict
 from lockstep.delta.actions import Action, bodies, changes_rows
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Isolation
@@ -31,7 +31,7 @@ ALLOWED = "both commit"
 def lockstep(mine: Operation, winner: Operation, isolation: Isolation) -> str:
     """Return the name of the rule that refuses the second of two transactions at this level, or `ALLOWED`."""
     ours, theirs = mine.changes("m", isolation), winner.changes("w", isolation, version=2)
-    found: object = check(ours, theirs, same_rows=_merge().find)
+    found: object = first_conflict(ours, theirs, same_rows=_merge().find)
     if found is None and isolation == "SERIALIZABLE":
         found = judge(ours, [theirs])
     return found.rule if isinstance(found, Conflict) else ALLOWED

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.conflict.writes import Changes, check
+from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.delta.footprint import Footprint
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError, InvalidError
 from lockstep.retry import RACE
@@ -155,12 +155,12 @@ def test_of_one_application_only_one_batch_lands(
     """The two wrote different tables: nothing else collides."""
     ours = Changes("m", writes={"A": WRITES}, batch=mine, isolation=isolation)
     theirs = Changes("w", writes={"B": WRITES}, batch=winner, isolation=isolation, database_version=7)
-    conflict = check(ours, theirs)
+    conflict = first_conflict(ours, theirs)
     assert (conflict and conflict.rule) == rule
 
 
 def test_a_conflict_of_batches_names_both() -> None:
-    conflict = check(Changes("m", batch=batch(3)), Changes("w", batch=batch(2), database_version=7))
+    conflict = first_conflict(Changes("m", batch=batch(3)), Changes("w", batch=batch(2), database_version=7))
     assert conflict is not None
     expected = "recorded batch 2 of application orders, of which this transaction records batch 3"
     assert expected in conflict.message
@@ -171,7 +171,7 @@ def test_an_application_is_still_judged_on_its_tables() -> None:
     """Delta's own record of a stream, in a table's log, is another one: both must be free."""
     ours = Changes("m", writes={"A": Footprint(apps=frozenset("s"))}, batch=batch(1))
     theirs = Changes("w", writes={"A": Footprint(apps=frozenset("s"))}, batch=batch(1, "clicks"), database_version=7)
-    conflict = check(ours, theirs)
+    conflict = first_conflict(ours, theirs)
     assert conflict is not None
     assert (conflict.rule, "streaming application s on table" in conflict.message) == ("application", True)
 

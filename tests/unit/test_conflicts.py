@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.conflict.writes import RULES, Changes, Hit, check
+from lockstep.conflict.writes import RULES, Changes, Hit, first_conflict
 from lockstep.delta.combine.evolution import COLUMNS, FEATURES, MARKS, OTHER, PROPERTIES, UNCLEAR
 from lockstep.delta.footprint import Footprint, VectorChange
 from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl, ViewDdl, ViewDefinition
@@ -156,7 +156,7 @@ KILLER = Changes("k", aborts=frozenset({"w", "x"}), database_version=7)
     ],
 )
 def test_conflicts(mine: Changes, winner: Changes, rule: str) -> None:
-    conflict = check(mine, winner)
+    conflict = first_conflict(mine, winner)
     assert conflict is not None
     assert (conflict.rule, conflict.version) == (rule, 7)
     assert conflict.message.startswith(f"transaction {winner.transaction} (database version 7) ")
@@ -174,7 +174,7 @@ def test_conflicts(mine: Changes, winner: Changes, rule: str) -> None:
 def test_who_reads_the_vectors_judges_by_row(mine: Changes, found: Hit | None, rule: str | None) -> None:
     """All other rules hold as they do without."""
     winner = writes(replace(MARKED, removed=frozenset("pq")))
-    conflict = check(mine, winner, same_rows=lambda *_: found)
+    conflict = first_conflict(mine, winner, same_rows=lambda *_: found)
     assert (conflict and conflict.rule) == rule
 
 
@@ -213,7 +213,7 @@ def test_who_reads_the_vectors_judges_by_row(mine: Changes, found: Hit | None, r
     ],
 )
 def test_no_conflict(mine: Changes, winner: Changes) -> None:
-    assert check(mine, winner) is None
+    assert first_conflict(mine, winner) is None
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_no_conflict(mine: Changes, winner: Changes) -> None:
     ],
 )
 def test_messages(mine: Changes, winner: Changes, says: str) -> None:
-    conflict = check(mine, winner)
+    conflict = first_conflict(mine, winner)
     assert conflict is not None
     assert says in conflict.message
 
@@ -306,11 +306,11 @@ changes = st.builds(
 @given(changes, changes)
 def test_it_does_not_matter_who_came_first(one: Changes, other: Changes) -> None:
     """All rules are about what both wrote, so either order conflicts or neither does."""
-    assert (check(one, other) is None) == (check(other, one) is None)
+    assert (first_conflict(one, other) is None) == (first_conflict(other, one) is None)
 
 
 @given(changes)
 def test_nothing_conflicts_with_a_transaction_that_changed_nothing(mine: Changes) -> None:
     reader = Changes("w", reads=dict.fromkeys("ABC"), view_reads=frozenset({A, V}))
-    assert check(mine, reader) is None
-    assert check(reader, mine) is None
+    assert first_conflict(mine, reader) is None
+    assert first_conflict(reader, mine) is None

@@ -16,10 +16,10 @@ from lockstep.delta.combine.deletion_vectors import (
     decode,
     deserialize,
     file_path,
+    in_a_file,
     inline,
     is_readable,
     serialize,
-    stored,
 )
 from lockstep.errors import CorruptTimelineError
 
@@ -181,7 +181,7 @@ def test_what_is_written_is_byte_for_byte_what_delta_writes() -> None:
     data = serialize(BitMap64(ROWS))
     assert data == DATA
     assert inline(data, 6) == INLINE
-    assert stored(data, 6, ID) == (STORED, FILE)
+    assert in_a_file(data, 6, ID) == (STORED, FILE)
 
 
 def test_runs_are_written_as_runs() -> None:
@@ -199,6 +199,6 @@ rows = st.frozensets(st.integers(0, 2**35) | st.integers(0, 200_000), max_size=6
 def test_what_is_written_is_read(some: frozenset[int]) -> None:
     """Inline, whatever padding the size needs, and stored."""
     data = serialize(BitMap64(some))
-    descriptor, content = stored(data, len(some), ID)
+    descriptor, content = in_a_file(data, len(some), ID)
     assert set(rows_of(inline(data, len(some)))) == some
     assert set(decode(descriptor, {PATH: content}.get, location="t", root=ROOT)) == some

@@ -74,7 +74,7 @@ def test_a_table_that_is_set_aside_is_left_to_who_decides(store: FaultyStorage) 
     pin = catalog.database([named("a")]).version
     seen = catalog.read([named("t")], pin=pin, seen=[named("a")])
     with pytest.raises(ForeignCommitError):
-        seen.check(seen.tables[named("t")])
+        seen.refuse_aside(seen.tables[named("t")])
     assert [entry.kind for entry in catalog.timeline.entries(1)] == ["transaction"]
     for version in (1, 2):  # the timeline is right, somebody says
         store.inner.delete(commit_path(where, version))

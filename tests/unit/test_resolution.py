@@ -18,7 +18,7 @@ from lockstep.conflict.lock_policy import (
     Verdict,
     Wait,
     Wound,
-    judge,
+    resolve,
 )
 from lockstep.delta.combine.evolution import UNCLEAR
 from lockstep.delta.footprint import Footprint
@@ -74,16 +74,16 @@ ELSEWHERE, ALTER, APPEND = announced("x", 9, "g"), announced("x", 9, "", whole=T
     ],
 )
 def test_verdicts(others: list[Announcement], wait_die: Verdict, wound_wait: Verdict) -> None:
-    assert judge(ME, F, others, "wait-die", now=NOW) == wait_die
-    assert judge(ME, F, others, "wound-wait", now=NOW) == wound_wait
-    assert judge(ME, F, others, "first-committer-wins", now=NOW) == Go()
+    assert resolve(ME, F, others, "wait-die", now=NOW) == wait_die
+    assert resolve(ME, F, others, "wound-wait", now=NOW) == wound_wait
+    assert resolve(ME, F, others, "first-committer-wins", now=NOW) == Go()
 
 
 @pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
 def test_of_two_exactly_one_is_let_wait_and_never_both(policy: Policy) -> None:
     """No circle, so no deadlock: whoever of the two asks, only one of them would wait for the other."""
     for one, other in [(ME, OLDER), (ME, YOUNGEST), (ME, TWIN), (ME, ELDER_TWIN)]:
-        verdicts = [judge(one, F, [other], policy, now=NOW), judge(other, F, [one], policy, now=NOW)]
+        verdicts = [resolve(one, F, [other], policy, now=NOW), resolve(other, F, [one], policy, now=NOW)]
         assert [isinstance(verdict, Wait) for verdict in verdicts].count(True) == 1
 
 

@@ -22,9 +22,9 @@ from lockstep.delta.combine.deletion_vectors import (
     Descriptor,
     decode,
     file_name,
+    in_a_file,
     inline,
     serialize,
-    stored,
 )
 from lockstep.delta.log import read_published
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
@@ -262,7 +262,7 @@ def test_at_serializable_what_was_read_counts_too(
 def test_a_vector_that_is_gone_ends_in_an_error_and_no_commit(
     catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
-    descriptor, content = stored(serialize(BitMap64([5])), 1, id := uuid4())
+    descriptor, content = in_a_file(serialize(BitMap64([5])), 1, id := uuid4())
     path = f"{location(catalog, 't')}/{file_name(id)}"
     store.put(path, content)
     tx = begins(catalog, *takes([0]))
@@ -299,7 +299,7 @@ def test_vectors_that_delta_stored_are_read_and_large_ones_stored(
 ) -> None:
     def takes_stored(row: int) -> list[Action]:
         id = uuid4()
-        descriptor, content = stored(serialize(BitMap64([row])), 1, id)
+        descriptor, content = in_a_file(serialize(BitMap64([row])), 1, id)
         store.put(f"{location(catalog, 't')}/{file_name(id)}", content)
         return p_with(descriptor)
 

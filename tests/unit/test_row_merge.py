@@ -17,8 +17,8 @@ from pyroaring import BitMap64
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.combine.deletion_vectors import Descriptor, decode, inline, serialize, stored
-from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
+from lockstep.delta.combine.deletion_vectors import Descriptor, decode, in_a_file, inline, serialize
+from lockstep.delta.combine.vector_merge import RowChange, clash, merge_vectors, vectors_now
 from lockstep.delta.footprint import Footprint, VectorChange, footprint
 from lockstep.errors import CorruptTimelineError
 
@@ -125,7 +125,7 @@ def test_winners_that_do_not_follow_each_other_are_refused() -> None:
 def merged(commits: Sequence[Sequence[Action]], *winners: Sequence[Action]) -> list[list[Action]]:
     ours = footprint([action for commit in commits for action in commit])
     others = [footprint(winner) for winner in winners]
-    return merge(commits, ours, vectors_now(ours, others), load=load, save=save)
+    return merge_vectors(commits, ours, vectors_now(ours, others), load=load, save=save)
 
 
 def rows_of(file: dict[str, Any]) -> set[int]:
@@ -217,7 +217,7 @@ def test_a_file_of_vectors_is_read_once_if_it_fits_into_the_cache(
 ) -> None:
     """One that does not is read each time, and refused to nobody."""
     monkeypatch.setattr("lockstep.commit.row_merge.CACHED_BYTES", cached_bytes)
-    before, content = stored(serialize(BitMap64([7])), 1, UUID(int=1, version=4))
+    before, content = in_a_file(serialize(BitMap64([7])), 1, UUID(int=1, version=4))
     paths: list[str] = []
 
     def get(path: str) -> bytes:

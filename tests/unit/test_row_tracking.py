@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.conflict.writes import Changes, check
+from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.delta.actions import Action, split
 from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.combine.row_tracking import by_commit, copies_own_rows
@@ -79,12 +79,12 @@ def test_such_commits_land_behind_nobody() -> None:
     """Not even behind a commit that gave out no row ids: it has taken the version that the files name."""
     mine = Changes("m", writes={"T": Footprint(added=frozenset("c"), fixed=True)}, names={"T": named("t")})
     for footprint in (Footprint(added=frozenset("x")), Footprint(apps=frozenset("a"))):
-        found = check(mine, Changes("w", writes={"T": footprint}))
+        found = first_conflict(mine, Changes("w", writes={"T": footprint}))
         assert found is not None
         assert found.rule == "row-tracking"
-    assert check(mine, Changes("w", writes={"U": Footprint(added=frozenset("x"))})) is None
+    assert first_conflict(mine, Changes("w", writes={"U": Footprint(added=frozenset("x"))})) is None
     blind = Changes("m", writes={"T": Footprint(added=frozenset("c"))})
-    assert check(blind, Changes("w", writes={"T": Footprint(added=frozenset("x"))})) is None
+    assert first_conflict(blind, Changes("w", writes={"T": Footprint(added=frozenset("x"))})) is None
 
 
 def test_commit_refuses_them_behind_a_winner(store: FaultyStorage) -> None:

@@ -39,7 +39,7 @@ PAST_THE_LIST = (
 
 
 def read_by_python(constant: str) -> bool:
-    return any(re.search(rf"\b{constant}\.(said|name|of|key|default)\b", text) for text in PYTHON.values())
+    return any(re.search(rf"\b{constant}\.(value_in|name|of|key|default)\b", text) for text in PYTHON.values())
 
 
 def of_session_in_scala() -> set[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.conflict.writes import Changes, check
+from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.errors import ConflictError, DuplicateError, InvalidError
 from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl
 from lockstep.transactions.ddl import holder, spelled, spelled_namespace
@@ -70,9 +70,9 @@ def test_two_that_make_names_differing_in_case_conflict_unless_case_counts(case_
         return Changes(namespace, namespaces=(ddl,), case_sensitive=case_sensitive)
 
     expected = None if case_sensitive else "name-taken"
-    found = check(made("t"), made("T"))
+    found = first_conflict(made("t"), made("T"))
     assert (found and found.rule) == expected
-    assert (check(filled("n"), filled("N")) is None) == case_sensitive
+    assert (first_conflict(filled("n"), filled("N")) is None) == case_sensitive
 
 
 def test_the_core_is_exact_unless_it_is_told_otherwise(tmp_path: Path) -> None:

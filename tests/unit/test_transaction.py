@@ -325,11 +325,11 @@ def test_reads_are_of_the_snapshots_tables() -> None:
 
 def test_its_text_is_kept_within_bounds() -> None:
     tx = begin()
-    tx.said("SELECT  1\n")
-    tx.said("SELECT 1")
-    tx.said("x" * 5000)
+    tx.note_statement("SELECT  1\n")
+    tx.note_statement("SELECT 1")
+    tx.note_statement("x" * 5000)
     for n in range(200):
-        tx.said(str(n))
+        tx.note_statement(str(n))
     assert tx.statements[:2] == ["SELECT 1", "x" * MAX_STATEMENT_CHARACTERS]
     assert len(tx.statements) == MAX_STATEMENTS
 

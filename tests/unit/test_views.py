@@ -403,7 +403,7 @@ def test_a_savepoint_brings_views_back(done: str) -> None:
     before = dict(tx.views)
     tx.read_view(named("v"))
     do(tx, done)
-    tx.rollback_to("s")
+    tx.go_back_to("s")
     assert dict(tx.views) == before
     assert net(tx) == ["+kept=1"]
     assert tx.view_reads() == [named("v")], "what was read since stays read"

@@ -49,7 +49,7 @@ def late():
     catalog = TransactionalCatalog.open({str(tmp_path)!r}, create=True)
     tx = catalog.begin()
     tx.names.create_namespace(("late",), {{}})
-    assert presence.check(catalog.lake.storage, ["nothing"], "it") is not None
+    assert presence.missing_files(catalog.lake.storage, ["nothing"], "it") is not None
     print(catalog.commit(tx).version)
 
 threading.Thread(target=late).start()

@@ -22,8 +22,19 @@ from datetime import datetime, timedelta
 import msgspec
 
 from lockstep import __version__
-from lockstep.conflict.lock_policy import FORMAT, Announcement, Claim, Die, Go, Resolution, Verdict, Wait, Wound, judge
-from lockstep.conflict.writes import Changes, check
+from lockstep.conflict.lock_policy import (
+    FORMAT,
+    Announcement,
+    Claim,
+    Die,
+    Go,
+    Resolution,
+    Verdict,
+    Wait,
+    Wound,
+    resolve,
+)
+from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.log import UNREADABLE, read_staged
 from lockstep.delta.real_paths import real_paths
@@ -148,21 +159,21 @@ class Announcer:
     def _verdict(self, tx: Transaction, mine: Announcement, asked: Claim, table: str) -> Verdict:
         """Look at the others, kill those that are to be wounded, and return what is left to do: no Wound."""
         others, now = self._standing(table, tx.id), self._lake.clock()
-        verdict = judge(mine, asked, others, self._resolution.policy, now=now)
+        verdict = resolve(mine, asked, others, self._resolution.policy, now=now)
         if not isinstance(verdict, Wound):
             return verdict
         for victim in verdict.whom:
             self._kill(tx, victim)
             self._remove(table, victim.transaction)
         left = [other for other in others if other not in verdict.whom]
-        return judge(mine, asked, left, self._resolution.policy, now=now)
+        return resolve(mine, asked, left, self._resolution.policy, now=now)
 
     def _lost(self, tx: Transaction, table: Table, touched: Footprint, winners: list[Entry]) -> str | None:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: touched}, names={table.id: table.name})
         for entry in winners:
             # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
-            if (conflict := check(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
+            if (conflict := first_conflict(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
                 return conflict.message
         return None
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from lockstep.commit.drafts import store
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Taken
-from lockstep.commit.presence import Gone, added_files, check
+from lockstep.commit.presence import Gone, added_files, missing_files
 from lockstep.commit.scans import Scan, judge_statement, table_reads
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
@@ -32,7 +32,7 @@ from lockstep.timeline.entry import (
     TableWrite,
     TransactionInfo,
 )
-from lockstep.timeline.outcomes import Draft, Ratified, Unknown
+from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 from lockstep.transactions.ddl import check_name, holder
 from lockstep.transactions.undo import Creation
 
@@ -111,7 +111,7 @@ def _commit_statement(
         if not is_looked_for:
             is_looked_for = True
             added = added_files([actions], location, lake.storage.url)
-            if (gone := check(lake.storage, added, f"the statement (transaction {info.id})")) is not None:
+            if (gone := missing_files(lake.storage, added, f"the statement (transaction {info.id})")) is not None:
                 return Settled(gone)
         write = TableWrite(
             id=table.id,
@@ -192,7 +192,7 @@ def _entry(
     write: TableWrite,
     reads: list[TableRead],
     first: Antidependency | None,
-) -> Draft:
+) -> MakeEntry:
     precedes = None if first is None else first.winner.database_version
 
     def draft(version: int, committed_at: datetime) -> Entry:

@@ -19,9 +19,9 @@ from datetime import datetime
 from functools import partial
 
 from lockstep.commit.drafts import Draft, changes_of, collect, store
-from lockstep.commit.ending import discard, finish, found, landed, settle_doubt, undo
+from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
-from lockstep.commit.presence import Gone, check
+from lockstep.commit.presence import Gone, missing_files
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.writes import Conflict
@@ -32,8 +32,7 @@ from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, TableWrite
-from lockstep.timeline.outcomes import Draft as EntryDraft
-from lockstep.timeline.outcomes import Lost, Ratified, Unknown
+from lockstep.timeline.outcomes import Lost, MakeEntry, Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 
@@ -55,7 +54,7 @@ def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
 
 
 def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
-    if tx.in_doubt is not None and (committed := landed(lake, tx)) is not None:
+    if tx.in_doubt is not None and (committed := find_landed(lake, tx)) is not None:
         return committed
     drafts = [] if tx.is_replay else collect(lake, tx)
     if tx.is_replay or not (drafts or tx.is_recorded()):
@@ -91,7 +90,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
 def _look(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Gone | None:
     """Look whether the files are there that the commits add; None if they are."""
     files = set[str]().union(*(draft.files for draft in drafts))
-    return check(lake.storage, files, f"transaction {tx.id}")
+    return missing_files(lake.storage, files, f"transaction {tx.id}")
 
 
 def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
@@ -104,7 +103,7 @@ def _judge(lake: Lake, tx: Transaction, race: Race, head: Database) -> Outcome |
     """Judge a transaction against the entries that nobody has judged it against; None if it may land behind them."""
     for entry in lake.timeline.entries(race.judged, head.version):
         if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
-            return found(lake, tx, entry)
+            return finish_found(lake, tx, entry)
         if (conflict := race.lose_to(lake.past.of(entry))) is not None:
             return _beaten(lake, tx, conflict)
     race.judged = head.version
@@ -129,7 +128,7 @@ def _rebase(lake: Lake, tx: Transaction, draft: Draft, head: Database, race: Rac
     current = head.table_by_id(table.id)
     before = table.version if current is None else current.version
     winners = race.winners.get(table.id, [])
-    merged = race.merge.merge(table.id, draft.commits, draft.footprint, winners)
+    merged = race.merge.merge_rows(table.id, draft.commits, draft.footprint, winners)
     placed = rebase(merged, pin=table.version, first_version=before + 1, winners=winners)
     return TableWrite(
         id=table.id,
@@ -142,7 +141,7 @@ def _rebase(lake: Lake, tx: Transaction, draft: Draft, head: Database, race: Rac
     )
 
 
-def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], precedes: int | None) -> EntryDraft:
+def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], precedes: int | None) -> MakeEntry:
     operations = [
         f"{info.get('operation', '?')} {draft.table.name}"
         for draft in drafts
@@ -170,7 +169,7 @@ def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], p
     return draft
 
 
-def _ratify(lake: Lake, tx: Transaction, draft: EntryDraft, after: int) -> Ratified | Lost | Unknown:
+def _ratify(lake: Lake, tx: Transaction, draft: MakeEntry, after: int) -> Ratified | Lost | Unknown:
     """Try to ratify. While that is under way, and until it is settled, the transaction is in doubt."""
     before, tx.in_doubt = tx.in_doubt, after + 1
     try:

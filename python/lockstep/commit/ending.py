@@ -39,14 +39,14 @@ def _leftovers(tx: Transaction) -> list[str]:
 # --- in doubt ---------------------------------------------------------------------------------------------------------
 
 
-def landed(lake: Lake, tx: Transaction) -> Committed | None:
+def find_landed(lake: Lake, tx: Transaction) -> Committed | None:
     """Return what an earlier COMMIT, whose answer was lost, did after all; None if it is not in the timeline.
 
     Raises:
         UnavailableError: the store does not say, or not whether the entry is durable; the transaction stays as it is.
     """
     entry = _entry_of(lake, tx.id, tx.base.version)
-    return None if entry is None else found(lake, tx, entry)
+    return None if entry is None else finish_found(lake, tx, entry)
 
 
 def _entry_of(lake: Lake, transaction: str, after: int) -> Entry | None:
@@ -54,7 +54,7 @@ def _entry_of(lake: Lake, transaction: str, after: int) -> Entry | None:
     return next((entry for entry in lake.timeline.scan(after) if entry.transaction.id == transaction), None)
 
 
-def found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
+def finish_found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
     """Complete a transaction whose entry was read in the timeline.
 
     Raises:
@@ -71,7 +71,7 @@ def settle_doubt(lake: Lake, version: int, tx: Transaction) -> Committed | None:
         UnavailableError: the store does not say; asking again is safe.
     """
     lake.occupy(version)
-    return landed(lake, tx)
+    return find_landed(lake, tx)
 
 
 def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | None:

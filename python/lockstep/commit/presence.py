@@ -54,7 +54,7 @@ def added_files(commits: Iterable[Sequence[Action]], location: str, root: str) -
     return found
 
 
-def check(storage: Storage, files: Iterable[str], who: str) -> Gone | None:
+def missing_files(storage: Storage, files: Iterable[str], who: str) -> Gone | None:
     """Look for files, many at a time; None if all are there.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.serializable import Antidependency, judge
-from lockstep.conflict.writes import Changes, Conflict, check
+from lockstep.conflict.writes import Changes, Conflict, first_conflict
 from lockstep.delta.footprint import Footprint
 
 
@@ -30,7 +30,7 @@ class Race:
 
     def lose_to(self, winner: Changes) -> Conflict | None:
         """Take the next winner into account, and tell whether ours cannot land behind it."""
-        if (conflict := check(self.mine, winner, same_rows=self.merge.find)) is not None:
+        if (conflict := first_conflict(self.mine, winner, same_rows=self.merge.find)) is not None:
             return conflict
         if self.mine.isolation == "SERIALIZABLE":
             found = judge(self.mine, [winner], self._first)

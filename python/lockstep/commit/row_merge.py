@@ -25,12 +25,12 @@ from lockstep.delta.combine.deletion_vectors import (
     RowSet,
     decode,
     file_path,
+    in_a_file,
     inline,
     is_readable,
     serialize,
-    stored,
 )
-from lockstep.delta.combine.vector_merge import RowChange, clash, merge, vectors_now
+from lockstep.delta.combine.vector_merge import RowChange, clash, merge_vectors, vectors_now
 from lockstep.delta.footprint import Footprint, VectorChange
 from lockstep.storage import Storage
 
@@ -77,7 +77,7 @@ class RowMerge:
                     return Hit(f"{did} file {path} of table {name or id}, as this transaction does", table=name)
         return None
 
-    def merge(
+    def merge_rows(
         self, id: str, commits: Sequence[Sequence[Action]], ours: Footprint, winners: Sequence[Footprint]
     ) -> list[list[Action]]:
         """Return the commits as they land behind the winners; files are written that they name.
@@ -92,7 +92,7 @@ class RowMerge:
             UnavailableError, CorruptTimelineError: as `find`.
         """
         location = self._locations[id]
-        return merge(
+        return merge_vectors(
             commits,
             ours,
             vectors_now(ours, winners),
@@ -121,7 +121,7 @@ class RowMerge:
         # Named by its content: an attempt that comes to the same rows comes to the same file, one that comes to others
         # leaves it alone, for an entry that names it may still be on its way.
         digest = hashlib.sha256(f"{self._seed} ".encode() + data).digest()
-        descriptor, content = stored(data, len(rows), UUID(bytes=digest[:16], version=4))
+        descriptor, content = in_a_file(data, len(rows), UUID(bytes=digest[:16], version=4))
         path = file_path(descriptor, location=location, root=self._storage.url)
         self.written.add(path)
         self.landing.add(path)

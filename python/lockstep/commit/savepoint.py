@@ -25,7 +25,7 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
         UnavailableError: the store failed half-way; what is left of the undone statements would be seen again, so the
             transaction has failed, and can only be rolled back as a whole.
     """
-    undone = tx.rollback_to(name)
+    undone = tx.go_back_to(name)
     try:
         for table, kept, cut in undone.cut:
             _cut(lake, tx, table, kept, cut)

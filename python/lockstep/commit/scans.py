@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from lockstep.conflict.serializable import Antidependency, antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, Hit
 from lockstep.delta.footprint import Footprint
-from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, listed
+from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, predicates_of
 from lockstep.errors import UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Database, Entry, TableRead
@@ -61,7 +61,7 @@ def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Foot
     oldest = _oldest(scans)
     tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
     return [
-        TableRead(id=t.id, name=t.name, version=oldest.get(t.id, t.version), predicates=listed(rows[t.id]))
+        TableRead(id=t.id, name=t.name, version=oldest.get(t.id, t.version), predicates=predicates_of(rows[t.id]))
         for t in tables
     ]
 

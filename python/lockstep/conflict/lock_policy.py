@@ -124,14 +124,14 @@ class Resolution:
         Raises:
             InvalidError: one of them is not what it must be.
         """
-        policy = RESOLUTION.said(options)
+        policy = RESOLUTION.value_in(options)
         known: dict[str | None, Policy] = {each: each for each in get_args(Policy)}
         if policy not in known:
             raise InvalidError(f"resolution is {policy!r}: expected one of {', '.join(RESOLUTION.choices)}")
-        expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY.said(options) or "")
+        expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY.value_in(options) or "")
         if expiry_seconds < 1:
             raise InvalidError(f"announcement-expiry is {expiry_seconds} s: expected a second or more")
-        return cls(known[policy], seconds(LOCK_TIMEOUT.said(options) or ""), expiry_seconds)
+        return cls(known[policy], seconds(LOCK_TIMEOUT.value_in(options) or ""), expiry_seconds)
 
 
 FIRST_COMMITTER_WINS = Resolution()
@@ -168,7 +168,7 @@ class Wound:
 Verdict: TypeAlias = Go | Wait | Die | Wound
 
 
-def judge(
+def resolve(
     mine: Announcement, claim: Claim, others: Iterable[Announcement], policy: Policy, *, now: datetime
 ) -> Verdict:
     """Return what to do about the other open transactions of a table.

@@ -71,7 +71,7 @@ class Changes:
         """The tables that it dropped or renamed, by id."""
         return {ddl.id: ddl for ddl in self.tables if ddl.action in ("drop", "rename")}
 
-    def claims(self) -> dict[Name, str]:
+    def names_given(self) -> dict[Name, str]:
         """The names that it gave away, each with what it gave it to: a table, created or renamed, or a new view."""
         tables = [ddl.new_name if ddl.action == "rename" else ddl.name for ddl in self.tables if ddl.action != "drop"]
         views = [ddl.name for ddl in self.views if ddl.action == "create"]
@@ -134,7 +134,7 @@ class Rule:
     find: Find
 
 
-def check(mine: Changes, winner: Changes, *, same_rows: Find | None = None) -> Conflict | None:
+def first_conflict(mine: Changes, winner: Changes, *, same_rows: Find | None = None) -> Conflict | None:
     """Return the first conflict by the order of `RULES`, None if `mine` can land behind `winner`.
 
     The two must be different transactions: one found in the timeline under our own id is ours, committed.
@@ -177,8 +177,8 @@ def _table_written(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _name_taken(mine: Changes, winner: Changes) -> Hit | None:
-    theirs = {mine.key(name): f"gave a {kind} the name {name}" for name, kind in winner.claims().items()}
-    for name in mine.claims():
+    theirs = {mine.key(name): f"gave a {kind} the name {name}" for name, kind in winner.names_given().items()}
+    for name in mine.names_given():
         if (what := theirs.get(mine.key(name))) is not None:
             return Hit(f"{what}, as this transaction does", table=name)
     return None
@@ -236,7 +236,7 @@ def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
 
 def _filled(dropped: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
     """Find the dropped namespaces in which the other transaction made a table, a view or a namespace."""
-    made = [(name.namespace, f"{kind} {name}") for name, kind in other.claims().items()]
+    made = [(name.namespace, f"{kind} {name}") for name, kind in other.names_given().items()]
     made += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
     for namespace in dropped:
         for parent, what in made:

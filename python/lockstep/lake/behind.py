@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from lockstep.conflict.serializable import judge
-from lockstep.conflict.writes import Changes, Conflict, check
+from lockstep.conflict.writes import Changes, Conflict, first_conflict
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.log import commit_path
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
@@ -17,7 +17,7 @@ from lockstep.timeline.entry import Entry, Moved, TableWrite
 _log = logging.getLogger(__name__)
 
 
-def behind(entry: Entry, write: TableWrite, displaced: Displaced, ours: Footprint) -> Moved:
+def place_behind(entry: Entry, write: TableWrite, displaced: Displaced, ours: Footprint) -> Moved:
     """Return where a ratified commit is once it comes after the foreign ones that took its version.
 
     Args:
@@ -41,7 +41,7 @@ def behind(entry: Entry, write: TableWrite, displaced: Displaced, ours: Footprin
         reads={write.id: NO_ROW if displaced.foreign.blind else EVERY_ROW},
         names=mine.names,
     )
-    if (conflict := check(mine, theirs)) is not None:
+    if (conflict := first_conflict(mine, theirs)) is not None:
         raise ForeignCommitError(
             f"table {write.name}: version {displaced.first} was written by a plain Delta writer while database "
             f"version {entry.version} (transaction {entry.transaction.id}), ratified for the same table version, "

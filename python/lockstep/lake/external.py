@@ -13,7 +13,7 @@ from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, Moved, TableWrite, TransactionInfo
 from lockstep.timeline.log import Timeline
-from lockstep.timeline.outcomes import Draft, Ratified, Unknown
+from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 
 Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
 """What such an entry says: the commits that it takes in, and where commits of ours that they overtook are now."""
@@ -62,7 +62,7 @@ class ExternalEntries:
                     f"{attempts} times; nothing changed, and the next statement looks again"
                 )
 
-    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> Draft:
+    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> MakeEntry:
         id_ = self._new_id()
 
         def draft(version: int, at: datetime) -> Entry:

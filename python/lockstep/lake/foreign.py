@@ -134,7 +134,7 @@ class Foreign:
         commits = {
             version: parse(content(self._storage, table.location, commit) or b"") for version, commit in lost.items()
         }
-        added = added_files([commits[version] for version in sorted(commits)])
+        added = files_left([commits[version] for version in sorted(commits)])
         probed = [path for path in [*added][-CHECKED_FILES:] if ":" not in path]
         gone = [path for path in probed if not self._storage.exists(_file(table, path))]
         if not gone:
@@ -142,7 +142,7 @@ class Foreign:
         for version in range(min(lost) + 1, table.version + 1):
             if version in files.commits - commits.keys():
                 commits[version] = read_published(self._storage, table.location, version)
-        needed = added_files([commits[version] for version in sorted(commits)])
+        needed = files_left([commits[version] for version in sorted(commits)])
         for path in gone:
             if path in needed:
                 raise outdated(table, _file(table, path))
@@ -181,7 +181,7 @@ class Foreign:
         )
 
 
-def added_files(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
+def files_left(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
     """Return the paths that consecutive commits add and leave, in the order in which they were first added.
 
     A commit that removes a file and adds it, under another deletion vector, leaves it.

@@ -103,7 +103,7 @@ class Lake:
         """
         database = self._caught_up(select, closely=True, for_write=for_write)
         for table in select(database):
-            database.check(table)
+            database.refuse_aside(table)
         return database
 
     def take_in(self, tables: Sequence[Table]) -> bool:
@@ -115,7 +115,9 @@ class Lake:
         Raises:
             UnavailableError, CorruptTimelineError: as the store and the logs say.
         """
-        looks = self._pool.map(lambda table: self._foreign.look(table, self.publisher.published, closely=True), tables)
+        looks = self._pool.map(
+            lambda table: self._foreign.look(table, self.publisher.publish_write, closely=True), tables
+        )
         found = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
         # What a plain writer does to a table that is set aside waits for whoever decides whose commit is right.
         aside = self.refresh().set_aside if found else {}
@@ -153,7 +155,7 @@ class Lake:
     def _look(self, table: Table, closely: bool, for_write: bool) -> bool | LockstepError:
         """Tell whether a table's log goes on after what the timeline knows, or why nobody can tell."""
         try:
-            return self._foreign.look(table, self.publisher.published, closely=closely, for_write=for_write)
+            return self._foreign.look(table, self.publisher.publish_write, closely=closely, for_write=for_write)
         except LockstepError as error:
             _log.warning("table %s: %s", table.name, error)
             return error

@@ -21,7 +21,7 @@ from msgspec import structs
 from lockstep.delta.log import log_files
 from lockstep.delta.publish import Displaced, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
-from lockstep.lake.behind import behind
+from lockstep.lake.behind import place_behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
@@ -136,7 +136,7 @@ class Publisher:
             if head.table_by_id(id_) is None:
                 self._aside.pop(id_, None)
 
-    def check(self, table: Table) -> None:
+    def refuse_aside(self, table: Table) -> None:
         """Raise why a table is set aside now, if it is.
 
         Raises:
@@ -183,7 +183,7 @@ class Publisher:
 
     def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
         try:
-            versions = self.published(entry, write, fresh=fresh)
+            versions = self.publish_write(entry, write, fresh=fresh)
         except LockstepError as error:
             return self._set_aside(entry, write, error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever uses the table; no other is concerned)
@@ -196,7 +196,7 @@ class Publisher:
             self._write_checksums(write, versions)
         return None
 
-    def published(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
+    def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
         """Publish a write, behind foreign commits if need be, and return the version of each of its commits.
 
         None for a dropped table whose folder somebody removed: nobody brings it back.
@@ -246,7 +246,7 @@ class Publisher:
         Raises:
             ForeignCommitError: it cannot, for the two conflict.
         """
-        moved = behind(entry, write, displaced, self._past.of_write(entry, write))
+        moved = place_behind(entry, write, displaced, self._past.of_write(entry, write))
         self._external.append(lambda _: None if self._moved_already(moved) else ([], [moved]))
 
     def _moved_already(self, wanted: Moved) -> bool:

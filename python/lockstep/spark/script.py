@@ -111,7 +111,7 @@ def open_session(*, application: str, root: str | None, catalog: str, settings: 
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
-        message = _short(_said(error)[0])
+        message = _short(_told(error)[0])
         raise InvalidError(f"Spark does not start: {message}") from error
     attach(spark)
     return spark
@@ -253,7 +253,7 @@ class _Run:
         return "What is committed stays; a transaction that was open is rolled back."
 
     def _failure(self, step: Step, error: LockstepError | PySparkException | Py4JJavaError) -> StatementError:
-        message, sqlstate = _said(error)
+        message, sqlstate = _told(error)
         message, place = placed(step, message)
         line, column = place or (step.source.line, step.source.column)
         return StatementError(
@@ -323,7 +323,7 @@ def _short(message: str) -> str:
     return (message[: tail.start()] if tail else message).strip()[:CHARACTERS_AT_MOST]
 
 
-def _said(error: LockstepError | PySparkException | Py4JJavaError) -> tuple[str, str | None]:
+def _told(error: LockstepError | PySparkException | Py4JJavaError) -> tuple[str, str | None]:
     """Return an error's message and its SQLSTATE, if it has one."""
     if isinstance(error, LockstepError):
         return error.message, error.sqlstate

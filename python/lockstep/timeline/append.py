@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from lockstep.retry import Backoff, Contention
-from lockstep.timeline.outcomes import Draft, Lost, Outcome, Ratified, Unknown
+from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
 
 T = TypeVar("T")
 
-Append: TypeAlias = Callable[[Draft, int], Outcome]
+TryOnce: TypeAlias = Callable[[MakeEntry, int], AppendOutcome]
 """Tries once to make an entry the version after the given one, as `Timeline.append` does."""
 
 
@@ -29,7 +29,7 @@ class Proposal:
         after: the database version that it was judged against.
     """
 
-    draft: Draft
+    draft: MakeEntry
     after: int
 
 
@@ -52,13 +52,13 @@ class Exhausted:
 
 
 def append_until(
-    append: Append,
+    append: TryOnce,
     propose: Callable[[], Proposal | Settled[T]],
     *,
     backoff: Backoff,
     contention: Contention | None = None,
 ) -> Ratified | Unknown | Settled[T] | Exhausted:
-    """Append an entry, proposing it anew whenever another transaction took the version that it was for.
+    """TryOnce an entry, proposing it anew whenever another transaction took the version that it was for.
 
     Args:
         append: tries once.

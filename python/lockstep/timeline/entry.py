@@ -295,7 +295,7 @@ class Database(Value, frozen=True):
         if self.index is NOT_INDEXED:
             msgspec.structs.force_setattr(self, "index", Index.of(self.tables, self.views))
 
-    def check(self, table: Table, more: str = "") -> None:
+    def refuse_aside(self, table: Table, more: str = "") -> None:
         """Raise why a table is set aside, if it is; the message ends with `more`."""
         if (error := self.set_aside.get(table.id)) is not None:
             raise error.again(more) from error

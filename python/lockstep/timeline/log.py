@@ -33,7 +33,7 @@ from lockstep.timeline.fold import (
 )
 from lockstep.timeline.hint import Hint, lost, read_hint, write_hint
 from lockstep.timeline.known import CHECKPOINT_EVERY, Known
-from lockstep.timeline.outcomes import Draft, Lost, Outcome, Ratified, Unknown
+from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
 
 ATTEMPTS = 3
 """How often an append is tried, and how often its outcome is read back, before it is `Unknown`."""
@@ -186,7 +186,7 @@ class Timeline(Known):
             self._absorb(stored)
         return self.entries(known)
 
-    def append(self, draft: Draft, *, after: int) -> Outcome:
+    def append(self, draft: MakeEntry, *, after: int) -> AppendOutcome:
         """Try to make an entry the next version; THE commit.
 
         Args:
@@ -366,7 +366,7 @@ class Timeline(Known):
                 failure = error
         return failure
 
-    def _settled(self, entry: Entry) -> Outcome:
+    def _settled(self, entry: Entry) -> AppendOutcome:
         """Tell the outcome of an entry whose version is known to be taken: the transaction's id says by whom."""
         try:
             self.refresh()

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lockstep.errors import UnavailableError
 from lockstep.timeline.entry import Entry
 
-Draft: TypeAlias = Callable[[int, datetime], Entry]
+MakeEntry: TypeAlias = Callable[[int, datetime], Entry]
 """Makes an entry out of the version and the commit time that it is to have."""
 
 
@@ -45,4 +45,4 @@ class Unknown:
     cause: UnavailableError
 
 
-Outcome: TypeAlias = Ratified | Lost | Unknown
+AppendOutcome: TypeAlias = Ratified | Lost | Unknown

@@ -30,7 +30,7 @@ def check_name(*parts: str) -> None:
             )
 
 
-class Named(Protocol):
+class HasNames(Protocol):
     """What has tables, views and namespaces: a database version, or a transaction's view of one."""
 
     @property
@@ -46,7 +46,7 @@ def folded(name: Name) -> Name:
     return Name(namespace=tuple(part.lower() for part in name.namespace), table=name.table.lower())
 
 
-def spellings(name: Name, seen: Named) -> list[Name]:
+def spellings(name: Name, seen: HasNames) -> list[Name]:
     """Return the stored names that one whose case does not count may mean: itself alone, if that is one."""
     if name in seen.tables or name in seen.views:
         return [name]
@@ -54,7 +54,7 @@ def spellings(name: Name, seen: Named) -> list[Name]:
     return sorted(each for each in (*seen.tables, *seen.views) if folded(each) == wanted)
 
 
-def spelled(name: Name, seen: Named) -> Name:
+def spelled(name: Name, seen: HasNames) -> Name:
     """Return how a name is stored whose case does not count; one that nothing has as it is, in its stored namespace.
 
     Raises:
@@ -67,7 +67,7 @@ def spelled(name: Name, seen: Named) -> Name:
     return _only(found, str(name)) if found else inside
 
 
-def spelled_namespace(namespace: Namespace, seen: Named) -> Namespace:
+def spelled_namespace(namespace: Namespace, seen: HasNames) -> Namespace:
     """Return how a namespace is stored whose case does not count, as far as there is one."""
     for length in range(len(namespace), 0, -1):
         if namespace[:length] in seen.namespaces:
@@ -88,7 +88,7 @@ def _only(found: Sequence[T], name: str) -> T:
     return found[0]
 
 
-def holder(name: Name, seen: Named, *, case_sensitive: bool = True) -> str | None:
+def holder(name: Name, seen: HasNames, *, case_sensitive: bool = True) -> str | None:
     """Return what has this name, a "table" or a "view", which share their names; None if it is free."""
     if not case_sensitive:
         wanted = folded(name)

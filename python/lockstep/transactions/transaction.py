@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from lockstep.delta.pruning.row_sets import RowsRead, listed
+from lockstep.delta.pruning.row_sets import RowsRead, predicates_of
 from lockstep.errors import (
     FailedTransactionError,
     InvalidError,
@@ -147,7 +147,7 @@ class Transaction:
         """
         table = self.names.table(name)
         if usable:
-            self.base.check(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
+            self.base.refuse_aside(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
         return table
 
     def has_written(self, table: Table) -> bool:
@@ -171,7 +171,7 @@ class Transaction:
         if name in self.base.views and self.names.views.get(name) is self.base.views[name]:
             self._view_reads.add(name)
 
-    def said(self, text: str) -> None:
+    def note_statement(self, text: str) -> None:
         """Keep a statement's text for the entry, bounded; an analysis that runs twice says it once."""
         short = " ".join(text.split())[:MAX_STATEMENT_CHARACTERS]
         if len(self.statements) < MAX_STATEMENTS and self.statements[-1:] != [short]:
@@ -291,7 +291,7 @@ class Transaction:
             )
         )
 
-    def rollback_to(self, name: str) -> Undone:
+    def go_back_to(self, name: str) -> Undone:
         """Go back to a savepoint, which stays; those after it are gone. What was read since stays read.
 
         Raises:
@@ -378,7 +378,7 @@ class Transaction:
         """The tables of its snapshot that it read, and which rows."""
         rows = self._reads.by_table()
         read = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
-        return [TableRead(id=t.id, name=t.name, version=t.version, predicates=listed(rows[t.id])) for t in read]
+        return [TableRead(id=t.id, name=t.name, version=t.version, predicates=predicates_of(rows[t.id])) for t in read]
 
     def info(self, operations: Sequence[str] = ()) -> TransactionInfo:
         """Who, when and why, for the entry; `operations` stand in where no statement's text is known."""

@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from lockstep.delta.combine.deletion_vectors import file_name, file_path, serialize, stored
+from lockstep.delta.combine.deletion_vectors import file_name, file_path, in_a_file, serialize
 from lockstep.delta.log import LOG, commit_path, staged_path, staging_folder
 from lockstep.errors import (
     CommitUnknownError,
@@ -370,7 +370,7 @@ def test_a_store_that_fails_while_publishing_fails_no_commit(
 def vector(store: FaultyStorage, where: str, row: int) -> tuple[str, Any]:
     """Write a file with a deletion vector of one row; return its path and descriptor."""
     id_ = uuid4()
-    descriptor, content = stored(serialize(BitMap64([row])), 1, id_)
+    descriptor, content = in_a_file(serialize(BitMap64([row])), 1, id_)
     path = f"{where}/{file_name(id_)}"
     store.put(path, content)
     return path, descriptor

@@ -209,7 +209,7 @@ def inline(data: bytes, cardinality: int) -> Descriptor:
     }
 
 
-def stored(data: bytes, cardinality: int, id: UUID) -> tuple[Descriptor, bytes]:
+def in_a_file(data: bytes, cardinality: int, id: UUID) -> tuple[Descriptor, bytes]:
     """Return the descriptor of a vector that is kept alone in the file of this id in the table's folder, and the file.
 
     Args:

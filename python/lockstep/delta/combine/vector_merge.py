@@ -66,7 +66,7 @@ def vectors_now(ours: Footprint, winners: Sequence[Footprint]) -> dict[str, Desc
     return now
 
 
-def merge(
+def merge_vectors(
     commits: Sequence[Sequence[Action]],
     ours: Footprint,
     now: Mapping[str, Descriptor],

@@ -61,7 +61,7 @@ def either(rows: Rows, condition: str | None) -> Rows:
     return together if len(together) <= MAX_CONDITIONS else EVERY_ROW
 
 
-def listed(rows: Rows) -> list[str] | None:
+def predicates_of(rows: Rows) -> list[str] | None:
     """Return the rows as an entry says them."""
     return None if rows is None else sorted(rows)
 

@@ -19,9 +19,9 @@ import msgspec
 from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.protocol import Request, decode, described
-from lockstep.spark.host.protocol.base import Answer, Asked
+from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.tables import Claim
-from lockstep.spark.host.protocol.transactions import Ended, Lapse, Lost
+from lockstep.spark.host.protocol.transactions import Ended, HostLost, Lapse
 from lockstep.spark.host.requests import Operation
 from lockstep.spark.host.sessions import Session
 from lockstep.spark.host.tables import TableRequests
@@ -44,7 +44,7 @@ class Host:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         transactions = TransactionRequests(self)
         self._in_lost = transactions.in_lost
-        self._operations: Mapping[type[Asked], Operation] = {
+        self._operations: Mapping[type[RequestBase], Operation] = {
             **transactions.operations,
             **TableRequests(self).operations,
             **ViewRequests(self).operations,
@@ -69,7 +69,7 @@ class Host:
     def _answer(self, request: Request) -> Answer:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
-            if not isinstance(request, Lost | Lapse | Ended):
+            if not isinstance(request, HostLost | Lapse | Ended):
                 if session.lost is not None:
                     return self._in_lost(session, session.lost, request)
                 if request.within is not None and not session.has(request.within):

@@ -157,20 +157,20 @@ class Lakehouses:
     def _holder(self, uri: str, options: Mapping[str, str]) -> Uris | None:
         """Return the URIs of a catalog with these settings, if this is one of them."""
         try:
-            uris = Uris(self._urls(ROOT.said(options) or ""))
+            uris = Uris(self._urls(ROOT.value_in(options) or ""))
         except LockstepError:  # no root, or none that anything could lie in; its own statements are told so
             return None
         return uris if uris.holds(uri) else None
 
     def _made(self, name: str, options: Mapping[str, str]) -> Lakehouse:
-        root = ROOT.said(options)
+        root = ROOT.value_in(options)
         if not root:
             raise InvalidError(f"catalog {name} has no root: set {ROOT.of(name)} to a path or URL")
-        outside = OUTSIDE_WRITES.said(options)
+        outside = OUTSIDE_WRITES.value_in(options)
         if outside not in OUTSIDE_WRITES.choices:
             raise InvalidError(f"{OUTSIDE_WRITES.of(name)} is {outside!r}: expected refuse or allow")
-        isolation = isolation_of(ISOLATION.said(options)) or "SERIALIZABLE"
-        record_reads = flag(RECORD_READS.of(name), RECORD_READS.said(options)) or False
+        isolation = isolation_of(ISOLATION.value_in(options)) or "SERIALIZABLE"
+        record_reads = flag(RECORD_READS.of(name), RECORD_READS.value_in(options)) or False
         backoff, resolution = race_backoff(options), Resolution.of(options)
         catalog = TransactionalCatalog(
             self._lake(root, options),
@@ -187,7 +187,7 @@ class Lakehouses:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
         prefix = STORE.key.removesuffix("*")
         store = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
-        create = (CREATE.said(options) or "").lower() == "true"
+        create = (CREATE.value_in(options) or "").lower() == "true"
         url = self._urls(root)
         place = (Uris(url).real(""), _digest(store))
         with self._lock:
@@ -260,7 +260,7 @@ def checkpoint_interval(options: Mapping[str, str]) -> int:
     Raises:
         InvalidError: the setting is no number.
     """
-    said = CHECKPOINT_INTERVAL.said(options) or ""
+    said = CHECKPOINT_INTERVAL.value_in(options) or ""
     if not (said.isdecimal() and said.isascii()):
         raise InvalidError(f"{CHECKPOINT_INTERVAL.name} is {said!r}: expected a number, 0 or more")
     return int(said)

@@ -13,9 +13,9 @@ from lockstep.spark.host.protocol.base import (
     AboutNamespace,
     AboutRelation,
     Answer,
-    Asked,
     Listing,
     Parts,
+    RequestBase,
 )
 from lockstep.spark.host.sessions import Session
 from lockstep.timeline.entry import Database, Name, Namespace, Table
@@ -31,10 +31,10 @@ Change: TypeAlias = "Callable[[Transaction], None]"
 Operation: TypeAlias = Callable[[Session, Any], Answer]
 """What answers the requests of one class, and is called with no other: `operation` sees to that."""
 
-R = TypeVar("R", bound=Asked)
+R = TypeVar("R", bound=RequestBase)
 
 
-def operation(kind: type[R], answers: Callable[[Session, R], Answer]) -> tuple[type[Asked], Operation]:
+def operation(kind: type[R], answers: Callable[[Session, R], Answer]) -> tuple[type[RequestBase], Operation]:
     """Return a class of requests, and what answers them."""
     return kind, answers
 
@@ -88,7 +88,7 @@ class Requests:
         house = self._house(request)
         if (tx := session.inside(house)) is not None:
             change(tx)
-            tx.said(text)
+            tx.note_statement(text)
         else:
             house.catalog.run(change, text, author=request.user, case_sensitive=request.case_sensitive)
 
@@ -102,7 +102,7 @@ def name_of(request: AboutName) -> Name:
     return Name(namespace=request.namespace or ("default",), table=request.table)
 
 
-def stored(request: AboutName, seen: Transaction | Database) -> Name:
+def stored_name(request: AboutName, seen: Transaction | Database) -> Name:
     """Return how the name of a request is stored in what is seen, as written if nothing there has it.
 
     Raises:
@@ -118,7 +118,7 @@ def find(request: AboutName, database: Database) -> Table:
     Raises:
         UndefinedError: it has none of that name. InvalidError (42702): several.
     """
-    return find_table(database, stored(request, database))
+    return find_table(database, stored_name(request, database))
 
 
 def stored_namespace(request: AboutCatalog, namespace: Namespace, seen: Transaction | Database) -> Namespace:
@@ -133,7 +133,7 @@ def new_name_of(request: AboutName, to: tuple[str, ...], old: Name) -> Name:
     return Name(namespace=to[:-1] or old.namespace, table=to[-1])
 
 
-def listed(request: AboutNamespace, seen: Transaction | Database, names: Iterable[Name]) -> Listing:
+def listing(request: AboutNamespace, seen: Transaction | Database, names: Iterable[Name]) -> Listing:
     """Return those of the names that are in the namespace of a request, by their last parts, and how that is stored.
 
     Raises:

@@ -21,9 +21,9 @@ from lockstep.settings import SESSION_ISOLATION
 from lockstep.spark.host.lakehouses import isolation_of
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
-from lockstep.spark.host.protocol.base import Answer, Asked, Dropped, Listing, Read
-from lockstep.spark.host.requests import Operation, Requests, find, listed, operation, stored, stored_namespace
-from lockstep.spark.host.uris import View, transaction_in
+from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
+from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
+from lockstep.spark.host.uris import OverlayView, transaction_in
 from lockstep.timeline.entry import NEW, Database, Table
 from lockstep.transactions.names import NO_NAMESPACE
 from lockstep.transactions.transaction import Transaction
@@ -43,7 +43,7 @@ class TableRequests(Requests):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.operations: Mapping[type[Asked], Operation] = dict(
+        self.operations: Mapping[type[RequestBase], Operation] = dict(
             (
                 operation(protocol.Resolve, self._resolve),
                 operation(protocol.VersionThen, self._version_then),
@@ -92,7 +92,7 @@ class TableRequests(Requests):
             table = find(request, house.catalog.database([self._name(session, house, request)]))
             return self._head(house, table, id=table.id)
         database = self._pinned(house, request)
-        if stored(request, database) not in database.tables:
+        if stored_name(request, database) not in database.tables:
             return protocol.Missing(pin=database.version)
         table = find(request, database)
         if request.timestamp_micros is not None:
@@ -105,7 +105,7 @@ class TableRequests(Requests):
         """Inside: what was not written is read through the shared, warm URI while that is still at the pin."""
         if request.writes:
             tx.check_writable()
-            tx.said(session.text)
+            tx.note_statement(session.text)
         travels = request.timestamp_micros is not None
         if request.use == "target":
             tx.read(table)
@@ -198,7 +198,7 @@ class TableRequests(Requests):
         timestamp_micros: int | UnsetType = UNSET,
         pin: int | UnsetType = UNSET,
     ) -> protocol.Found:
-        house.catalog.lake.publisher.check(table)
+        house.catalog.lake.publisher.refuse_aside(table)
         return protocol.Found(
             uri=house.uris.head(table.location),
             name=[*table.name.namespace, table.name.table],
@@ -220,7 +220,7 @@ class TableRequests(Requests):
         version: int | UnsetType = UNSET,
         timestamp_micros: int | UnsetType = UNSET,
     ) -> protocol.Found:
-        house.catalog.lake.publisher.check(table)
+        house.catalog.lake.publisher.refuse_aside(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
         session.used.add((uri, table.name))
         return protocol.Found(
@@ -238,7 +238,7 @@ class TableRequests(Requests):
 
     def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
         seen = self._seen(session, self._house(request))
-        return listed(request, seen, seen.tables)
+        return listing(request, seen, seen.tables)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class TableRequests(Requests):
         if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
         if isinstance(seen, Transaction):
-            seen.said(session.text)
+            seen.note_statement(session.text)
             creation = seen.reserve(name, house.catalog.lake.new_id())
             uri = house.uris.own(creation.location, seen.id, NEW, seen.epoch)
             session.used.add((uri, name))
@@ -284,7 +284,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        isolation = isolation_of(SESSION_ISOLATION.said(request.settings)) or house.catalog.isolation
+        isolation = isolation_of(SESSION_ISOLATION.value_in(request.settings)) or house.catalog.isolation
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
@@ -321,7 +321,7 @@ class TableRequests(Requests):
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
             house.catalog.stage(tx, view.location, request.version)
-        return protocol.StagedAnswer(claims=house.catalog.claims)
+        return protocol.StagedAnswer(claims=house.catalog.settles_early)
 
     def _claim(self, _: Session, request: protocol.Claim) -> Answer:
         """Settle what a staged commit conflicts with; no session's lock is held while it waits, see `Host`."""
@@ -329,7 +329,7 @@ class TableRequests(Requests):
         house.catalog.claim(tx, view.location, request.version)
         return Answer()
 
-    def _staged_by(self, uri: str) -> tuple[Lakehouse, View, Session, Transaction]:
+    def _staged_by(self, uri: str) -> tuple[Lakehouse, OverlayView, Session, Transaction]:
         """Return the catalog of BEGIN: another of the same root may have other keys, or another `resolution`."""
         if (id := transaction_in(uri)) is None:
             raise InvalidError(f"{uri} is not a transaction's: use the table by its name, as lake.namespace.table")

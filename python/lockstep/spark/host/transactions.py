@@ -30,7 +30,7 @@ from lockstep.settings import (
 )
 from lockstep.spark.host.lakehouses import Lakehouse, flag, isolation_of
 from lockstep.spark.host.protocol import transactions as protocol
-from lockstep.spark.host.protocol.base import Answer, Asked, Settings
+from lockstep.spark.host.protocol.base import Answer, RequestBase, Settings
 from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.sessions import FindOut, LostTransaction, Session
 from lockstep.spark.host.tables import other_version, scans_of
@@ -53,7 +53,7 @@ class TransactionRequests:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self.operations: Mapping[type[Asked], Operation] = dict(
+        self.operations: Mapping[type[RequestBase], Operation] = dict(
             (
                 operation(protocol.NextBatch, self._batch),
                 operation(protocol.Begin, self._begin),
@@ -64,7 +64,7 @@ class TransactionRequests:
                 operation(protocol.RollbackTo, self._rollback_to),
                 operation(protocol.Release, self._release),
                 operation(protocol.Ended, self._ended),
-                operation(protocol.Lost, self._lost),
+                operation(protocol.HostLost, self._lost),
                 operation(protocol.Lapse, self._lapse),
                 operation(protocol.Outside, self._outside),
             )
@@ -84,12 +84,12 @@ class TransactionRequests:
                 "say USE <catalog> before BEGIN"
             )
         house = self._host.lakehouses.get(name, catalogs[name])
-        goes_on = _goes_on(ON_STATEMENT_ERROR.said(request.settings))
+        goes_on = _goes_on(ON_STATEMENT_ERROR.value_in(request.settings))
         kept = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
         tx = house.catalog.begin(
-            isolation=request.isolation or isolation_of(SESSION_ISOLATION.said(request.settings)),
+            isolation=request.isolation or isolation_of(SESSION_ISOLATION.value_in(request.settings)),
             read_only=request.read_only,
-            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.said(request.settings)),
+            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.value_in(request.settings)),
             comment=request.comment,
             batch=batch,
             author=request.user,
@@ -167,7 +167,7 @@ class TransactionRequests:
         session.transaction, session.catalog, session.lost = None, None, None
         return protocol.EndedAnswer(open=False, uris=used.uris, tables=used.tables)
 
-    def _lost(self, session: Session, request: protocol.Lost) -> Answer:
+    def _lost(self, session: Session, request: protocol.HostLost) -> Answer:
         lost = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
         if request.sent is not None:
             lost = replace(lost, find_out=partial(self._find_out, lost.transaction, request.sent))
@@ -191,7 +191,7 @@ class TransactionRequests:
         session.transaction = session.catalog = None
         return used
 
-    def in_lost(self, session: Session, lost: LostTransaction, request: Asked) -> Answer:
+    def in_lost(self, session: Session, lost: LostTransaction, request: RequestBase) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
         ends = isinstance(request, protocol.Commit | protocol.Rollback)
         if lost.find_out is not None:
@@ -215,7 +215,7 @@ class TransactionRequests:
         )
 
     def _settle(
-        self, session: Session, lost: LostTransaction, find_out: FindOut, request: Asked
+        self, session: Session, lost: LostTransaction, find_out: FindOut, request: RequestBase
     ) -> protocol.CommitAnswer | None:
         """Find out what became of a COMMIT that a host died of; return the answer to another one, if it landed."""
         if not isinstance(request, protocol.Commit | protocol.Rollback):
@@ -329,7 +329,7 @@ def _goes_on(value: str | None) -> bool:
 
 
 def _seconds(setting: Setting, settings: Settings) -> int:
-    value = setting.said(settings) or ""
+    value = setting.value_in(settings) or ""
     if not (value.isascii() and value.isdigit()):
         raise InvalidError(f"{setting.name} is {value!r}: expected a number of seconds")
     return int(value)

@@ -24,7 +24,7 @@ _HADOOP = {"s3": "s3a"}
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class OverlayView:
     """What a URI says: whose view of which folder. `transaction` is None at the head; `epoch` is the transaction's."""
 
     transaction: str | None
@@ -70,7 +70,7 @@ class Uris:
             return ""
         return other._path.removeprefix(f"{self._path}/") if other._path.startswith(f"{self._path}/") else None
 
-    def parse(self, uri: str) -> View:
+    def parse(self, uri: str) -> OverlayView:
         """Read a URI of this lake.
 
         Raises:
@@ -82,7 +82,7 @@ class Uris:
             )
         authority, path = _split(uri)
         transaction, epoch = _viewer(authority)
-        return View(transaction, path.removeprefix(f"{self._path}/"), epoch)
+        return OverlayView(transaction, path.removeprefix(f"{self._path}/"), epoch)
 
 
 def transaction_in(uri: str) -> str | None:

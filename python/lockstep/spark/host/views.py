@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from lockstep.spark.host.protocol import views as protocol
-from lockstep.spark.host.protocol.base import Answer, Asked, Dropped, Listing
+from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, RequestBase
 from lockstep.spark.host.protocol.tables import Missing
-from lockstep.spark.host.requests import Operation, Requests, listed, operation, stored
+from lockstep.spark.host.requests import Operation, Requests, listing, operation, stored_name
 from lockstep.timeline.entry import View
 from lockstep.transactions.transaction import Transaction
 
@@ -27,9 +27,9 @@ class ViewRequests(Requests):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self.operations: Mapping[type[Asked], Operation] = dict(
+        self.operations: Mapping[type[RequestBase], Operation] = dict(
             (
-                operation(protocol.View, self._view),
+                operation(protocol.ResolveView, self._view),
                 operation(protocol.Views, self._list_views),
                 operation(protocol.CreateView, self._create_view),
                 operation(protocol.DropView, self._drop_view),
@@ -37,7 +37,7 @@ class ViewRequests(Requests):
             )
         )
 
-    def _view(self, session: Session, request: protocol.View) -> protocol.ViewAnswer | Missing:
+    def _view(self, session: Session, request: protocol.ResolveView) -> protocol.ViewAnswer | Missing:
         """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
         house = self._house(request)
         if request.text:
@@ -47,11 +47,11 @@ class ViewRequests(Requests):
             tx.read_view(name)
             return _shown(tx.views.get(name))
         database = self._pinned(house, request)
-        return _shown(database.views.get(stored(request, database)), pin=database.version)
+        return _shown(database.views.get(stored_name(request, database)), pin=database.version)
 
     def _list_views(self, session: Session, request: protocol.Views) -> Listing:
         seen = self._seen(session, self._house(request))
-        return listed(request, seen, seen.views)
+        return listing(request, seen, seen.views)
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
         name, mode = self._name(session, self._house(request), request), request.replace

@@ -24,11 +24,11 @@ import msgspec
 
 from lockstep.errors import LockstepError
 from lockstep.spark.host.protocol import tables, transactions, views
-from lockstep.spark.host.protocol.base import Asked
+from lockstep.spark.host.protocol.base import RequestBase
 
 Request: TypeAlias = transactions.Request | tables.Request | views.Request
 
-OPERATIONS: Mapping[str, type[Asked]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
+OPERATIONS: Mapping[str, type[RequestBase]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
 """The class of each `op`."""
 
 _MOST_SHOWN = 100

@@ -15,7 +15,7 @@ Settings: TypeAlias = dict[str, str]
 """Settings by their `Setting.key`, each as the text that was set."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op"):
+class RequestBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op"):
     """The base of every request: of what is not said here, nothing is guessed."""
 
     session: str
@@ -33,7 +33,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The base of every answer, and the one without anything in it: it is done."""
 
 
-class AboutCatalog(Asked, frozen=True, kw_only=True):
+class AboutCatalog(RequestBase, frozen=True, kw_only=True):
     """A request about what a catalog holds."""
 
     catalog: str

@@ -13,9 +13,9 @@ from lockstep.spark.host.protocol.base import (
     AboutNamespace,
     AboutRelation,
     Answer,
-    Asked,
     Parts,
     Read,
+    RequestBase,
     Settings,
 )
 from lockstep.timeline.entry import Namespace
@@ -115,14 +115,14 @@ class VersionThenAnswer(Answer, frozen=True, kw_only=True):
     """The table version; None: there is no such table now."""
 
 
-class ByPath(Asked, frozen=True, kw_only=True, tag="by_path"):
+class ByPath(RequestBase, frozen=True, kw_only=True, tag="by_path"):
     """Ask whether a transaction may read files by where they lie; it is refused what is a table's of the lake."""
 
     paths: tuple[str, ...]
     """Where: folders and files, as URLs of the real storage."""
 
 
-class Snapshot(Asked, frozen=True, kw_only=True, tag="snapshot"):
+class Snapshot(RequestBase, frozen=True, kw_only=True, tag="snapshot"):
     """Ask leave for what a DataFrame from before BEGIN reads."""
 
     reads: tuple[Read, ...]
@@ -173,7 +173,7 @@ class CreateAnswer(Answer, frozen=True, kw_only=True):
     """Where Delta creates it."""
 
 
-class Write(Asked, frozen=True, kw_only=True, tag="write"):
+class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
     """Commit one version of one table: a statement on its own, which must not run inside a transaction."""
 
     uri: str
@@ -205,7 +205,7 @@ class WriteAnswer(Answer, frozen=True, kw_only=True):
     """`taken`: another commit has the table version, and Delta can see which."""
 
 
-class Staging(Asked, frozen=True, kw_only=True, tag="staging"):
+class Staging(RequestBase, frozen=True, kw_only=True, tag="staging"):
     """Ask whether Delta may stage this commit of a transaction: nothing is written that nobody would undo."""
 
     uri: str
@@ -222,7 +222,7 @@ class StagingAnswer(Answer, frozen=True, kw_only=True):
     """`taken`: another commit has the table version, and Delta can see which."""
 
 
-class Staged(Asked, frozen=True, kw_only=True, tag="staged"):
+class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
     """Note that Delta staged a commit of a transaction."""
 
     uri: str
@@ -239,7 +239,7 @@ class StagedAnswer(Answer, frozen=True, kw_only=True):
     """Whether a `Claim` has to follow: whether conflicts with other open transactions are settled before COMMIT."""
 
 
-class Claim(Asked, frozen=True, kw_only=True, tag="claim"):
+class Claim(RequestBase, frozen=True, kw_only=True, tag="claim"):
     """Settle the conflicts of a commit that was staged; it may wait, and nothing else waits for it."""
 
     uri: str

@@ -7,13 +7,13 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lockstep.spark.host.protocol.base import Answer, Asked, Read, Settings
+from lockstep.spark.host.protocol.base import Answer, Read, RequestBase, Settings
 from lockstep.timeline.entry import Batch, Isolation
 
 # --- beginning --------------------------------------------------------------------------------------------------------
 
 
-class NextBatch(Asked, frozen=True, kw_only=True, tag="batch"):
+class NextBatch(RequestBase, frozen=True, kw_only=True, tag="batch"):
     """Say which micro-batch the session's next BEGIN carries out.
 
     It is said beside BEGIN, and for one BEGIN only: a setting of the session that outlived its transaction would make
@@ -24,7 +24,7 @@ class NextBatch(Asked, frozen=True, kw_only=True, tag="batch"):
     """The micro-batch; None takes back what was said."""
 
 
-class Begin(Asked, frozen=True, kw_only=True, tag="begin"):
+class Begin(RequestBase, frozen=True, kw_only=True, tag="begin"):
     """BEGIN, or START TRANSACTION."""
 
     catalogs: dict[str, Settings]
@@ -68,7 +68,7 @@ class BeginAnswer(Answer, frozen=True, kw_only=True):
     """How long it waits for another client, if it is shared and the last one has gone."""
 
 
-class Begun(Asked, frozen=True, kw_only=True, tag="begun"):
+class Begun(RequestBase, frozen=True, kw_only=True, tag="begun"):
     """Ask what BEGIN found of its micro-batch's application."""
 
 
@@ -85,7 +85,7 @@ class BegunAnswer(Answer, frozen=True, kw_only=True):
 # --- ending -----------------------------------------------------------------------------------------------------------
 
 
-class Commit(Asked, frozen=True, kw_only=True, tag="commit"):
+class Commit(RequestBase, frozen=True, kw_only=True, tag="commit"):
     """COMMIT."""
 
     failure: str | None
@@ -129,7 +129,7 @@ class CommitAnswer(Answer, frozen=True, kw_only=True):
     """The URIs of tables that are due for a checkpoint of Delta's."""
 
 
-class Rollback(Asked, frozen=True, kw_only=True, tag="rollback"):
+class Rollback(RequestBase, frozen=True, kw_only=True, tag="rollback"):
     """ROLLBACK."""
 
 
@@ -153,7 +153,7 @@ class Used(Answer, frozen=True, kw_only=True):
     """The names of their tables in parts, the catalog first, sorted."""
 
 
-class Ended(Asked, frozen=True, kw_only=True, tag="ended"):
+class Ended(RequestBase, frozen=True, kw_only=True, tag="ended"):
     """Ask whether the transaction is over: a refused COMMIT may leave it open."""
 
 
@@ -177,7 +177,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The database version that the transaction began at."""
 
 
-class Lost(Asked, frozen=True, kw_only=True, tag="lost"):
+class HostLost(RequestBase, frozen=True, kw_only=True, tag="lost"):
     """Take over a session from a host that died: what it had open is gone, and its user must notice.
 
     A COMMIT that the other had been sent may have been carried out: then that is found out first.
@@ -190,14 +190,14 @@ class Lost(Asked, frozen=True, kw_only=True, tag="lost"):
     """Where its COMMIT would be seen; None: none was sent."""
 
 
-class Lapse(Asked, frozen=True, kw_only=True, tag="lapse"):
+class Lapse(RequestBase, frozen=True, kw_only=True, tag="lapse"):
     """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
 
 
 # --- savepoints -------------------------------------------------------------------------------------------------------
 
 
-class Savepoint(Asked, frozen=True, kw_only=True, tag="savepoint"):
+class Savepoint(RequestBase, frozen=True, kw_only=True, tag="savepoint"):
     """SAVEPOINT."""
 
     name: str
@@ -207,7 +207,7 @@ class Savepoint(Asked, frozen=True, kw_only=True, tag="savepoint"):
     """As in `Commit`: after a write that failed none can be set."""
 
 
-class RollbackTo(Asked, frozen=True, kw_only=True, tag="rollback_to"):
+class RollbackTo(RequestBase, frozen=True, kw_only=True, tag="rollback_to"):
     """ROLLBACK TO."""
 
     name: str
@@ -224,7 +224,7 @@ class RollbackToAnswer(Used, frozen=True, kw_only=True):
     """Its id."""
 
 
-class Release(Asked, frozen=True, kw_only=True, tag="release"):
+class Release(RequestBase, frozen=True, kw_only=True, tag="release"):
     """RELEASE."""
 
     name: str
@@ -234,7 +234,7 @@ class Release(Asked, frozen=True, kw_only=True, tag="release"):
 # --- what may be done inside ------------------------------------------------------------------------------------------
 
 
-class Outside(Asked, frozen=True, kw_only=True, tag="outside"):
+class Outside(RequestBase, frozen=True, kw_only=True, tag="outside"):
     """Ask leave for a command inside a transaction that a ROLLBACK could not take back."""
 
     what: str
@@ -245,5 +245,16 @@ class Outside(Asked, frozen=True, kw_only=True, tag="outside"):
 
 
 Request: TypeAlias = (
-    NextBatch | Begin | Begun | Commit | Rollback | Ended | Lost | Lapse | Savepoint | RollbackTo | Release | Outside
+    NextBatch
+    | Begin
+    | Begun
+    | Commit
+    | Rollback
+    | Ended
+    | HostLost
+    | Lapse
+    | Savepoint
+    | RollbackTo
+    | Release
+    | Outside
 )

@@ -10,7 +10,7 @@ from lockstep.spark.host.protocol.base import AboutName, AboutNamespace, AboutRe
 from lockstep.timeline.entry import ViewDefinition
 
 
-class View(AboutRelation, frozen=True, kw_only=True, tag="view"):
+class ResolveView(AboutRelation, frozen=True, kw_only=True, tag="view"):
     """Ask what a name says as a view. `protocol.tables.Missing` is the answer where it says nothing."""
 
 
@@ -56,4 +56,4 @@ class RenameView(AboutName, frozen=True, kw_only=True, tag="rename_view"):
     """The new name, with or without the catalog and the namespace."""
 
 
-Request: TypeAlias = View | Views | CreateView | DropView | RenameView
+Request: TypeAlias = ResolveView | Views | CreateView | DropView | RenameView
