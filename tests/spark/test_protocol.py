@@ -20,8 +20,10 @@ VIEWS = {"views", "create_view", "drop_view", "rename_view"}
 """What no Spark before 4.2 asks."""
 
 ELSEWHERE = {"lost", "claim"}
-"""What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one. And what is asked where
-conflicts are settled before COMMIT: `tests/spark/test_waiting.py`."""
+"""What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one.
+
+And what is asked only where conflicts are settled before COMMIT: `tests/spark/test_waiting.py`.
+"""
 
 OF_CLIENTS = {"user"}
 """The field of every request that only the servers' clients fill: `tests/hosts/test_servers.py` has some."""
@@ -117,7 +119,7 @@ def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, 
         for op in expected
     }
     inside = {op for op, fields in requests.fields.items() if "within" in fields}
-    assert inside >= {"resolve", "staging", "staged", "create", "savepoint", "outside", "by_path", "commit", "rollback"}
+    assert inside >= {"resolve", "staging", "staged", "savepoint", "outside", "by_path", "commit", "rollback"}
 
 
 def abandon(spark: Any) -> None:
