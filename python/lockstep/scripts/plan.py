@@ -12,7 +12,7 @@ Two statements need their order when one changes what the other uses. What is us
 
 Only `defines` matters to who mentions; `writes` matters to who reads or writes. A name may be written with more or with
 fewer parts, and what is current when the script begins is not known: names that may be the same count as the same, as
-`t` and `lake.bank.t`.
+`t` and `main.bank.t`.
 
 What is not understood counts as touching everything, so it waits for all before it and all after it wait for it: what
 sqlglot cannot parse, names that are computed, statements about the session or its transaction. An old version is taken
