@@ -26,7 +26,7 @@ import msgspec
 from lockstep.conflict import serializable
 from lockstep.conflict import writes as conflicts
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
-from project import render_costs, render_pairs, render_settings, render_statements
+from project import render_costs, render_notebook, render_pairs, render_screens, render_settings, render_statements
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -93,8 +93,13 @@ def rendered() -> dict[Path, str]:
     for name, content in parts.items():
         [page] = [path for path, text in pages.items() if f"<!-- {name} -->" in text]
         pages[page] = between(pages[page], name, content)
-    drawn = {docs / "images" / "cost.svg": render_costs.svg(measured)}
-    return {docs / "timeline.schema.json": schema(), **drawn, **pages}
+    drawn = {"cost.svg": render_costs.svg(measured), **render_screens.screens()}
+    return {
+        docs / "timeline.schema.json": schema(),
+        docs / "tutorial.ipynb": render_notebook.notebook((docs / "tutorial.md").read_text(encoding="utf-8")),
+        **{docs / "images" / name: picture for name, picture in drawn.items()},
+        **pages,
+    }
 
 
 def write() -> None:

@@ -62,6 +62,9 @@ def test_a_script_of_spark_sql_commits_and_what_it_leaves_open_is_rolled_back(tm
     assert [lake.database().tables[named(name)].version for name in "ab"] == [1, 1]
     assert lake.timeline.entries(1)[-1].transaction.message == "semicolons; inside"
     assert not staged_commits(tmp_path / CATALOG), "the host rolled back when its driver ended"
+    assert re.search(
+        r"^Lockstep: transaction \w+ was open when Spark stopped, and was rolled back", done.stderr, re.MULTILINE
+    )
 
 
 def test_scala_typed_into_spark_shell_is_one_transaction(tmp_path: Path) -> None:

@@ -65,8 +65,13 @@ private[spark] object Clients extends SparkListener with Logging {
   private def forget(client: String): Unit =
     Transactions.all.filter(_.clients.remove(client)).foreach(tx => workers.execute(() => left(tx)))
 
-  /** No statement can end what is open now. */
-  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = Transactions.all.foreach(rollBack)
+  /** No statement can end what is open now. Whoever typed BEGIN is told, where Spark tells nothing any more. */
+  override def onApplicationEnd(end: SparkListenerApplicationEnd): Unit = Transactions.all.foreach { tx =>
+    rollBack(tx)
+    if (!Transactions.all.contains(tx))
+      System.err.println(
+        s"Lockstep: transaction ${tx.id} was open when Spark stopped, and was rolled back. COMMIT keeps what it did.")
+  }
 
   private def field(event: Product, name: String): String =
     event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
