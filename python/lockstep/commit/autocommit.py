@@ -51,7 +51,7 @@ def commit_statement(
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
 
     Losing the timeline to transactions on other tables is retried here; losing the table version is Delta's to judge.
-    What the statement read from other tables is judged here too, see `lockstep.commit.autocommit`.
+    What the statement read from other tables is judged here too, see `lockstep.commit.scans`.
 
     Args:
         info: the statement's transaction; its id must be new.
@@ -126,7 +126,7 @@ def _commit_statement(
         return Proposal(draft, after=head.version)
 
     match append_until(
-        lambda draft, after: lake.timeline.append(draft, after=after),
+        lake.timeline.append,
         propose,
         backoff=backoff,
         contention=lake.contention,
