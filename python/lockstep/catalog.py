@@ -455,7 +455,7 @@ def find_table(database: Database, name: Name) -> Table:
 
     Raises:
         UndefinedError: it has none of that name.
-        ForeignCommitError, UnavailableError, CorruptTimelineError: the table is set aside, see `lockstep.lake.lake`.
+        ForeignCommitError, UnavailableError, CorruptTimelineError: set aside, see `lockstep.lake.publisher`.
     """
     if (table := database.tables.get(name)) is None:
         raise UndefinedError(
