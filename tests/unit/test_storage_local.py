@@ -72,11 +72,11 @@ def test_a_killed_writer_leaves_only_whole_objects(tmp_path: Path) -> None:
     for lines in (1, 7, 20):
         root = tmp_path / str(lines)
         store = open_storage(str(root), create=True)
-        writer = python(WRITER, str(root))
-        assert writer.stdout is not None
-        acknowledged = [writer.stdout.readline().strip() for _ in range(lines)]
-        writer.send_signal(signal.SIGKILL)
-        acknowledged += writer.communicate()[0].split()
+        with python(WRITER, str(root)) as writer:
+            assert writer.stdout is not None
+            acknowledged = [writer.stdout.readline().strip() for _ in range(lines)]
+            writer.send_signal(signal.SIGKILL)
+            acknowledged += writer.stdout.read().split()  # `communicate` would lose lines that were read ahead
         names = store.list("f")
         assert set(acknowledged) <= set(names)
         assert len(names) <= len(acknowledged) + 1
