@@ -48,7 +48,7 @@ from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
-from lockstep.transactions.transaction import MAX_STATEMENT_CHARACTERS, State, Transaction
+from lockstep.transactions.transaction import State, Transaction, shortened
 from lockstep.transactions.undo import Creation, check_root, new_location
 
 
@@ -430,7 +430,7 @@ class TransactionalCatalog:
             isolation=isolation or self.isolation,
             author=self.author if author is None else author,
             application=self.application,
-            statements=[" ".join(text.split())[:MAX_STATEMENT_CHARACTERS]] if text else [],
+            statements=[shortened(text)] if text else [],
         )
         outcome = commit_statement(
             self.lake,
@@ -455,7 +455,7 @@ def find_table(database: Database, name: Name) -> Table:
 
     Raises:
         UndefinedError: it has none of that name.
-        ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside, see `lockstep.lake.publisher`.
+        ForeignCommitError, UnavailableError, CorruptTimelineError: set aside, see `lockstep.lake.publisher`.
     """
     if (table := database.tables.get(name)) is None:
         raise UndefinedError(

@@ -18,6 +18,10 @@ from lockstep.spark.host.protocol import OPERATIONS
 from tests.support.lakes import lay
 
 
+def content(*actions: dict[str, Any]) -> str:
+    return render([{"commitInfo": {"operation": "WRITE"}}, *actions]).decode()
+
+
 def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
     """Return what the shim always says in such a request, as it says it of most statements."""
     said: dict[str, Any] = {

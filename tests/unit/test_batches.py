@@ -164,7 +164,6 @@ def test_a_conflict_of_batches_names_both() -> None:
     assert conflict is not None
     expected = "recorded batch 2 of application orders, of which this transaction records batch 3"
     assert expected in conflict.message
-    assert conflict.table is None
 
 
 def test_an_application_is_still_judged_on_its_tables() -> None:

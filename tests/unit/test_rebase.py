@@ -43,10 +43,8 @@ def info(**fields: Any) -> Action:
     return {"commitInfo": fields}
 
 
-def landed(
-    commits: Sequence[Sequence[Action]], first: int = 8, *winners: Footprint, previous_ms: int = 0
-) -> list[list[Action]]:
-    return rebase(commits, pin=PIN, first_version=first, winners=winners, previous_ms=previous_ms)
+def landed(commits: Sequence[Sequence[Action]], first: int = 8, *winners: Footprint) -> list[list[Action]]:
+    return rebase(commits, pin=PIN, first_version=first, winners=winners)
 
 
 # --- row tracking ---
@@ -109,22 +107,19 @@ def test_row_ids(staged: list[Action], winners: list[int | None], expected: list
 
 
 @pytest.mark.parametrize(
-    ("own", "winners", "previous", "expected"),
+    ("own", "winners", "expected"),
     [
-        pytest.param([50], [], 0, [50], id="no winner"),
-        pytest.param([50], [40], 0, [50], id="later already"),
-        pytest.param([50], [50], 0, [51], id="the same millisecond"),
-        pytest.param([50], [70, None, 60], 0, [71], id="after the latest winner"),
-        pytest.param([50], [], 80, [81], id="after the version before"),
-        pytest.param([50, 52, 90], [60], 0, [61, 62, 90], id="separate commits go on rising"),
-        pytest.param([None], [60], 0, [None], id="not enabled"),
+        pytest.param([50], [], [50], id="no winner"),
+        pytest.param([50], [40], [50], id="later already"),
+        pytest.param([50], [50], [51], id="the same millisecond"),
+        pytest.param([50], [70, None, 60], [71], id="after the latest winner"),
+        pytest.param([50, 52, 90], [60], [61, 62, 90], id="separate commits go on rising"),
+        pytest.param([None], [60], [None], id="not enabled"),
     ],
 )
-def test_in_commit_timestamps(
-    own: list[int | None], winners: list[int | None], previous: int, expected: list[int | None]
-) -> None:
+def test_in_commit_timestamps(own: list[int | None], winners: list[int | None], expected: list[int | None]) -> None:
     commits = [[info(inCommitTimestamp=stamp)] for stamp in own]
-    result = landed(commits, 8, *(Footprint(timestamp_ms=stamp) for stamp in winners), previous_ms=previous)
+    result = landed(commits, 8, *(Footprint(timestamp_ms=stamp) for stamp in winners))
     assert [commit[0]["commitInfo"]["inCommitTimestamp"] for commit in result] == expected
 
 
@@ -146,7 +141,7 @@ def test_the_enablement_of_in_commit_timestamps(staged: list[Action], expected: 
 
 def test_later_commits_repeat_the_enablement_as_it_landed() -> None:
     commits = [[info(inCommitTimestamp=n), enabled(5, 50)] for n in (50, 55)]
-    assert [commit[1] for commit in landed(commits, 8, previous_ms=70)] == [enabled(8, 71), enabled(8, 71)]
+    assert [commit[1] for commit in landed(commits, 8, Footprint(timestamp_ms=70))] == [enabled(8, 71), enabled(8, 71)]
 
 
 def test_a_new_table_that_enabled_it_on_the_way_needs_no_enablement() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 import lockstep
-from lockstep import errors
+from lockstep import errors, settings
 from lockstep.cli.main import main
 from lockstep.spark.host.host import condition_of
 from lockstep.timeline.entry import FORMAT, Commit, Entry, Name, NamespaceDdl, TableDdl, TableWrite, TransactionInfo
@@ -180,6 +181,68 @@ def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text_of(page)):
         if "://" not in target:
             assert (REPOSITORY / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+SPEAKING_OF_CODE = [
+    "CONTRIBUTING.md",
+    "docs/design.md",
+    *(path.relative_to(REPOSITORY).as_posix() for path in sorted((REPOSITORY / "python").rglob("*.py"))),
+]
+PACKAGES = ("commit", "conflict", "delta", "lake", "spark", "timeline", "transactions")
+"""Of `lockstep`; the pages leave that out."""
+
+OF_OTHERS = (
+    r"spark\.(sql|table|catalog|conf|hadoop|jars|pyspark|lockstep)\b",  # Spark's settings and its session
+    r"delta\.[a-z]+[A-Z]",  # Delta's properties of tables: no module has a capital letter
+    r"lake\.bank\.",  # a catalog and a namespace, in examples
+    r"lockstep\.asked$",  # the shim's mark of relations
+)
+"""Names that begin like ours and are not."""
+
+
+def is_there(name: str) -> bool:
+    """Tell whether a dotted name is a module of ours, something in one, a class of the shim, or a setting."""
+    whole = name if name.startswith("lockstep.") else f"lockstep.{name}"
+    if name in {setting.name for setting in settings.SETTINGS}:
+        return True
+    if list(REPOSITORY.glob(f"jvm-shim/src/main/*/{whole.replace('.', '/')}.scala")):
+        return True
+    try:
+        pkgutil.resolve_name(whole)
+    except (ImportError, AttributeError):
+        return any(re.match(others, name) for others in OF_OTHERS)
+    return True
+
+
+def has_file(path: str) -> bool:
+    """Tell whether a file is in the repository, by its path there or in its package or by its name, or is built."""
+    if f'"{path}"' in text_of("build.sbt"):
+        return True
+    folders = ("", "python/lockstep/", "jvm-shim/", "jvm-shim/src/main/*/lockstep/spark/")
+    if any(any(REPOSITORY.glob(folder + path)) for folder in folders):
+        return True
+    sources = (REPOSITORY / "python", REPOSITORY / "jvm-shim")
+    return "/" not in path and any(any(folder.rglob(path)) for folder in sources)
+
+
+@pytest.mark.parametrize("page", SPEAKING_OF_CODE)
+def test_what_is_named_of_the_code_is_there(page: str) -> None:
+    names = re.findall(rf"`((?:lockstep|{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`", text_of(page))
+    # What ends like a file is looked for as one.
+    assert not [name for name in names if not name.endswith((".py", ".scala")) and not is_there(name)]
+    assert not [path for path in re.findall(r"`([\w/.+-]+\.(?:py|scala))`", text_of(page)) if not has_file(path)]
+
+
+@pytest.mark.parametrize(
+    "name", ["delta.predicates", "lockstep.lake.nosuch", "lockstep.retry.Nosuch", "lockstep.nosuch"]
+)
+def test_a_name_that_leads_nowhere_is_seen(name: str) -> None:
+    assert not is_there(name)
+
+
+@pytest.mark.parametrize("path", ["nosuch.py", "delta/append.py", "overlay/Nosuch.scala"])
+def test_a_file_that_is_not_there_is_seen(path: str) -> None:
+    assert not has_file(path)
 
 
 @pytest.mark.parametrize("page", PAGES)

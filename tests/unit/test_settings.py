@@ -117,6 +117,8 @@ def test_a_setting_says_what_happens_without_it(setting: Setting) -> None:
 def test_the_defaults_are_those_of_the_code() -> None:
     assert Resolution.of({}) == FIRST_COMMITTER_WINS
     assert race_backoff({}) == RACE
+    in_scala = re.findall(r"getOption\(name\)\.fold\((\w+)\)", SCALA)  # Scala cannot ask the list
+    assert in_scala == [settings.DRIVER_STATE_FILES.default]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -36,7 +36,7 @@ from lockstep.conflict.lock_policy import (
 )
 from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.delta.footprint import Footprint
-from lockstep.delta.log import UNREADABLE, read_staged
+from lockstep.delta.log import read_staged
 from lockstep.delta.real_paths import real_paths
 from lockstep.errors import ConflictError, CorruptTimelineError, NoTransactionError, UnavailableError
 from lockstep.lake.lake import Lake
@@ -44,6 +44,7 @@ from lockstep.retry import POLL, RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT as ENTRY_FORMAT
 from lockstep.timeline.entry import NEW, Entry, Table, TransactionInfo
+from lockstep.timeline.files import UNREADABLE
 from lockstep.timeline.outcomes import Ratified, Unknown
 from lockstep.transactions.transaction import State, Transaction
 
@@ -194,9 +195,8 @@ class Announcer:
                 return Settled(None)
             return Proposal(self._abort(tx, victim), after=looked)
 
-        timeline = self._lake.timeline
         match append_until(
-            lambda draft, after: timeline.append(draft, after=after),
+            self._lake.timeline.append,
             propose,
             backoff=self._backoff,
             contention=self._lake.contention,

@@ -126,7 +126,7 @@ def _commit_statement(
         return Proposal(draft, after=head.version)
 
     match append_until(
-        lambda draft, after: lake.timeline.append(draft, after=after),
+        lake.timeline.append,
         propose,
         backoff=backoff,
         contention=lake.contention,

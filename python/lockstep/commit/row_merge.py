@@ -74,7 +74,7 @@ class RowMerge:
             for path in sorted(ours.keys() & theirs.keys()):
                 if (did := self._clash(self._locations[id], ours[path], theirs[path])) is not None:
                     name = mine.names.get(id) or winner.names.get(id)
-                    return Hit(f"{did} file {path} of table {name or id}, as this transaction does", table=name)
+                    return Hit(f"{did} file {path} of table {name or id}, as this transaction does")
         return None
 
     def merge_rows(

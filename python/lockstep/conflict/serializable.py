@@ -74,15 +74,15 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     """
     for id, ddl in writer.moved().items():
         if id in reader.reads:
-            return Hit(f"{did(ddl)}", table=ddl.name)
+            return Hit(f"{did(ddl)}")
     for view in writer.views:
         if view.name in reader.view_reads:
-            return Hit(did_view(view), table=view.name)
+            return Hit(did_view(view))
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
         wrote = writer.writes[id]
         if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
             name = named(id, reader, writer)
-            return Hit(f"changed table {name or id}", table=name)
+            return Hit(f"changed table {name or id}")
     return None
 
 
@@ -137,7 +137,7 @@ def _overtaken(winner: Changes, hit: Hit) -> Conflict:
         f"{hit.what}, which this transaction read, and had itself read what database version {winner.precedes} changed "
         "before it"
     )
-    return _conflict("overtaken", winner, Hit(what, table=hit.table))
+    return _conflict("overtaken", winner, what)
 
 
 def _pivot(first: Antidependency, winner: Changes, read: Hit) -> Conflict:
@@ -148,9 +148,8 @@ def _pivot(first: Antidependency, winner: Changes, read: Hit) -> Conflict:
             f"read what this transaction changed (it {read.what}), after database version "
             f"{first.winner.database_version} {first.hit.what}, which this transaction read"
         )
-    return _conflict("pivot", winner, Hit(what, table=first.hit.table))
+    return _conflict("pivot", winner, what)
 
 
-def _conflict(rule: str, winner: Changes, hit: Hit) -> Conflict:
-    hit = Hit(f"{hit.what}: no order of these transactions gives the same", table=hit.table)
-    return Conflict.of(rule, winner, hit)
+def _conflict(rule: str, winner: Changes, what: str) -> Conflict:
+    return Conflict.of(rule, winner, Hit(f"{what}: no order of these transactions gives the same"))

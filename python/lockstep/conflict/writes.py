@@ -92,16 +92,10 @@ class Conflict:
 
     Attributes:
         rule: the name of the rule in `RULES`.
-        table, namespace: what it is about, a view being called as a table; at most one is set, and none for a
-            table whose name nobody gave.
-        version: the winner's database version.
         message: what happened, to what, by whom, and what to do.
     """
 
     rule: str
-    table: Name | None
-    namespace: Namespace | None
-    version: int | None
     message: str
 
     @classmethod
@@ -110,7 +104,7 @@ class Conflict:
         at = "" if winner.database_version is None else f" (database version {winner.database_version})"
         by = f"transaction {winner.transaction}{at}"
         message = f"{by} {hit.what}. Nothing of this transaction was committed; run it again."
-        return cls(rule, hit.table, hit.namespace, winner.database_version, message)
+        return cls(rule, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +112,6 @@ class Hit:
     """What a rule found: the object, and what both did to it, as a clause whose subject is the winner."""
 
     what: str
-    table: Name | None = None
-    namespace: Namespace | None = None
 
 
 Find: TypeAlias = Callable[[Changes, Changes], Hit | None]
@@ -163,16 +155,16 @@ def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
     ours = mine.moved()
     for id, ddl in winner.moved().items():
         if id in mine.writes:
-            return Hit(f"{did(ddl)}, which this transaction wrote", table=ddl.name)
+            return Hit(f"{did(ddl)}, which this transaction wrote")
         if id in ours:
-            return Hit(f"{did(ddl)}, which this transaction {_PAST[ours[id].action]}", table=ddl.name)
+            return Hit(f"{did(ddl)}, which this transaction {_PAST[ours[id].action]}")
     return None
 
 
 def _table_written(mine: Changes, winner: Changes) -> Hit | None:
     for id, ddl in mine.moved().items():
         if id in winner.writes:
-            return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}", table=ddl.name)
+            return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}")
     return None
 
 
@@ -180,7 +172,7 @@ def _name_taken(mine: Changes, winner: Changes) -> Hit | None:
     theirs = {mine.key(name): f"gave a {kind} the name {name}" for name, kind in winner.names_given().items()}
     for name in mine.names_given():
         if (what := theirs.get(mine.key(name))) is not None:
-            return Hit(f"{what}, as this transaction does", table=name)
+            return Hit(f"{what}, as this transaction does")
     return None
 
 
@@ -189,7 +181,7 @@ def _view_changed(mine: Changes, winner: Changes) -> Hit | None:
     for name in ours:
         if name in theirs:
             what = f"{did_view(theirs[name])}, which this transaction {_PAST[ours[name].action]}"
-            return Hit(what, table=name)
+            return Hit(what)
     return None
 
 
@@ -198,7 +190,7 @@ def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
     for ddl in mine.tables:
         if ddl.action == "create" and ddl.location in theirs:
             other = theirs[ddl.location].name
-            return Hit(f"created table {other} at {ddl.location}, as this transaction {ddl.name}", table=ddl.name)
+            return Hit(f"created table {other} at {ddl.location}, as this transaction {ddl.name}")
     return None
 
 
@@ -222,15 +214,13 @@ def did_view(ddl: ViewDdl) -> str:
 def _namespace_gone(mine: Changes, winner: Changes) -> Hit | None:
     for namespace, inside in _filled(winner.namespaces_by("drop"), mine):
         what = f"dropped namespace {'.'.join(namespace)}, in which this transaction made {inside}"
-        return Hit(what, namespace=namespace)
+        return Hit(what)
     return None
 
 
 def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
     for namespace, inside in _filled(mine.namespaces_by("drop"), winner):
-        return Hit(
-            f"made {inside} in namespace {'.'.join(namespace)}, which this transaction dropped", namespace=namespace
-        )
+        return Hit(f"made {inside} in namespace {'.'.join(namespace)}, which this transaction dropped")
     return None
 
 
@@ -252,7 +242,7 @@ def _namespace_changed(mine: Changes, winner: Changes) -> Hit | None:
     for ddl in mine.namespaces:
         if (other := theirs.get(key(ddl.name))) is not None:
             what = f"{_PAST[other.action]} namespace {'.'.join(other.name)}, which this transaction {_PAST[ddl.action]}"
-            return Hit(what, namespace=ddl.name)
+            return Hit(what)
     return None
 
 
@@ -266,7 +256,7 @@ def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
         for id, ours in mine.writes.items():
             name = named(id, mine, winner)
             if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
-                return Hit(what, table=name)
+                return Hit(what)
         return None
 
     return found

@@ -17,6 +17,7 @@ from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.evolution import TableState
 from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
+from lockstep.timeline.files import UNREADABLE
 
 LOG = "_delta_log"
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -211,9 +212,6 @@ class _Checksum(msgspec.Struct):
 
 
 _decode_checksum = msgspec.json.Decoder(_Checksum).decode
-
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are not what they should be; the last for brackets nested without end."""
 
 
 def read_checksum(storage: Storage, location: str, version: int) -> dict[str, Any] | None:

@@ -34,13 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """The write's last commit is in the table's log, at this version."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
 class Displaced:
     """A foreign writer took table versions that were ratified for us.
 
@@ -56,15 +49,16 @@ class Displaced:
     foreign: Footprint
 
 
-def publish(
-    storage: Storage, write: TableWrite, versions: Sequence[int], *, fresh: bool = False
-) -> Published | Displaced:
+def publish(storage: Storage, write: TableWrite, versions: Sequence[int], *, fresh: bool = False) -> Displaced | None:
     """Publish a write's commits in order, and never again what Delta's clean-up removed.
 
     Args:
         write: as the timeline's entry has it.
         versions: the table version of each of its commits, see `Timeline.versions`.
         fresh: whether it was ratified a moment ago, so that nothing can have been cleaned up yet.
+
+    Returns:
+        None if all of them are in the table's log, else who took their versions.
 
     Raises:
         UnavailableError: the store failed; publishing again is safe.
@@ -79,7 +73,7 @@ def publish(
             continue
         taken = last_published(storage, write.location, version - 1)
         return Displaced(version, taken, kept, foreign_footprint(storage, write.location, range(version, taken + 1)))
-    return Published(versions[-1])
+    return None
 
 
 def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool) -> bool:

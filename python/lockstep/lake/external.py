@@ -46,9 +46,7 @@ class ExternalEntries:
             content = wanted(head)
             return Settled(None) if content is None else Proposal(self._draft(*content), head.version)
 
-        match append_until(
-            lambda draft, after: self._timeline.append(draft, after=after), propose, backoff=self._backoff
-        ):
+        match append_until(self._timeline.append, propose, backoff=self._backoff):
             case Ratified(entry):
                 _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
             case Unknown(entry, cause):

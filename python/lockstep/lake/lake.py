@@ -178,7 +178,10 @@ class Lake:
         self._external.append(lambda head: None if head.version >= version else ([], []))
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:
-        """Remove what an ended transaction has no use for, at best effort: what stays is litter, never data."""
+        """Remove what nobody needs of a transaction that ended, or of a part that was undone, at best effort.
+
+        What stays is litter, never data.
+        """
         removals = [
             *((self.storage.delete_folder, path) for path in folders),
             *((self.storage.delete, path) for path in files),

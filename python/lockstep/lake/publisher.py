@@ -206,7 +206,7 @@ class Publisher:
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
             outcome = publish(self._storage, write, versions, fresh=fresh)
-            if not isinstance(outcome, Displaced):
+            if outcome is None:
                 return versions
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
             # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.files import FOLDER
 from lockstep.transactions.undo import check_root
-
-DELTA_LOG = "_delta_log"
 
 
 def refuse_inside(url: str) -> None:
@@ -31,7 +30,7 @@ def refuse_inside(url: str) -> None:
             raise InvalidError(
                 f"{url} is inside the lake {folder}: a lake cannot be in another one, choose a folder of its own"
             )
-        if _has_files(folder, DELTA_LOG):
+        if _has_files(folder, LOG):
             where = "is the folder of a Delta table" if folder == url else f"is inside the Delta table {folder}"
             raise InvalidError(f"{url} {where}: VACUUM of that table would delete the lake, choose a folder of its own")
 

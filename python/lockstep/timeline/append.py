@@ -1,8 +1,8 @@
 """The optimistic loop: judge a change against the newest database version, try to append it, and again if others won.
 
-All that is appended goes through here: COMMIT, autocommitted statements, what plain Delta writers did, and the end of a
-killed transaction. (Entry 0 is `Timeline.create`'s.) Whether one attempt put its entry into the timeline, or nobody
-knows, is decided by `Timeline.append` (`lockstep.timeline.log`).
+Every entry but the first, which `Timeline.create` writes, goes through here: COMMIT, autocommitted statements, what
+plain Delta writers did, and the end of a killed transaction. Whether one attempt put its entry into the timeline, or
+nobody knows, is decided by `Timeline.append` (`lockstep.timeline.log`).
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class Timeline(Known):
             self._absorb(stored)
         return self.entries(known)
 
-    def append(self, draft: MakeEntry, *, after: int) -> AppendOutcome:
+    def append(self, draft: MakeEntry, after: int) -> AppendOutcome:
         """Try to make an entry the next version; THE commit.
 
         Args:
@@ -379,7 +379,7 @@ class Timeline(Known):
             return Unknown(entry, error)
         ours = next((winner for winner in winners if winner.transaction.id == entry.transaction.id), None)
         if ours is None:
-            return Lost(tuple(winners))
+            return Lost()
         try:
             self.secure(ours)
         except UnavailableError as error:

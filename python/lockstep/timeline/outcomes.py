@@ -23,13 +23,7 @@ class Ratified:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Another transaction has the version; nothing of ours was written.
-
-    Attributes:
-        winners: the entries after the version that ours was made for, oldest first; at least one.
-    """
-
-    winners: tuple[Entry, ...]
+    """Another transaction has the version; nothing of ours was written. The timeline has read who won."""
 
 
 @dataclass(frozen=True, slots=True)

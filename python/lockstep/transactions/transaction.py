@@ -46,6 +46,11 @@ MAX_SAVEPOINTS = 1000
 NO_SAVEPOINT = "3B001"
 
 
+def shortened(text: str) -> str:
+    """Return a statement's text as an entry keeps it: on one line, and bounded."""
+    return " ".join(text.split())[:MAX_STATEMENT_CHARACTERS]
+
+
 class State(enum.StrEnum):
     """Where a transaction is in its life."""
 
@@ -170,7 +175,7 @@ class Transaction:
 
     def note_statement(self, text: str) -> None:
         """Keep a statement's text for the entry, bounded; an analysis that runs twice says it once."""
-        short = " ".join(text.split())[:MAX_STATEMENT_CHARACTERS]
+        short = shortened(text)
         if len(self.statements) < MAX_STATEMENTS and self.statements[-1:] != [short]:
             self.statements.append(short)
 

@@ -19,6 +19,7 @@ from lockstep.delta.log import commit_path, read_published
 from lockstep.errors import (
     CommitUnknownError,
     ConflictError,
+    DuplicateError,
     NoTransactionError,
     TransactionStateError,
 )
@@ -280,8 +281,9 @@ def test_a_refused_creation_leaves_nothing(
     creation = catalog.reserve(named("c"))
     store.put(f"{creation.location}/part-0", b"rows")
     create(other, "c")
-    with pytest.raises(Exception, match=r"table default\.c exists"):
+    with pytest.raises(DuplicateError, match=r"table default\.c exists") as refused:
         catalog.write(creation.location, 0, json.dumps(metadata()), creation=creation)
+    assert refused.value.sqlstate == "42P07"
     assert not any(path.startswith(creation.location) for path in tree(store))
     assert "default.c" in {str(name) for name in other.database().tables}
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from datetime import timedelta
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -29,61 +26,15 @@ from lockstep.timeline.checkpoint import (
 )
 from lockstep.timeline.entry import Entry, Moved
 from lockstep.timeline.files import FOLDER as ENTRIES
-from lockstep.timeline.files import Stored, encode, entry_path
+from lockstep.timeline.files import encode, entry_path
 from lockstep.timeline.fold import amendments, as_ratified, fold, placements
 from lockstep.timeline.hint import HINT, Hint, write_hint
-from lockstep.timeline.history import History
 from lockstep.timeline.log import Timeline
-from tests.support.entries import T0, commit, entry
+from tests.support.checkpoints import checkpoint, entries_read, long_history, state_of, stored
+from tests.support.entries import commit, entry
 from tests.support.faulty import FaultyStorage
 from tests.support.histories import History as Steps
 from tests.support.histories import create, histories, name, namespace, write
-from tests.support.memory import MemoryStorage
-
-
-def stored(entries: list[Entry]) -> FaultyStorage:
-    """A store in memory with these entries."""
-    inner = MemoryStorage()
-    inner.files = {entry_path(each.version): encode(each) for each in entries}
-    return FaultyStorage(inner)
-
-
-def state_of(entries: list[Entry]) -> State:
-    return State(fold(entries), Map(placements(entries)))
-
-
-def checkpoint(store: FaultyStorage, entries: list[Entry], version: int) -> None:
-    """Write the checkpoint of a version, and a hint that names it."""
-    data = store.inner.get(entry_path(version)) or b""
-    Checkpoints().write(store.inner, state_of(entries[: version + 1]), data)
-    write_hint(store.inner, Hint(version=entries[-1].version, checkpoint=version))
-
-
-def long_history(count: int) -> list[Entry]:
-    """Version 1 makes three tables, and each one after it writes one of them."""
-    tables = ["a", "b", "c"]
-    first = entry(
-        1,
-        tables=[create(each, f"id-{each}") for each in tables],
-        writes=[write(-1, 0, each, f"id-{each}") for each in tables],
-    )
-    found = [entry(0), first]
-    for version in range(2, count + 1):
-        table, at = tables[version % 3], (version - 2) // 3
-        found.append(entry(version, writes=[write(at, at + 1, table, f"id-{table}")]))
-    return found
-
-
-def requests(store: FaultyStorage, act: Callable[[], Any]) -> int:
-    """Return how many requests something makes."""
-    before = len(store.calls)
-    act()
-    return len(store.calls) - before
-
-
-def entries_read(store: FaultyStorage) -> set[int]:
-    return {int(path[-25:-5]) for done, path in store.calls if done == "get" and path.startswith(f"{ENTRIES}/0")}
-
 
 # --- what it says -----------------------------------------------------------------------------------------------------
 
@@ -418,87 +369,6 @@ def test_a_hint_that_names_no_checkpoint_is_no_error(store: FaultyStorage, named
     timeline.write_checkpoint()
     store.put(HINT, b'{"version":7,"published_through":0,"checkpoint":' + named + b"}")
     assert Timeline.open(store).head == timeline.head
-
-
-# --- what it costs ----------------------------------------------------------------------------------------------------
-
-
-def counted(count: int) -> dict[str, int]:
-    """Return the requests of what people do in a lake of so many versions, with a checkpoint every hundred."""
-    entries = long_history(count)
-    store = stored(entries)
-    for version in range(100, count, 100):
-        checkpoint(store, entries, version)
-    opened: list[Timeline] = []
-    found = {"open": requests(store, lambda: opened.append(Timeline.open(store)))}
-    [timeline] = opened
-    found["tables"] = requests(store, lambda: sorted(timeline.head.tables))
-    found["log"] = requests(store, lambda: [*islice(timeline.newest_first(), 100)])
-    found["one entry"] = requests(store, lambda: timeline.entries(41, 42))
-    found["at"] = requests(store, lambda: timeline.at(45))
-    found["at in the middle"] = requests(store, lambda: timeline.at(count // 200 * 100 + 45))
-    return found
-
-
-def test_requests_do_not_grow_with_the_history() -> None:
-    """Opening, the newest hundred entries, one entry, an older version: as many with 2,050 versions as with 650."""
-    short, long = counted(650), counted(2_050)
-    assert long == short
-    assert short["open"] <= 60
-    assert short["tables"] == 0
-    assert short["one entry"] == 1
-    assert max(short["at"], short["at in the middle"]) <= 60
-
-
-@pytest.mark.parametrize("count", [250, 2_050])
-def test_a_time_is_found_in_few_requests(count: int) -> None:
-    """Of n entries, about log2(n) are looked at before the version is read."""
-    entries = long_history(count)
-    store = stored(entries)
-    for version in range(100, count, 100):
-        checkpoint(store, entries, version)
-    timeline = Timeline.open(store)
-    half = timedelta(milliseconds=500)
-    for version in (0, 7, 120, count - 70, count - 1):
-        made: list[int] = []
-        at = entries[version].committed_at + half
-        looked = requests(store, lambda at=at, made=made: made.append(timeline.at_time(at).version))  # type: ignore[misc]
-        assert made == [version]
-        assert looked <= count.bit_length() + 2 + 4 + 100
-    with pytest.raises(InvalidError, match=f"its versions 0 to {count} were committed from"):
-        timeline.at_time(T0 - half)
-
-
-def test_entries_in_memory_are_bounded() -> None:
-    """By their number and by their bytes; what was used last stays, and who goes through all of them keeps none."""
-    history = History(entries=3, size=100)
-    store = stored(long_history(10))
-    history.keep(Stored(entry(version), 10) for version in range(6))
-    history.read(store, range(3, 4), last=10)
-    history.keep([Stored(entry(6), 10)])
-    assert requests(store, lambda: history.read(store, range(3, 4), last=10)) == 0
-    assert requests(store, lambda: history.read(store, range(4, 5), last=10)) == 1
-    history.keep([Stored(entry(7), 95)])
-    assert requests(store, lambda: history.read(store, range(7, 8), last=10)) == 0
-    assert requests(store, lambda: history.read(store, range(3, 4), last=10)) == 1
-
-
-def test_a_long_scan_keeps_nothing() -> None:
-    entries = long_history(700)
-    store = stored(entries)
-    history = History()
-    for _ in range(2):
-        assert requests(store, lambda: [*history.scan(store, range(701), last=700)]) == 701
-    assert [each.version for each in history.scan(store, range(700, 690, -1), last=700)] == [*range(700, 690, -1)]
-
-
-def test_the_log_says_nothing_of_a_checkpoint_that_is_whole(caplog: pytest.LogCaptureFixture) -> None:
-    entries = long_history(12)
-    store = stored(entries)
-    checkpoint(store, entries, 8)
-    with caplog.at_level(logging.INFO):
-        Timeline.open(store)
-    assert caplog.text == ""
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------

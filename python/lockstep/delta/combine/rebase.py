@@ -39,7 +39,6 @@ def rebase(
     pin: int,
     first_version: int,
     winners: Sequence[Footprint],
-    previous_ms: int = 0,
 ) -> list[list[Action]]:
     """Renumber `commits` to the versions `first_version`, `first_version + 1`, ….
 
@@ -51,8 +50,6 @@ def rebase(
         pin: the table version that the transaction began from, `NEW` (-1) for a new table.
         first_version: the version of the first commit; above the pin.
         winners: what landed in the versions between, already checked to be without conflict.
-        previous_ms: the time of version `first_version - 1` in ms since 1970, where known. Needed if the transaction
-            enables in-commit timestamps, which must then start after the last file's modification time.
 
     Raises:
         InvalidError: `first_version` is not above the pin, or a number in the actions is none.
@@ -66,7 +63,7 @@ def rebase(
         first_version=first_version,
         shift=_shift(commits, pin, max(marks, default=None)),
         mark=max(marks, default=-1),
-        clock=max([previous_ms, *stamps]),
+        clock=max(stamps, default=0),
         born=_first_adds(commits, pin, first_version),
     )
     return [landing.commit(commit, version) for version, commit in enumerate(commits, first_version)]

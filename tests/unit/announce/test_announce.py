@@ -8,94 +8,23 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from pyroaring import BitMap64
 
-from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.announce import FOLDER
 from lockstep.conflict.lock_policy import Policy, Resolution
-from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import inline, serialize
-from lockstep.errors import ConflictError, FailedTransactionError, NoTransactionError, UnavailableError
-from lockstep.storage import Storage, open_storage
-from lockstep.timeline.entry import Entry
-from lockstep.timeline.files import entry_path
-from lockstep.transactions.transaction import State, Transaction
-from tests.support.faulty import FaultyStorage, Operation, T
-from tests.support.gate import wait_until
-from tests.support.lakes import add, create, files, metadata, open_catalog, remove, replay, stage
+from lockstep.errors import ConflictError, FailedTransactionError, NoTransactionError
+from lockstep.storage import Storage
+from lockstep.transactions.transaction import State
+from tests.support.faulty import FaultyStorage, Operation
+from tests.support.lakes import add, create, files, metadata, open_catalog, remove, stage
+from tests.support.sides import Begin, Side, announced, entries, stage_only
 
-REPOSITORY = Path(__file__).parents[2]
-
-
-@dataclass
-class Side:
-    """One of the two: a catalog, its open transaction, and a thread in which its statements may wait."""
-
-    catalog: TransactionalCatalog
-    tx: Transaction
-    name: str
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-
-    def replace_p(self) -> None:
-        stage(self.catalog, self.tx, "a", remove("p"), add(self.name), operation="UPDATE")
-
-    def replaces_p(self) -> Future[None]:
-        """Do so in the thread, and return once the announcement is out (or it is over)."""
-        done = self.thread.submit(self.replace_p)
-        wait_until(lambda: done.done() or f"{self.tx.id}.json" in announced(self.catalog), "nothing was announced")
-        return done
-
-    def commit(self) -> int:
-        return self.catalog.commit(self.tx).version
-
-    def rollback(self) -> None:
-        self.catalog.rollback(self.tx)
-
-
-def announced(catalog: TransactionalCatalog) -> list[str]:
-    [table] = catalog.timeline.head.tables.values()
-    return catalog.lake.storage.list(f"{FOLDER}/{table.id}")
-
-
-def entries(side: Side) -> list[Entry]:
-    side.catalog.timeline.refresh()
-    return side.catalog.timeline.entries(1)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Storage:
-    found = open_storage(str(tmp_path / "lake"), create=True)
-    create(open_catalog(found), "a", files=["p"])
-    return found
-
-
-Begin = Callable[..., tuple[Side, Side]]
-
-
-@pytest.fixture
-def begin(store: Storage) -> Iterator[Begin]:
-    """Begin the older and the younger."""
-    made: list[Side] = []
-
-    def begun(policy: Policy, *, lock_timeout_seconds: float = 20) -> tuple[Side, Side]:
-        for name in ("older", "younger"):
-            catalog = open_catalog(store, resolution=Resolution(policy, lock_timeout_seconds))
-            made.append(Side(catalog, catalog.begin(isolation="SNAPSHOT"), name))
-        return made[0], made[1]
-
-    yield begun
-    for side in made:
-        if side.tx.is_open:
-            side.rollback()
-        side.thread.shutdown()
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("policy", ["wait-die", "wound-wait"])
@@ -456,153 +385,3 @@ def test_an_announcement_that_cannot_be_removed_does_not_unsay_how_it_ended(stor
     else:
         side.rollback()
     assert announced(catalog) == [name], "it stays until it expires"
-
-
-def stage_only(side: Side, *actions: Action) -> None:
-    stage(side.catalog, side.tx, "a", *actions, operation="DELETE")
-
-
-# --- commit and kill cannot both win ----------------------------------------------------------------------------------
-
-
-class Stepping(FaultyStorage):
-    """Does something just before its n-th call."""
-
-    def __init__(self, inner: Storage) -> None:
-        super().__init__(inner)
-        self.steps = 0
-        self.at: tuple[int, Callable[[], object]] | None = None
-
-    def _run(self, operation: Operation, path: str, call: Callable[[], T]) -> T:
-        self.steps += 1
-        if self.at is not None and self.steps == self.at[0]:
-            self.at[1]()
-        return super()._run(operation, path, call)
-
-
-def outcome(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except (ConflictError, FailedTransactionError):
-        return False
-    return True
-
-
-def race(root: Path, which: str, step: int) -> tuple[bool, bool, bool, set[str], list[str]]:
-    """Let a victim's COMMIT and the statement that kills it race; one of them is interrupted at one of its steps.
-
-    Returns:
-        whether the step was reached; whether the victim, and the killer, committed; the files; the kinds of entries.
-    """
-    store = open_storage(str(root), create=True)
-    create(open_catalog(store), "a", files=["p"])
-    stores = {name: Stepping(store) for name in ("killer", "victim")}
-    sides = {}
-    for name, each in stores.items():  # the killer begins first: it is older
-        catalog = open_catalog(each, resolution=Resolution("wound-wait", 0))
-        sides[name] = Side(catalog, catalog.begin(isolation="SNAPSHOT"), name)
-    sides["victim"].replace_p()
-    won: dict[str, bool] = {}
-    acts = {"killer": sides["killer"].replace_p, "victim": sides["victim"].commit}
-    other = "victim" if which == "killer" else "killer"
-    interrupted = stores[which]
-    interrupted.steps, interrupted.at = 0, (step, lambda: won.update({other: outcome(acts[other])}))
-    won[which] = outcome(acts[which])
-    reached = interrupted.steps >= step
-    interrupted.at = None
-    for name in acts.keys() - won.keys():
-        won[name] = outcome(acts[name])
-    assert not (won["victim"] and won["killer"]), "the statement was told, not only COMMIT"
-    won["killer"] = outcome(sides["killer"].commit) and won["killer"]
-    fresh = open_catalog(store)
-    [table] = fresh.database().tables.values()
-    kinds: list[str] = [entry.kind for entry in fresh.timeline.entries(1)]
-    return reached, won["victim"], won["killer"], replay(store, table.location, table.version), kinds
-
-
-@pytest.mark.parametrize("which", ["victim", "killer"])
-def test_commit_and_kill_cannot_both_win_wherever_they_meet(tmp_path: Path, which: str) -> None:
-    """Every step of one of the two is interrupted by all of the other."""
-    seen = set()
-    for step in range(1, 100):
-        reached, victim, killer, found, kinds = race(tmp_path / f"{step}", which, step)
-        assert victim != killer, f"step {step}: exactly one commits"
-        assert found == {"victim" if victim else "killer"}
-        seen.add((victim, tuple(kinds)))
-        if not reached:
-            break
-    else:
-        pytest.fail("99 steps were not all")
-    assert {victim for victim, _ in seen} == {True, False}, "both orders came up"
-    assert seen <= {(True, ("transaction",)), (False, ("abort", "transaction"))}
-
-
-@pytest.mark.parametrize("which", ["older", "younger"])
-def test_of_two_statements_that_race_exactly_one_goes_on_wherever_they_meet(tmp_path: Path, which: str) -> None:
-    """First announce, then look: at least one sees the other. With wait-die and no time to wait, at most one too."""
-    seen = set()
-    for step in range(1, 100):
-        store = open_storage(str(tmp_path / f"{step}"), create=True)
-        create(open_catalog(store), "a", files=["p"])
-        stores = {name: Stepping(store) for name in ("older", "younger")}
-        catalogs = {n: open_catalog(each, resolution=Resolution("wait-die", 0)) for n, each in stores.items()}
-        sides = {name: Side(catalog, catalog.begin(), name) for name, catalog in catalogs.items()}
-        goes_on: dict[str, bool] = {}
-        other = sides["younger" if which == "older" else "older"]
-        interrupted = stores[which]
-        interrupted.steps = 0
-        interrupted.at = step, lambda o=other, g=goes_on: g.update({o.name: outcome(o.replace_p)})
-        goes_on[which] = outcome(sides[which].replace_p)
-        if interrupted.steps < step:
-            break
-        assert sorted(goes_on.values()) == [False, True], f"step {step}: {goes_on}"
-        seen.add(goes_on["older"])
-    else:
-        pytest.fail("99 steps were not all")
-    assert seen == {True, False}, "both orders came up"
-
-
-def test_a_victim_that_commits_after_the_look_for_it_is_not_killed(begin: Begin) -> None:
-    """Another thread of the killer's process may read on in between, which was not looked through."""
-    older, younger = begin("wound-wait")
-    younger.replace_p()
-    lake = older.catalog.lake
-    new_id = lake.new_id
-
-    def meanwhile() -> str:
-        lake.new_id = new_id
-        assert younger.commit() == 2
-        lake.timeline.refresh()
-        return new_id()
-
-    lake.new_id = meanwhile
-    with pytest.raises(ConflictError):
-        older.replace_p()
-    assert [entry.kind for entry in entries(older)] == ["transaction"], "no abort of one that is committed"
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_whose_answer_is_lost_is_no_guess(
-    begin: Begin, store: Storage, when: Literal["before", "after"]
-) -> None:
-    """Written or not: the killer goes on, and the timeline decides who of the two commits."""
-    _, younger = begin("wound-wait")
-    younger.replace_p()
-    faulty = FaultyStorage(store)
-    catalog = open_catalog(faulty, resolution=Resolution("wound-wait", 0))
-    older = Side(catalog, younger.catalog.begin(isolation="SNAPSHOT"), "older")
-    older.tx.began_at = younger.tx.began_at - timedelta(seconds=1)
-
-    def lose() -> None:
-        faulty.fail("get", path=entry_path(2), times=9)
-        raise UnavailableError("the answer is lost, and so is that of every look after it")
-
-    faulty.interrupt("put_if_absent", lose, path=entry_path(2), when=when)
-    older.replace_p()
-    faulty.heal()
-    if when == "before":
-        assert younger.commit() == 2
-    else:
-        with pytest.raises(ConflictError, match="ended this one"):
-            younger.commit()
-    assert outcome(older.commit) == (when == "after")
