@@ -33,10 +33,10 @@ class Race:
         if (conflict := first_conflict(self.mine, winner, same_rows=self.merge.find)) is not None:
             return conflict
         if self.mine.isolation == "SERIALIZABLE":
-            found = judge(self.mine, [winner], self._first)
-            if isinstance(found, Conflict):
-                return found
-            self._first = found
+            verdict = judge(self.mine, [winner], self._first)
+            if isinstance(verdict, Conflict):
+                return verdict
+            self._first = verdict
         for id_ in self.mine.writes.keys() & winner.writes.keys():
             self.winners.setdefault(id_, []).append(winner.writes[id_])
         return None

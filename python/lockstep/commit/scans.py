@@ -41,10 +41,10 @@ class Scan:
 
 def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
     """Return which rows were read, by table id."""
-    found: dict[str, Rows] = {}
+    rows: dict[str, Rows] = {}
     for scan in scans:
-        found[scan.table] = either(found.get(scan.table, frozenset()), scan.where)
-    return found
+        rows[scan.table] = either(rows.get(scan.table, frozenset()), scan.where)
+    return rows
 
 
 def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint]) -> list[TableRead]:
@@ -92,9 +92,9 @@ def judge_statement(
         return half
     winners = [lake.past.of(entry) for entry in entries]
     if any(scan.table == target and not scan.cached for scan in scans):
-        seen = _made_in(lake.timeline, entries, target, read_version)
+        database_version = _made_in(lake.timeline, entries, target, read_version)
         for winner in winners:
-            if (winner.database_version or 0) <= seen and (hit := antidependency(mine, winner)) is not None:
+            if (winner.database_version or 0) <= database_version and (hit := antidependency(mine, winner)) is not None:
                 return _torn(winner, hit)
     return judge(mine, winners) if mine.isolation == "SERIALIZABLE" else None
 
@@ -112,16 +112,16 @@ def _check_known(head: Database, scans: Sequence[Scan]) -> None:
 
 def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -> int | None:
     """Return the first database version that changed one of these tables after the table version that was read."""
-    now = {table.id: table.version for table in head.tables.values() if table.id in versions}
-    behind = {id_: version for id_, version in versions.items() if now.get(id_, version + 1) > version}
+    head_versions = {table.id: table.version for table in head.tables.values() if table.id in versions}
+    read_versions = {id_: version for id_, version in versions.items() if head_versions.get(id_, version + 1) > version}
     first = None
-    for entry in timeline.newest_first(0, head.version) if behind else ():
-        for id_ in [id_ for id_ in behind if _touches(entry, id_)]:
-            if _end(timeline, entry, id_) <= behind[id_]:
-                del behind[id_]
+    for entry in timeline.newest_first(0, head.version) if read_versions else ():
+        for id_ in [id_ for id_ in read_versions if _touches(entry, id_)]:
+            if _end(timeline, entry, id_) <= read_versions[id_]:
+                del read_versions[id_]
             else:
                 first = entry.version
-        if not behind:
+        if not read_versions:
             break
     return first
 
@@ -143,11 +143,11 @@ def _made_in(timeline: Timeline, entries: Sequence[Entry], table: str, version: 
 
 
 def _oldest(scans: Iterable[Scan]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    oldest: dict[str, int] = {}
     for scan in scans:
         if scan.version is not None:
-            found[scan.table] = min(scan.version, found.get(scan.table, scan.version))
-    return found
+            oldest[scan.table] = min(scan.version, oldest.get(scan.table, scan.version))
+    return oldest
 
 
 def _half_read(lake: Lake, entries: Iterable[Entry], versions: Mapping[str, int]) -> Conflict | None:

@@ -234,12 +234,12 @@ def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
     return None
 
 
-def _filled(dropped: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
+def _filled(namespaces: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
     """Find the dropped namespaces in which the other transaction made a table, a view or a namespace."""
-    made = [(name.namespace, f"{kind} {name}") for name, kind in other.names_given().items()]
-    made += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
-    for namespace in dropped:
-        for parent, what in made:
+    creations = [(name.namespace, f"{kind} {name}") for name, kind in other.names_given().items()]
+    creations += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
+    for namespace in namespaces:
+        for parent, what in creations:
             if parent[: len(namespace)] == namespace:
                 yield namespace, what
 
@@ -262,14 +262,14 @@ def _namespace_changed(mine: Changes, winner: Changes) -> Hit | None:
 def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
     """Make a rule of a function that compares what we and the winner did to the same table, given what it is called."""
 
-    def found(mine: Changes, winner: Changes) -> Hit | None:
+    def rule(mine: Changes, winner: Changes) -> Hit | None:
         for id, ours in mine.writes.items():
             name = named(id, mine, winner)
             if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
                 return Hit(what, table=name)
         return None
 
-    return found
+    return rule
 
 
 def named(id: str, mine: Changes, winner: Changes) -> Name | None:
