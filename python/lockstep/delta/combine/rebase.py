@@ -110,10 +110,10 @@ class _Landing:
         return [self._action(action, version, stamp) for action in commit]
 
     def _stamp(self, commit: Sequence[Action]) -> int | None:
-        own = next((info.get("inCommitTimestamp") for info in bodies(commit, "commitInfo")), None)
-        if own is None:
+        timestamp = next((info.get("inCommitTimestamp") for info in bodies(commit, "commitInfo")), None)
+        if timestamp is None:
             return None
-        self.clock = max(int(own), self.clock + 1)
+        self.clock = max(int(timestamp), self.clock + 1)
         return self.clock
 
     def _action(self, action: Action, version: int, stamp: int | None) -> Action:
@@ -157,8 +157,8 @@ class _Landing:
         new = dict(info)
         if stamp is not None:
             new["inCommitTimestamp"] = stamp
-        read = info.get("readVersion")
-        if read is not None and read > self.pin:
+        read_version = info.get("readVersion")
+        if read_version is not None and read_version > self.pin:
             new["readVersion"] = self.pin if version == self.first_version else version - 1
         return new
 

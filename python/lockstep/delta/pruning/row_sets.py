@@ -47,10 +47,10 @@ class RowsRead:
 
     def by_table(self) -> dict[str, Rows]:
         """Return all that was read."""
-        found = dict(self._rows)
+        rows = dict(self._rows)
         for table, number in self._touched:
-            found[table] = found.get(table, NO_ROW) if number in self._settled else EVERY_ROW
-        return found
+            rows[table] = rows.get(table, NO_ROW) if number in self._settled else EVERY_ROW
+        return rows
 
 
 def either(rows: Rows, condition: str | None) -> Rows:
