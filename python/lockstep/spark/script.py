@@ -303,17 +303,17 @@ def placed(step: Step, message: str) -> tuple[str, tuple[int, int] | None]:
     text of something else: of a view, of EXECUTE IMMEDIATE.
     """
     for pattern in _PLACES:
-        if (found := pattern.search(message)) is None:
+        if (match := pattern.search(message)) is None:
             continue
-        said = found.groupdict()
+        groups = match.groupdict()
         # The parser quotes what it read, which Lockstep may have rewritten, and never to another length.
-        first = said.get("first")
+        first = groups.get("first")
         if first is not None and len(first) != len(step.text.partition("\n")[0]):
             continue
-        column = int(said["column"]) if "column" in said else int(said["pos"]) + 1
-        return _short(message[: found.start()]), step.place(int(said["line"]), column)
-    if found := _OF_LOCKSTEP.search(message):
-        line, column = step.place(int(found["line"]), int(found["pos"]) + 1)
+        column = int(groups["column"]) if "column" in groups else int(groups["pos"]) + 1
+        return _short(message[: match.start()]), step.place(int(groups["line"]), column)
+    if match := _OF_LOCKSTEP.search(message):
+        line, column = step.place(int(match["line"]), int(match["pos"]) + 1)
         return _short(_OF_LOCKSTEP.sub(f"(line {line}, pos {column - 1})", message, count=1)), (line, column)
     return _short(message), None
 

@@ -72,8 +72,8 @@ class LocalStorage(Storage):
         where = self._file(folder) if folder else self._root
         with self._reporting("list", folder):
             try:
-                with os.scandir(where) as found:
-                    names = [e.name for e in found if not _is_temp(e.name) and e.is_file()]
+                with os.scandir(where) as scan:
+                    names = [e.name for e in scan if not _is_temp(e.name) and e.is_file()]
             except _ABSENT:
                 # The root is more than a folder of ours: when it is gone, the lake is, and that must not read as empty.
                 if not self._root.is_dir():
@@ -199,8 +199,8 @@ def _sync_folder(folder: Path) -> None:
 def _remove_tree(folder: Path) -> None:
     """Remove a folder and all in it; what another process removes meanwhile is gone too. Links are not followed."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as scan:
+            entries = list(scan)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 _remove_tree(Path(entry.path))

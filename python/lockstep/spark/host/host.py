@@ -53,12 +53,12 @@ class Host:
     def call(self, request: str | bytes) -> str:
         """Answer one request. Whatever goes wrong is an answer too: an exception's type would be lost on the way."""
         try:
-            asked = decode(request)
+            parsed_request = decode(request)
         except LockstepError as error:
             _log.error("%s: %s", described(request), error.message)
             return refusal(error)
         try:
-            return msgspec.json.encode({"ok": self._answer(asked)}).decode()
+            return msgspec.json.encode({"ok": self._answer(parsed_request)}).decode()
         except LockstepError as error:
             return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
@@ -136,8 +136,8 @@ def _ended(transaction: str) -> NoTransactionError:
 def refusal(error: LockstepError) -> str:
     """Return the answer that raises an error in Spark; what is no text, half an emoji say, is shown as `?` in it."""
     message = error.message.encode(errors="replace").decode()
-    described = {"condition": condition_of(type(error)), "message": message, "sqlstate": error.sqlstate}
-    return msgspec.json.encode({"error": described}).decode()
+    fields = {"condition": condition_of(type(error)), "message": message, "sqlstate": error.sqlstate}
+    return msgspec.json.encode({"error": fields}).decode()
 
 
 def condition_of(kind: type[LockstepError]) -> str:

@@ -83,7 +83,7 @@ class Session:
 
     def forget_used(self) -> Used:
         """Return, for the last time, what was `used`: the URIs, and the names of the tables in parts."""
-        used, self.used = self.used, set()
-        names = {(*name.namespace, name.table) for _, name in used}
+        uses, self.used = self.used, set()
+        names = {(*name.namespace, name.table) for _, name in uses}
         catalog = "" if self.catalog is None else self.catalog.name
-        return Used(uris=sorted({uri for uri, _ in used}), tables=[[catalog, *name] for name in sorted(names)])
+        return Used(uris=sorted({uri for uri, _ in uses}), tables=[[catalog, *name] for name in sorted(names)])

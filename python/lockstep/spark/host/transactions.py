@@ -85,7 +85,7 @@ class TransactionRequests:
             )
         house = self._host.lakehouses.get(name, catalogs[name])
         goes_on = _goes_on(ON_STATEMENT_ERROR.value_in(request.settings))
-        kept = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
+        kept_seconds = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
         tx = house.catalog.begin(
             isolation=request.isolation or isolation_of(SESSION_ISOLATION.value_in(request.settings)),
             read_only=request.read_only,
@@ -101,7 +101,7 @@ class TransactionRequests:
             transaction_id=tx.id,
             catalog=name,
             root=house.catalog.lake.storage.url,
-            kept_seconds=kept,
+            kept_seconds=kept_seconds,
         )
 
     def _batch(self, session: Session, request: protocol.NextBatch) -> Answer:
@@ -110,8 +110,8 @@ class TransactionRequests:
 
     def _begun(self, session: Session, _: protocol.Begun) -> protocol.BegunAnswer:
         tx = self._open_transaction(session, "a micro-batch")[0]
-        recorded = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
-        return protocol.BegunAnswer(last_batch=recorded, is_replay=tx.is_replay)
+        last_batch = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
+        return protocol.BegunAnswer(last_batch=last_batch, is_replay=tx.is_replay)
 
     def _commit(self, session: Session, request: protocol.Commit) -> protocol.CommitAnswer:
         tx, house = self._open_transaction(session, "COMMIT")
@@ -144,9 +144,9 @@ class TransactionRequests:
     def _rollback_to(self, session: Session, request: protocol.RollbackTo) -> protocol.RollbackToAnswer:
         tx, house = self._open_transaction(session, "ROLLBACK TO")
         house.catalog.rollback_to(tx, request.name)
-        used = session.forget_used()
+        uses = session.forget_used()
         return protocol.RollbackToAnswer(
-            database_version=tx.base.version, transaction_id=tx.id, uris=used.uris, tables=used.tables
+            database_version=tx.base.version, transaction_id=tx.id, uris=uses.uris, tables=uses.tables
         )
 
     def _release(self, session: Session, request: protocol.Release) -> protocol.Named:
@@ -163,9 +163,9 @@ class TransactionRequests:
         is_open = session.transaction is not None and session.transaction.is_open
         if is_open or (session.lost is not None and session.lost.find_out is not None):
             return protocol.EndedAnswer(open=True, uris=[], tables=[])
-        used = session.forget_used()
+        uses = session.forget_used()
         session.transaction, session.catalog, session.lost = None, None, None
-        return protocol.EndedAnswer(open=False, uris=used.uris, tables=used.tables)
+        return protocol.EndedAnswer(open=False, uris=uses.uris, tables=uses.tables)
 
     def _lost(self, session: Session, request: protocol.HostLost) -> Answer:
         lost = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
@@ -187,9 +187,9 @@ class TransactionRequests:
                 f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
                 refusal,
             )
-        used = session.forget_used()
+        uses = session.forget_used()
         session.transaction = session.catalog = None
-        return used
+        return uses
 
     def in_lost(self, session: Session, lost: LostTransaction, request: RequestBase) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
@@ -224,25 +224,25 @@ class TransactionRequests:
                 "whether it is committed"
             )
         try:
-            house, done = find_out()
+            house, commit = find_out()
         except UnavailableError as error:
             raise CommitUnknownError(
                 f"the store does not say whether transaction {lost.transaction} is committed: {error.message}. COMMIT "
                 "again, which finds out, or look for its id in the timeline"
             ) from error
-        if done is None:
+        if commit is None:
             why = f"{lost.why} of its COMMIT, and nothing of it is committed"
             session.lost = LostTransaction(lost.transaction, why)
             return None
         refusal = TransactionStateError(
-            f"too late to roll back: transaction {lost.transaction} is committed as database version {done.version}. "
+            f"too late to roll back: transaction {lost.transaction} is committed as database version {commit.version}. "
             "The answer to its COMMIT was lost, not the COMMIT",
             sqlstate="2D000",
         )
         session.lost = LostTransaction(lost.transaction, lost.why, refusal)
         if isinstance(request, protocol.Rollback):
             return None
-        return _committed(lost.transaction, house, done, house.catalog.lake.clock())
+        return _committed(lost.transaction, house, commit, house.catalog.lake.clock())
 
     def _outside(self, session: Session, request: protocol.Outside) -> Answer:
         """Refuse what a ROLLBACK could not take back."""
@@ -295,18 +295,18 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
     return None
 
 
-def _committed(id: str, house: Lakehouse, done: Committed, started: datetime) -> protocol.CommitAnswer:
+def _committed(id: str, house: Lakehouse, commit: Committed, start: datetime) -> protocol.CommitAnswer:
     """Return what COMMIT answers: what the transaction changed, by its entry in the timeline."""
-    writes = done.entry.writes if done.entry is not None else []
+    writes = commit.entry.writes if commit.entry is not None else []
     return protocol.CommitAnswer(
-        database_version=done.version,
+        database_version=commit.version,
         transaction_id=id,
-        tables_changed=len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
+        tables_changed=len({w.id for w in writes} | {d.id for d in (commit.entry.tables if commit.entry else [])}),
         files_added=sum(write.counts.files_added for write in writes),
         files_removed=sum(write.counts.files_removed for write in writes),
         rows_added=_sum_if_known(write.counts.rows_added for write in writes),
         rows_removed=_sum_if_known(write.counts.rows_removed for write in writes),
-        milliseconds=round((house.catalog.lake.clock() - started).total_seconds() * 1000),
+        milliseconds=round((house.catalog.lake.clock() - start).total_seconds() * 1000),
         checkpoints=[house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
     )
 
@@ -317,8 +317,8 @@ def _named(tx: Transaction) -> protocol.Named:
 
 def _sum_if_known(rows: Iterable[int]) -> int | None:
     """Return how many rows there are in all; None if of some it is not known."""
-    counted = list(rows)
-    return None if -1 in counted else sum(counted)
+    counts = list(rows)
+    return None if -1 in counts else sum(counts)
 
 
 def _goes_on(value: str | None) -> bool:

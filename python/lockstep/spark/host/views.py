@@ -50,8 +50,8 @@ class ViewRequests(Requests):
         return _shown(database.views.get(stored_name(request, database)), pin=database.version)
 
     def _list_views(self, session: Session, request: protocol.Views) -> Listing:
-        seen = self._seen(session, self._house(request))
-        return listing(request, seen, seen.views)
+        scope = self._seen(session, self._house(request))
+        return listing(request, scope, scope.views)
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
         name, mode = self._name(session, self._house(request), request), request.replace
