@@ -208,5 +208,5 @@ class Names:
 
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Return the changes of the list of namespaces, in order, without those both made and dropped."""
-        gone = {n.name for n in self._namespace_ddl} - set(self._namespaces) - set(self.base.namespaces)
-        return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
+        transient = {n.name for n in self._namespace_ddl} - set(self._namespaces) - set(self.base.namespaces)
+        return [ddl for ddl in self._namespace_ddl if ddl.name not in transient]
