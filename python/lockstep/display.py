@@ -119,7 +119,7 @@ def brief_row(entry: Entry) -> list[object]:
     """Return an entry as one row of `BRIEF_COLUMNS`: to the second, and of its kind only that it is no transaction."""
     fields = summary(entry)
     counts = f"{_signed(fields['rows_added'], '+')} {_signed(fields['rows_removed'], '-')}".strip()
-    at = _written(entry.committed_at, "seconds")
+    at = _time_text(entry.committed_at, "seconds")
     kind = "" if entry.kind == "transaction" else entry.kind
     what = ": ".join(filter(None, (kind, _what(entry))))
     info = entry.transaction
@@ -160,10 +160,10 @@ def _names(summary: dict[str, Any]) -> str:
 
 def time(entry: Entry) -> str:
     """Return when an entry was committed, for people."""
-    return _written(entry.committed_at)
+    return _time_text(entry.committed_at)
 
 
-def _written(at: datetime, precision: str = "milliseconds") -> str:
+def _time_text(at: datetime, precision: str = "milliseconds") -> str:
     return at.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")
 
 
@@ -220,7 +220,7 @@ def timeline_html(timeline: Timeline) -> str:
     facts = {
         "root": timeline.storage.url,
         "database version": head.version,
-        "committed at": _written(head.committed_at),
+        "committed at": _time_text(head.committed_at),
         "namespaces": len(head.namespaces),
         "tables": len(head.tables),
         "views": len(head.views),

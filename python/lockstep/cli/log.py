@@ -79,7 +79,7 @@ def _filters(table: str | None, author: str | None, prefix: str | None) -> list[
     filters: list[Callable[[Entry], bool]] = []
     if table is not None:
         name = table.casefold()
-        filters.append(lambda entry: name in {str(each).casefold() for each in _changed(entry)})
+        filters.append(lambda entry: name in {str(each).casefold() for each in _changed_names(entry)})
     if author is not None:
         text = author.casefold()
         filters.append(lambda entry: text in entry.transaction.author.casefold())
@@ -88,7 +88,7 @@ def _filters(table: str | None, author: str | None, prefix: str | None) -> list[
     return filters
 
 
-def _changed(entry: Entry) -> list[Name]:
+def _changed_names(entry: Entry) -> list[Name]:
     """Return the names of the tables and views that an entry changes, of a renamed table both."""
     renamed = [ddl.new_name for ddl in entry.tables if ddl.new_name is not None]
     written = [write.name for write in entry.writes]

@@ -69,7 +69,7 @@ class Announcer:
         self._lake = lake
         self._resolution = resolution
         self._poll = replace(poll, timeout_seconds=resolution.lock_timeout_seconds)
-        self._announced: dict[str, _Announced] = {}
+        self._announcements: dict[str, _Announced] = {}
 
     @property
     def is_needed(self) -> bool:
@@ -89,7 +89,7 @@ class Announcer:
         try:
             actions = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
             footprint = self._lake.past.footprint(actions, table.location, before=table.version)
-            message = self._resolved(tx, table, footprint)
+            message = self._refusal(tx, table, footprint)
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
             return
@@ -112,15 +112,15 @@ class Announcer:
 
     def withdraw(self, tx: Transaction) -> None:
         """Take back all that a transaction announced, at best effort: what stays expires."""
-        if (announcements := self._announced.pop(tx.id, None)) is not None:
+        if (announcements := self._announcements.pop(tx.id, None)) is not None:
             for table in announcements.tables():
                 self._remove(table, tx.id)
 
     # --- one statement ------------------------------------------------------------------------------------------------
 
-    def _resolved(self, tx: Transaction, table: Table, footprint: Footprint) -> str | None:
+    def _refusal(self, tx: Transaction, table: Table, footprint: Footprint) -> str | None:
         """Return None once the statement may go on, or why it may not."""
-        announcements = self._announced.setdefault(tx.id, _Announced())
+        announcements = self._announcements.setdefault(tx.id, _Announced())
         claim = Claim.of(footprint)
         with announcements.lock:
             earlier_claim = announcements.claim(table.id)
@@ -138,7 +138,9 @@ class Announcer:
             else:
                 self._lake.timeline.refresh()
             head = self._lake.timeline.head.version
-            if (message := self._lost(tx, table, footprint, self._lake.timeline.entries(version, head))) is not None:
+            if (
+                message := self._conflict_message(tx, table, footprint, self._lake.timeline.entries(version, head))
+            ) is not None:
                 return message
             version = head
             match verdict:
@@ -146,19 +148,19 @@ class Announcer:
                     return None
                 case Die(other):
                     return (
-                        f"{_described(other)}, has changed the same files of table {table.name}, or its schema, and is "
-                        "older, so this transaction gives way (wait-die). Nothing of it was committed; run it again."
+                        f"{_description(other)}, has changed the same files of table {table.name}, or its schema, and "
+                        "is older, so this transaction gives way (wait-die). Nothing of it was committed; run it again."
                     )
         waited_for = verdict.on[0] if isinstance(verdict, Wait) else mine
         return (
-            f"{_described(waited_for)}, has changed the same files of table {table.name}, or its schema, and did not "
+            f"{_description(waited_for)}, has changed the same files of table {table.name}, or its schema, and did not "
             f"end within lock-timeout ({self._resolution.lock_timeout_seconds} s). Nothing of this transaction was "
             "committed; run it again."
         )
 
     def _verdict(self, tx: Transaction, mine: Announcement, new_claim: Claim, table: str) -> Verdict:
         """Look at the others, kill those that are to be wounded, and return what is left to do: no Wound."""
-        others, now = self._standing(table, tx.id), self._lake.clock()
+        others, now = self._others(table, tx.id), self._lake.clock()
         verdict = resolve(mine, new_claim, others, self._resolution.policy, now=now)
         if not isinstance(verdict, Wound):
             return verdict
@@ -168,7 +170,9 @@ class Announcer:
         survivors = [other for other in others if other not in verdict.whom]
         return resolve(mine, new_claim, survivors, self._resolution.policy, now=now)
 
-    def _lost(self, tx: Transaction, table: Table, footprint: Footprint, winners: list[Entry]) -> str | None:
+    def _conflict_message(
+        self, tx: Transaction, table: Table, footprint: Footprint, winners: list[Entry]
+    ) -> str | None:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: footprint}, names={table.id: table.name})
         for entry in winners:
@@ -265,7 +269,7 @@ class Announcer:
                     announcements.by_table[table] = renewal
                     self._write(table, renewal)
 
-    def _standing(self, table: str, transaction_id: str) -> list[Announcement]:
+    def _others(self, table: str, transaction_id: str) -> list[Announcement]:
         """Read the others' announcements; those of the ended and the expired are removed and left out."""
         names = self._lake.storage.list(f"{FOLDER}/{table}")[:MAX_OTHERS]
         announcements = [self._read(table, name) for name in names if name != f"{transaction_id}.json"]
@@ -328,5 +332,5 @@ def _path(table: str, transaction: str) -> str:
     return f"{FOLDER}/{table}/{transaction}.json"
 
 
-def _described(other: Announcement) -> str:
+def _description(other: Announcement) -> str:
     return f"transaction {other.transaction}, begun at {other.began_at.isoformat()}"

@@ -72,7 +72,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             return Settled(outcome)
         merge.new_attempt()
         writes = [_rebase(lake, tx, draft, head, race) for draft in drafts]
-        return Proposal(_entry(tx, drafts, writes, race.precedes), after=race.judged)
+        return Proposal(_entry(tx, drafts, writes, race.precedes), after=race.judged_version)
 
     match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
         case Ratified(entry):
@@ -101,12 +101,12 @@ def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
 
 def _judge(lake: Lake, tx: Transaction, race: Race, head: Database) -> Outcome | None:
     """Judge a transaction against the entries that nobody has judged it against; None if it may land behind them."""
-    for entry in lake.timeline.entries(race.judged, head.version):
+    for entry in lake.timeline.entries(race.judged_version, head.version):
         if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
             return finish_found(lake, tx, entry)
         if (conflict := race.lose_to(lake.past.of(entry))) is not None:
             return _beaten(lake, tx, conflict)
-    race.judged = head.version
+    race.judged_version = head.version
     return None
 
 

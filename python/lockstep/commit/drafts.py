@@ -41,7 +41,7 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
         UnavailableError, CorruptTimelineError: they cannot be read.
     """
     drafts = []
-    for table in tx.written():
+    for table in tx.written_tables():
         staged_commits = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
         operations = [
             info.get("operation", "?") for actions in staged_commits for info in bodies(actions, "commitInfo")

@@ -33,7 +33,9 @@ def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committ
 
 def _leftovers(tx: Transaction) -> list[str]:
     """Return folders that a published transaction needs no longer: its staging, tables that it made and dropped."""
-    return [staging_folder(table.location, tx.id) for table in (*tx.written(), *tx.dropped)] + tx.abandoned()
+    return [
+        staging_folder(table.location, tx.id) for table in (*tx.written_tables(), *tx.dropped_tables)
+    ] + tx.abandoned_folders()
 
 
 # --- in doubt ---------------------------------------------------------------------------------------------------------
@@ -127,8 +129,8 @@ def undo(lake: Lake, tx: Transaction) -> None:
 
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
-    folders, files = [*tx.made()], [*tx.vectors]
-    for table in (*tx.written(), *tx.dropped):
+    folders, files = [*tx.created_folders()], [*tx.vectors]
+    for table in (*tx.written_tables(), *tx.dropped_tables):
         if table.version == NEW:
             continue
         folders.append(staging_folder(table.location, tx.id))

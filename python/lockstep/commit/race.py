@@ -15,7 +15,7 @@ from lockstep.delta.footprint import Footprint
 
 @dataclass
 class Race:
-    """What the winners since a transaction's snapshot mean for it, up to database version `judged`.
+    """What the winners since a transaction's snapshot mean for it, up to database version `judged_version`.
 
     Attributes:
         merge: judges the rows of files whose deletion vectors both wrote, and merges them.
@@ -23,7 +23,7 @@ class Race:
     """
 
     mine: Changes
-    judged: int
+    judged_version: int
     merge: RowMerge
     winners: dict[str, list[Footprint]] = field(default_factory=dict)
     _first: Antidependency | None = None

@@ -32,12 +32,12 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
     except UnavailableError as error:
         tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
         raise
-    lake.delete(undone.made, [])
+    lake.delete(undone.folders, [])
 
 
 def _cut(lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]) -> None:
     """Take staged versions of a table away: the log files first, for those are seen, then data files that they made."""
-    litter = _created(lake, tx, table, kept_versions, cut_versions)
+    litter = _created_files(lake, tx, table, kept_versions, cut_versions)
     folder = staging_folder(table.location, tx.id)
     last = kept_versions[-1] if kept_versions else table.version
     for log_file in lake.storage.list(folder):
@@ -47,7 +47,9 @@ def _cut(lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cu
     lake.delete([], [f"{table.location}/{path}" for path in litter])
 
 
-def _created(lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]) -> set[str]:
+def _created_files(
+    lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]
+) -> set[str]:
     """Return the files that only the commits to be cut made; none, which leaves litter, if they cannot be read."""
     try:
         commits = [

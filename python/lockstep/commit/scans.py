@@ -132,7 +132,7 @@ def _touches(entry: Entry, table: str) -> bool:
 
 def _end(timeline: Timeline, entry: Entry, table: str) -> float:
     """Return the table version that an entry leaves behind; one that drops or renames the table is past them all."""
-    ends = [timeline.moved.get((w.id, entry.version), w.to_version) for w in entry.writes if w.id == table]
+    ends = [timeline.moves.get((w.id, entry.version), w.to_version) for w in entry.writes if w.id == table]
     ends += [move.to_version for move in entry.moved if move.id == table]
     return max(ends, default=float("inf"))
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lockstep.conflict.writes import Changes, Conflict, Hit, did, did_view, named
+from lockstep.conflict.writes import Changes, Conflict, Hit, did, did_view, name_of
 from lockstep.delta.combine.evolution import COLUMNS, OTHER
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
@@ -72,7 +72,7 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     Files rearranged (OPTIMIZE, `dataChange` false), a new protocol, properties and marks of identity columns are no
     change: every query returns the same rows before and after. Columns are read by whoever reads or writes the table.
     """
-    for id, ddl in writer.moved().items():
+    for id, ddl in writer.moved_tables().items():
         if id in reader.reads:
             return Hit(f"{did(ddl)}", table=ddl.name)
     for view in writer.views:
@@ -81,7 +81,7 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
         wrote = writer.writes[id]
         if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
-            name = named(id, reader, writer)
+            name = name_of(id, reader, writer)
             return Hit(f"changed table {name or id}", table=name)
     return None
 

@@ -67,7 +67,7 @@ class Changes:
         """Whether it has any effect."""
         return bool(self.writes or self.tables or self.views or self.namespaces or self.batch)
 
-    def moved(self) -> dict[str, TableDdl]:
+    def moved_tables(self) -> dict[str, TableDdl]:
         """The tables that it dropped or renamed, by id."""
         return {ddl.id: ddl for ddl in self.tables if ddl.action in ("drop", "rename")}
 
@@ -160,8 +160,8 @@ def _killed(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
-    ours = mine.moved()
-    for id, ddl in winner.moved().items():
+    ours = mine.moved_tables()
+    for id, ddl in winner.moved_tables().items():
         if id in mine.writes:
             return Hit(f"{did(ddl)}, which this transaction wrote", table=ddl.name)
         if id in ours:
@@ -170,7 +170,7 @@ def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _table_written(mine: Changes, winner: Changes) -> Hit | None:
-    for id, ddl in mine.moved().items():
+    for id, ddl in mine.moved_tables().items():
         if id in winner.writes:
             return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}", table=ddl.name)
     return None
@@ -220,21 +220,21 @@ def did_view(ddl: ViewDdl) -> str:
 
 
 def _namespace_gone(mine: Changes, winner: Changes) -> Hit | None:
-    for namespace, inside in _filled(winner.namespaces_by("drop"), mine):
+    for namespace, inside in _filled_namespaces(winner.namespaces_by("drop"), mine):
         what = f"dropped namespace {'.'.join(namespace)}, in which this transaction made {inside}"
         return Hit(what, namespace=namespace)
     return None
 
 
 def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
-    for namespace, inside in _filled(mine.namespaces_by("drop"), winner):
+    for namespace, inside in _filled_namespaces(mine.namespaces_by("drop"), winner):
         return Hit(
             f"made {inside} in namespace {'.'.join(namespace)}, which this transaction dropped", namespace=namespace
         )
     return None
 
 
-def _filled(namespaces: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
+def _filled_namespaces(namespaces: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
     """Find the dropped namespaces in which the other transaction made a table, a view or a namespace."""
     creations = [(name.namespace, f"{kind} {name}") for name, kind in other.names_given().items()]
     creations += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
@@ -264,7 +264,7 @@ def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
 
     def rule(mine: Changes, winner: Changes) -> Hit | None:
         for id, ours in mine.writes.items():
-            name = named(id, mine, winner)
+            name = name_of(id, mine, winner)
             if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
                 return Hit(what, table=name)
         return None
@@ -272,7 +272,7 @@ def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
     return rule
 
 
-def named(id: str, mine: Changes, winner: Changes) -> Name | None:
+def name_of(id: str, mine: Changes, winner: Changes) -> Name | None:
     """Return what a table is called by the one or the other."""
     return mine.names.get(id) or winner.names.get(id)
 

@@ -44,7 +44,7 @@ def advance(previous: Checksum | None, commit: Sequence[Action], *, version: int
     adds, removes = bodies(commit, "add"), bodies(commit, "remove")
     if base is None or any("size" not in file for file in removes):
         return None
-    files = _listed(base)
+    files = _listed_files(base)
     if files is None and added_again(commit) != 0:
         return None
     if files is not None:
@@ -89,7 +89,7 @@ def _last(
     return [action for action in last.values() if not action.get("removed")]
 
 
-def _listed(checksum: Checksum) -> dict[LogicalFile, dict[str, Any]] | None:
+def _listed_files(checksum: Checksum) -> dict[LogicalFile, dict[str, Any]] | None:
     """Return the files that a checksum lists, None where it lists none or not as many as it says."""
     files = checksum.get("allFiles")
     if files is None:

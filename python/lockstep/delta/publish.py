@@ -146,13 +146,13 @@ def contents(storage: Storage, write: TableWrite, versions: Sequence[int]) -> li
     before = write.from_version
     for place, version in enumerate(versions):
         if version > before + 1:
-            moved_files = _behind(storage, write.location, files[place:], range(before + 1, version))
+            moved_files = _commits_behind(storage, write.location, files[place:], range(before + 1, version))
             files[place:] = moved_files if moved_files is not None else [None] * (len(files) - place)
         before = version
     return files
 
 
-def _behind(
+def _commits_behind(
     storage: Storage, location: str, commits: Sequence[bytes | None], foreign: range
 ) -> list[bytes | None] | None:
     """Return commits as they are behind foreign ones that took their versions; None if that cannot be told any more."""

@@ -56,7 +56,7 @@ class Foreign:
         self._timeline = timeline
         self._external = external
         self._clock = clock
-        self._looked: dict[str, datetime] = {}
+        self._last_looks: dict[str, datetime] = {}
 
     def look(
         self,
@@ -82,7 +82,7 @@ class Foreign:
         """
         is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
         now = self._clock()
-        is_recent = now - LOOK_EVERY < self._looked.get(table.id, now - LOOK_EVERY) <= now
+        is_recent = now - LOOK_EVERY < self._last_looks.get(table.id, now - LOOK_EVERY) <= now
         if is_recent and (not closely or is_ahead or self._storage.exists(commit_path(table.location, table.version))):
             return is_ahead
         after = max(table.version - LISTED_VERSIONS, -1)
@@ -93,16 +93,16 @@ class Foreign:
             self._heal(table, files, restore)
         elif for_write:  # the folder is gone, with all data: half a log would only hide it
             raise outdated(table, commit_path(table.location, table.version))
-        self._looked[table.id] = now
+        self._last_looks[table.id] = now
         return is_ahead or files.newest_after(table.version) is not None
 
     def forget_dropped(self, database: Database) -> None:
         """Forget when tables were looked at that are in the catalog no more."""
-        if len(self._looked) > len(database.tables):
+        if len(self._last_looks) > len(database.tables):
             ids = {table.id for table in database.tables.values()}
-            for id_ in [*self._looked]:
+            for id_ in [*self._last_looks]:
                 if id_ not in ids:
-                    self._looked.pop(id_, None)
+                    self._last_looks.pop(id_, None)
 
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""
@@ -111,7 +111,7 @@ class Foreign:
         commits: dict[int, Commit] = {}
         while missing_versions:
             version = max(missing_versions)
-            if (origin := self._written(table, version)) is None:
+            if (origin := self._origin(table, version)) is None:
                 raise outdated(table, commit_path(table.location, version), "which a plain Delta writer wrote")
             entry, write, versions = origin
             lost_writes.append((entry, write))
@@ -148,7 +148,7 @@ class Foreign:
             if path in needed_paths:
                 raise outdated(table, _file(table, path))
 
-    def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
+    def _origin(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
         """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
         for entry in self._timeline.newest_first():
             for write in entry.writes:

@@ -45,19 +45,19 @@ class Progress:
 
     Attributes:
         through: the last version of which that is known.
-        failed: (version, table id) of the commits that could not be published.
+        failures: (version, table id) of the commits that could not be published.
     """
 
     through: int = NEW
-    failed: frozenset[tuple[int, str]] = frozenset()
+    failures: frozenset[tuple[int, str]] = frozenset()
 
     def has(self, commit: tuple[int, str]) -> bool:
         """Tell whether a commit is known to be published."""
-        return commit[0] <= self.through and commit not in self.failed
+        return commit[0] <= self.through and commit not in self.failures
 
-    def merged(self, other: Progress) -> Progress:
+    def union(self, other: Progress) -> Progress:
         """Return what both know together: two threads may have begun from the same and come to different ends."""
-        failures = {each for each in self.failed | other.failed if not (self.has(each) or other.has(each))}
+        failures = {each for each in self.failures | other.failures if not (self.has(each) or other.has(each))}
         return Progress(max(self.through, other.through), frozenset(failures))
 
 
@@ -95,8 +95,8 @@ class Publisher:
             self._timeline.refresh()
             # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
             # head, which would show tables at versions that their logs may not have yet.
-            moves, head = self._timeline.moved, self._timeline.head
-            progress = self._known()
+            moves, head = self._timeline.moves, self._timeline.head
+            progress = self._current_progress()
             set_aside: dict[str, LockstepError] = {}
             failures: set[tuple[int, str]] = set()
             for entry, writes in self._pending(progress, head):
@@ -104,7 +104,7 @@ class Publisher:
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
             self._note(Progress(head.version, frozenset(failures)))
-            if self._timeline.moved is not moves:
+            if self._timeline.moves is not moves:
                 continue  # the head does not say yet where these tables are now
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
@@ -112,17 +112,17 @@ class Publisher:
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
 
-    def _known(self) -> Progress:
+    def _current_progress(self) -> Progress:
         """Return what this process knows to be published."""
-        return self._progress.merged(Progress(self._timeline.published_through))
+        return self._progress.union(Progress(self._timeline.published_through))
 
     def _note(self, progress: Progress) -> None:
         with self._lock:
-            self._progress = self._known().merged(progress)
+            self._progress = self._current_progress().union(progress)
 
     def _pending(self, progress: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
         """Yield what is not known to be published up to a database version, in order."""
-        for version, writes in groupby(sorted(progress.failed), key=itemgetter(0)):
+        for version, writes in groupby(sorted(progress.failures), key=itemgetter(0)):
             if version <= head.version:
                 ids = {id_ for _, id_ in writes}
                 [entry] = self._timeline.entries(version - 1, version)
@@ -160,9 +160,9 @@ class Publisher:
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
             errors = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
-            progress = self._known()
+            progress = self._current_progress()
             if progress.through == entry.version - 1:
-                self._note(Progress(entry.version, progress.failed | {(entry.version, id_) for id_ in errors}))
+                self._note(Progress(entry.version, progress.failures | {(entry.version, id_) for id_ in errors}))
             if errors:
                 return False
             if self._timeline.published_through == entry.version - 1:
@@ -250,4 +250,4 @@ class Publisher:
         self._external.append(lambda _: None if self._moved_already(move) else ([], [move]))
 
     def _moved_already(self, move: Moved) -> bool:
-        return self._timeline.moved.get((move.id, move.entry), NEW) >= move.to_version
+        return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version

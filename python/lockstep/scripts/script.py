@@ -37,18 +37,18 @@ class Step:
         number: its place in the script; the first is 1.
         text: what Spark is given.
         source: what the script says, and where.
-        replaced: where `source` has variables, from character to character, and how long the value of each is.
+        replacements: where `source` has variables, from character to character, and how long the value of each is.
     """
 
     number: int
     text: str
     source: Statement
-    replaced: tuple[tuple[int, int, int], ...] = ()
+    replacements: tuple[tuple[int, int, int], ...] = ()
 
     def place(self, line: int, column: int) -> tuple[int, int]:
         """Return where in the script a place of `text` is: line and column, each from 1, of both."""
         at = sum(len(above) + 1 for above in self.text.split("\n")[: line - 1]) + column - 1
-        for start, end, length in self.replaced:
+        for start, end, length in self.replacements:
             if at >= start + length:
                 at += end - start - length
             elif at >= start:
@@ -96,7 +96,7 @@ def read(
     undefined_names, steps = [], []
     for number, statement in enumerate(_split(name, text), 1):
         step = _step(number, statement, values)
-        undefined_names += [f"${{{key}}} (line {line})" for key, line in _undefined(step, keys)]
+        undefined_names += [f"${{{key}}} (line {line})" for key, line in _undefined_names(step, keys)]
         steps.append(step)
         if setting := _SETTING.match(step.text):
             keys.add(setting["key"])
@@ -168,7 +168,7 @@ def _step(number: int, statement: Statement, values: Mapping[str, str]) -> Step:
     return Step(number, text, statement, tuple(reversed(replacements)))
 
 
-def _undefined(step: Step, settings: AbstractSet[str]) -> list[tuple[str, int]]:
+def _undefined_names(step: Step, settings: AbstractSet[str]) -> list[tuple[str, int]]:
     """Return the variables that neither we nor Spark will have a value for, each with its line."""
     return [
         (match["name"], step.place(step.text.count("\n", 0, match.start()) + 1, 1)[0])

@@ -110,7 +110,7 @@ def delta_jars(folder: Path | None = None) -> list[Path]:
     spark = spark_jars_folder()
     if any(spark.glob("delta-spark_*.jar")):
         return []
-    return cached(support.delta, cache_folder(), ivy_jar(spark))
+    return cached_files(support.delta, cache_folder(), ivy_jar(spark))
 
 
 def compatible() -> str:
@@ -156,7 +156,7 @@ def java() -> str:
     return path
 
 
-def cached(artifacts: Sequence[Artifact], folder: Path, ivy: Path) -> list[Path]:
+def cached_files(artifacts: Sequence[Artifact], folder: Path, ivy: Path) -> list[Path]:
     """Return the artifacts' files in the folder, after fetching those that are missing or damaged."""
     missing_artifacts = [artifact for artifact in artifacts if not _is_whole(folder / artifact.file_name, artifact)]
     if missing_artifacts:

@@ -426,7 +426,7 @@ def run(
     for _ in replace(AGAIN, attempts=attempts, sleep=sleep).tries():
         try:
             with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment, batch=batch) as tx:
-                return done(fn(tx))
+                return check_result(fn(tx))
         except LockstepError as error:
             if not (error.retryable or (batch is not None and isinstance(error, CommitUnknownError))):
                 raise
@@ -442,7 +442,7 @@ def check_runs_when_called(fn: Callable[..., object]) -> None:
         raise InvalidError(f"{fn!r} is an async or a generator function, and does nothing when called: {_PLAIN}")
 
 
-def done(result: T) -> T:
+def check_result(result: T) -> T:
     """Return what a transaction's function returned, unless that is work which nobody has done yet."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if inspect.iscoroutine(result) or inspect.isgenerator(result):

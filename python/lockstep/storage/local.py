@@ -55,7 +55,7 @@ class LocalStorage(Storage):
 
     def _linked(self, file: Path, data: bytes) -> bool:
         """Give data a name that nobody has, and tell whether nobody had it."""
-        with self._written(file, data) as temp:
+        with self._temp_file(file, data) as temp:
             try:
                 file.hardlink_to(temp)
             except FileExistsError:
@@ -65,7 +65,7 @@ class LocalStorage(Storage):
 
     def put(self, path: str, data: bytes) -> None:
         file = self._file(path)
-        with self._reporting("write", path), self._written(file, data) as temp:
+        with self._reporting("write", path), self._temp_file(file, data) as temp:
             temp.replace(file)
 
     def list(self, folder: str, after: str | None = None) -> Names:
@@ -100,7 +100,7 @@ class LocalStorage(Storage):
         return self._root / checked(path)
 
     @contextlib.contextmanager
-    def _written(self, file: Path, data: bytes) -> Iterator[Path]:
+    def _temp_file(self, file: Path, data: bytes) -> Iterator[Path]:
         """Write the data under a hidden name beside `file`, on the disk before the block runs; remove it after."""
         temp = file.parent / f".{uuid.uuid4().hex}.tmp"
         try:

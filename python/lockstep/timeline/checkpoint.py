@@ -296,7 +296,7 @@ class Checkpoints:
         """Know of none."""
         self._whole: tuple[int, frozenset[str]] | None = None
         self._bad: set[str] = set()
-        self._listed: list[int] = []
+        self._listing: list[int] = []
         self._lock = threading.Lock()
 
     def newest(self, storage: Storage, at_most: int, candidate: int | None = None) -> State | None:
@@ -307,24 +307,24 @@ class Checkpoints:
 
         It raises nothing: what cannot be read is passed over, and the entries say what there is.
         """
-        if candidate is not None and (state := self._tried(storage, candidate)) is not None:
+        if candidate is not None and (state := self._try(storage, candidate)) is not None:
             return state
         for version in reversed(self._up_to(storage, at_most)):
-            if version != candidate and (state := self._tried(storage, version)) is not None:
+            if version != candidate and (state := self._try(storage, version)) is not None:
                 return state
         return None
 
     def _up_to(self, storage: Storage, at_most: int) -> list[int]:
         """Return the versions up to one that have a checkpoint; those that are known already, if a newer one is."""
-        listing = self._listed
+        listing = self._listing
         if not listing or listing[-1] <= at_most:
             try:
-                self._listed = listing = versions(storage)
+                self._listing = listing = versions(storage)
             except UnavailableError as error:
                 _log.warning("the timeline's checkpoints cannot be listed; its entries are read instead: %s", error)
         return [version for version in listing if version <= at_most]
 
-    def _tried(self, storage: Storage, version: int) -> State | None:
+    def _try(self, storage: Storage, version: int) -> State | None:
         try:
             manifest = read_manifest(storage, version)
             state = read_state(storage, manifest, self._bad)

@@ -169,7 +169,7 @@ def _move_all(entry: Entry, by_table: dict[str, dict[int, tuple[int, ...]]]) -> 
         versions = by_table.get(move.id, {}).get(move.entry)
         if not versions:
             raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
-        by_table[move.id][move.entry] = places[move.id, move.entry] = _placed(entry, move, versions)
+        by_table[move.id][move.entry] = places[move.id, move.entry] = _versions_after(entry, move, versions)
     for id_ in {move.id for move in entry.moved}:
         for (one, low), (other, high) in pairwise(by_table[id_].items()):
             if low[-1] >= high[-1]:
@@ -184,7 +184,7 @@ def as_ratified(write: TableWrite) -> tuple[int, ...]:
     return tuple(range(write.to_version - len(write.commits) + 1, write.to_version + 1))
 
 
-def _placed(entry: Entry, move: Moved, versions: tuple[int, ...]) -> tuple[int, ...]:
+def _versions_after(entry: Entry, move: Moved, versions: tuple[int, ...]) -> tuple[int, ...]:
     """Return the versions of a write's commits after a move: the first ones stay, the others end at its version."""
     if move.to_version <= versions[-1]:
         raise _corrupt(
@@ -222,7 +222,7 @@ class _State:
         self._names = _changing(index.ids)
         self._locations = _changing(index.locations)
         self._inside = _changing(index.inside)
-        self._moved = moves
+        self._moves = moves
 
     def database(self) -> Database:
         """Return the state as a value."""
@@ -263,7 +263,7 @@ class _State:
 
     def amend(self) -> None:
         """Put each table where the last of its commits up to this version is now."""
-        for (id_, entry), to_version in self._moved.items():
+        for (id_, entry), to_version in self._moves.items():
             name = self._names.get(id_) if entry <= self._version else None
             if name is not None and (table := self._tables[name]).version < to_version:
                 self._put(msgspec.structs.replace(table, version=to_version))
@@ -378,7 +378,7 @@ class _State:
             raise _corrupt(
                 entry, f"writes table {write.name}: expected each commit to be inline or staged, and not both"
             )
-        version = max(write.to_version, self._moved.get((write.id, entry.version), NEW))
+        version = max(write.to_version, self._moves.get((write.id, entry.version), NEW))
         self._put(msgspec.structs.replace(table, version=max(version, table.version), since=entry.version))
 
     def _record(self, entry: Entry, batch: Batch) -> None:
@@ -391,7 +391,7 @@ class _State:
 
     def _was_moved(self, table: Table) -> bool:
         """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""
-        return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moved.items())
+        return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moves.items())
 
     def _move(self, entry: Entry, move: Moved) -> None:
         """Put the table where its moved commits are; `amendments` has judged whether the move itself makes sense."""

@@ -63,7 +63,7 @@ def write_hint(storage: Storage, hint: Hint) -> None:
     storage.put(HINT, msgspec.json.encode(hint))
 
 
-def lost(version: int, last: int | None, said_by: str = HINT) -> CorruptTimelineError:
+def lost_entries(version: int, last: int | None, said_by: str = HINT) -> CorruptTimelineError:
     """Return what to say of a hint, or a checkpoint, that names an entry after the last one that is there.
 
     Args:

@@ -51,7 +51,7 @@ class Known:
         self._every = every or CHECKPOINT_EVERY
         self._head = state.database
         self._placements: Placements = state.placements
-        self._moved: Moves = ends(state.placements)
+        self._moves: Moves = ends(state.placements)
         self._cache: OrderedDict[int, Database] = OrderedDict()
         self._anchors = OrderedDict({state.database.version: state.database})
 
@@ -61,9 +61,9 @@ class Known:
         return self._head
 
     @property
-    def moved(self) -> Moves:
+    def moves(self) -> Moves:
         """The amendments of all entries known, see `lockstep.timeline.fold.amendments`."""
-        return self._moved
+        return self._moves
 
     def versions(self, write: TableWrite, entry: int) -> tuple[int, ...]:
         """Return the table version of each commit of an entry's write, as it is now known: see `Moved`.
@@ -113,7 +113,7 @@ class Known:
         for entry in self.scan():
             database = apply(database, entry)
             if entry.moved:
-                places = self._placed(entry, places)
+                places = self._places(entry, places)
             yield entry, State(database, places)
 
     def _range(self, after: int, through: int | None) -> tuple[int, range]:
@@ -133,7 +133,7 @@ class Known:
                 cannot be read.
         """
         with self._lock:
-            head, moves = self._head, self._moved
+            head, moves = self._head, self._moves
             if not 0 <= version <= head.version:
                 raise InvalidError(f"database version {version} does not exist: there are 0 to {head.version}")
             if version == head.version:
@@ -152,7 +152,7 @@ class Known:
         entries = self._history.scan(self.storage, since, last=head.version)
         result = fold(entries, moves, after=None if base is None else amended(base, moves))
         with self._lock:
-            if self._moved is moves:
+            if self._moves is moves:
                 self._remember(result)
         return result
 
@@ -200,19 +200,19 @@ class Known:
         return self.at(version)
 
     def _take(self, head: Database, places: Placements | None) -> None:
-        """Make a database version the head, and `placed`, unless it is None, where commits are; under the lock."""
+        """Make a database version the head, and `places`, unless it is None, where commits are; under the lock."""
         self._remember(self._head)  # statements that are under way go on reading it
         self._head = head
         if places is not None:  # last: who reads without the lock may see the new head first, and never the old one
             self._placements = places
-            self._moved = ends(places)
+            self._moves = ends(places)
             self._cache.clear()
         if head.version % self._every == 0:
             self._anchors[head.version] = head
             if len(self._anchors) > ANCHORS:
                 self._anchors.popitem(last=False)
 
-    def _placed(self, entry: Entry, places: Placements) -> Placements:
+    def _places(self, entry: Entry, places: Placements) -> Placements:
         """Return where commits are after an entry that moves some; see `placements_after`."""
         between = range(first_moved(entry), entry.version)
         return placements_after(places, entry, self._history.scan(self.storage, between, last=entry.version - 1))

@@ -31,7 +31,7 @@ from lockstep.timeline.fold import (
     Placements,
     apply,
 )
-from lockstep.timeline.hint import Hint, lost, read_hint, write_hint
+from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
 from lockstep.timeline.known import CHECKPOINT_EVERY, Known
 from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
 
@@ -68,7 +68,7 @@ class Timeline(Known):
         """Begin with what the entries up to a version say."""
         super().__init__(storage, state, clock=clock, checkpoints=checkpoints, every=checkpoint_every)
         self._writes_checkpoints = checkpoint_every > 0
-        self._due: State | None = None
+        self._due_state: State | None = None
         self._checkpoint: int | None = None
         self._published_through = published_through
         if far := far_ahead(self._head, clock()):
@@ -212,7 +212,7 @@ class Timeline(Known):
         stamp = max(to_millisecond(self._clock()), head.committed_at + _TICK)
         entry = draft(after + 1, stamp)
         if after < head.version:
-            return self._settled(entry)
+            return self._outcome(entry)
         entry, data, places = self._checked(entry, state, stamp)
         stored: Stored | None = None
         attempt = 0
@@ -239,7 +239,7 @@ class Timeline(Known):
             self._absorb(stored)
         except UnavailableError as error:
             return Unknown(entry, error)
-        return self._settled(entry)
+        return self._outcome(entry)
 
     def secure(self, entry: Entry) -> None:
         """See that an entry which was read is durable: who wrote it may have failed just before it was.
@@ -279,7 +279,7 @@ class Timeline(Known):
     @property
     def checkpoint_due(self) -> int | None:
         """The newest version that a checkpoint should be of and that is not known to have one."""
-        state = self._due
+        state = self._due_state
         return None if state is None else state.database.version
 
     def write_checkpoint(self) -> None:
@@ -290,7 +290,7 @@ class Timeline(Known):
             CorruptTimelineError: the version's entry is not there any more, or cannot be read.
         """
         with self._lock:
-            state, self._due = self._due, None
+            state, self._due_state = self._due_state, None
         if state is None:
             return
         version = state.database.version
@@ -314,7 +314,7 @@ class Timeline(Known):
         """
         entry = stored.entry
         if entry.moved and places is None:
-            places = self._placed(entry, self._placements)
+            places = self._places(entry, self._placements)
         now = self._clock()
         with self._lock:
             before = self._head
@@ -324,7 +324,7 @@ class Timeline(Known):
             self._history.keep([stored])
             self._take(head, places)
             if self._writes_checkpoints and head.version % self._every == 0:
-                self._due = State(head, self._placements)
+                self._due_state = State(head, self._placements)
         if (far := far_ahead(head, now)) and not far_ahead(before, now):
             _log.warning("%s", far)
 
@@ -348,7 +348,7 @@ class Timeline(Known):
         try:
             stored = decode(data, entry.version)
             apply(head, stored)
-            places = self._placed(stored, state.placements) if stored.moved else None
+            places = self._places(stored, state.placements) if stored.moved else None
         except CorruptTimelineError as error:
             raise InvalidError(
                 f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
@@ -366,7 +366,7 @@ class Timeline(Known):
                 failure = error
         return failure
 
-    def _settled(self, entry: Entry) -> AppendOutcome:
+    def _outcome(self, entry: Entry) -> AppendOutcome:
         """Tell the outcome of an entry whose version is known to be taken: the transaction's id says by whom."""
         try:
             self.refresh()
@@ -401,9 +401,9 @@ def _end(storage: Storage) -> Hint:
     numbers = [number for name in storage.list(FOLDER) if (number := version_in(name)) is not None]
     last = max(numbers, default=None)
     if hint is not None and hint.version > max(numbers, default=-1):
-        raise lost(hint.version, last)
+        raise lost_entries(hint.version, last)
     if (later := proof_of_later(storage, max(numbers, default=-1))) is not None:
-        raise lost(later, last, manifest_path(later))
+        raise lost_entries(later, last, manifest_path(later))
     if last is None:
         root = storage.url
         raise InvalidError(f"no Lockstep timeline at {root}: make one with `lockstep init {root}`")

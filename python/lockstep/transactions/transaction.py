@@ -303,14 +303,14 @@ class Transaction:
         at = self._find_savepoint(name)
         del self._savepoints[at + 1 :]
         point = self._savepoints[at]
-        tables = (*self.names.tables.values(), *self.dropped, *point.names.tables.values())
+        tables = (*self.names.tables.values(), *self.dropped_tables, *point.names.tables.values())
         by_id = {table.id: table for table in tables}
         cut = [
             (by_id[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
             for id, versions in self.staged.items()
-            if len(versions) > len(point.staged.get(id, ())) and by_id[id].location not in self._made_since(point)
+            if len(versions) > len(point.staged.get(id, ())) and by_id[id].location not in self._folders_since(point)
         ]
-        undone = Undone(cut, self._made_since(point))
+        undone = Undone(cut, self._folders_since(point))
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
         self.statements, self._creations = list(point.statements), dict(point.creations)
@@ -337,28 +337,28 @@ class Transaction:
             sqlstate=NO_SAVEPOINT,
         )
 
-    def _made_since(self, point: Savepoint) -> list[str]:
+    def _folders_since(self, point: Savepoint) -> list[str]:
         return [location for location in self._creations if location not in point.creations]
 
     # --- what it changed ----------------------------------------------------------------------------------------------
 
-    def written(self) -> list[Table]:
+    def written_tables(self) -> list[Table]:
         """The tables with staged commits, by their names now."""
         return sorted((t for t in self.names.tables.values() if t.id in self.staged), key=lambda t: t.name)
 
-    def made(self) -> list[str]:
+    def created_folders(self) -> list[str]:
         """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
         return list(self._creations)
 
-    def abandoned(self) -> list[str]:
+    def abandoned_folders(self) -> list[str]:
         """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
         locations = {table.location for table in self.names.tables.values()}
         return [location for location in self._creations if location not in locations]
 
     @property
-    def dropped(self) -> list[Table]:
+    def dropped_tables(self) -> list[Table]:
         """The tables that it staged commits for, and then dropped."""
-        return [table for table in self.names.gone if table.id in self.staged]
+        return [table for table in self.names.dropped if table.id in self.staged]
 
     def changes_names(self) -> bool:
         """Whether it makes, drops or renames anything, all in all."""

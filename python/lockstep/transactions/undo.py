@@ -64,8 +64,8 @@ class Undone:
 
     Attributes:
         cut: tables with staged commits that were undone: the versions that are kept, and those that go.
-        made: folders of tables that were made since.
+        folders: folders of tables that were made since.
     """
 
     cut: list[tuple[Table, list[int], list[int]]]
-    made: list[str]
+    folders: list[str]

@@ -87,9 +87,9 @@ def collapse(
     """
     effective = [commit for commit in commits if any("commitInfo" not in action for action in commit)]
     if copies_own_rows(effective, pin):  # their numbers stand in data files: not even an empty one may go
-        return [_kept(commit, transaction_id) for commit in commits]
+        return [_lone_commit(commit, transaction_id) for commit in commits]
     if len(effective) == 1 or _must_stay_separate(effective):
-        return [_kept(commit, transaction_id) for commit in effective]
+        return [_lone_commit(commit, transaction_id) for commit in effective]
     files, again = _net_files(effective)
     net = [*_last_wins(effective), *files, *_change_files(effective)]
     # Row ids were given out to files that are gone again: a mark alone would be a commit that changes nothing.
@@ -121,7 +121,7 @@ def _must_stay_separate(commits: Sequence[Commit]) -> bool:
     return ("cdc" in kinds and changing > 1) or not kinds <= set(_ORDER)
 
 
-def _kept(commit: Commit, transaction_id: str) -> list[Action]:
+def _lone_commit(commit: Commit, transaction_id: str) -> list[Action]:
     info = {**_info(commit), "txnId": transaction_id}
     rest = [action for action in commit if "commitInfo" not in action]
     return _ordered(traced([{"commitInfo": info}, *rest], transaction_id))

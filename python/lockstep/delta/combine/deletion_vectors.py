@@ -76,7 +76,9 @@ def decode(descriptor: Descriptor | None, read: Read, *, location: str, root: st
     size, cardinality = _number(descriptor, "sizeInBytes"), _number(descriptor, "cardinality")
     if size > MAX_VECTOR_BYTES:
         raise _corrupt(name, f"at most {MAX_VECTOR_BYTES} bytes", f"{size}")
-    data = _inline(descriptor, size) if descriptor["storageType"] == "i" else _stored(descriptor, read, location, root)
+    data = (
+        _inline(descriptor, size) if descriptor["storageType"] == "i" else _from_file(descriptor, read, location, root)
+    )
     rows = deserialize(data, name)
     if len(rows) != cardinality:
         raise _corrupt(name, f"{cardinality} rows, as its descriptor says", f"{len(rows)}")
@@ -148,7 +150,7 @@ def _inline(descriptor: Descriptor, size: int) -> bytes:
     return padded[:size]
 
 
-def _stored(descriptor: Descriptor, read: Read, location: str, root: str) -> bytes:
+def _from_file(descriptor: Descriptor, read: Read, location: str, root: str) -> bytes:
     path = file_path(descriptor, location=location, root=root)
     content = read(path)
     if content is None:

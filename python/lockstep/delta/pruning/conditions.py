@@ -174,7 +174,7 @@ def _branches(condition: Condition) -> tuple[tuple[Condition, ...], ...]:
 def _satisfiable(parts: tuple[Condition, ...]) -> bool:
     """Return whether one row may satisfy all parts."""
     rows = _Rows(part for part in parts if isinstance(part, Comparison))
-    return all(outcomes(part, rows.known) & TRUE for part in parts)
+    return all(outcomes(part, rows.possible) & TRUE for part in parts)
 
 
 class _Rows:
@@ -191,5 +191,5 @@ class _Rows:
         self._null[comparison.column] = self._null.get(comparison.column, True) and bool(comparison.on_null & TRUE)
         self._values[key] = intersect(self._values.get(key, EVERYTHING), comparison.true_in)
 
-    def known(self, column: Path, kind: Kind | None) -> Possible:
+    def possible(self, column: Path, kind: Kind | None) -> Possible:
         return Possible(null=self._null.get(column, True), values=self._values.get((column, kind), EVERYTHING))

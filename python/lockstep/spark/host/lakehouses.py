@@ -130,7 +130,7 @@ class Lakehouses:
         with self._lock:
             if (house := self._catalogs.get(setup)) is not None:
                 return house
-        house = self._made(name, options)
+        house = self._new_house(name, options)
         with self._lock:
             return self._catalogs.setdefault(setup, house)
 
@@ -162,7 +162,7 @@ class Lakehouses:
             return None
         return uris if uris.holds(uri) else None
 
-    def _made(self, name: str, options: Mapping[str, str]) -> Lakehouse:
+    def _new_house(self, name: str, options: Mapping[str, str]) -> Lakehouse:
         root = ROOT.value_in(options)
         if not root:
             raise InvalidError(f"catalog {name} has no root: set {ROOT.of(name)} to a path or URL")

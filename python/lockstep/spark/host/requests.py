@@ -48,7 +48,7 @@ class Requests:
     def _house(self, request: AboutCatalog) -> Lakehouse:
         return self._host.lakehouses.get(request.catalog, request.options)
 
-    def _seen(self, session: Session, house: Lakehouse) -> Transaction | Database:
+    def _scope(self, session: Session, house: Lakehouse) -> Transaction | Database:
         """Return what a session sees now: its transaction's view, or the newest database version."""
         return session.inside(house) or house.catalog.database()
 
@@ -60,12 +60,12 @@ class Requests:
         head = house.catalog.timeline.head
         if session.inside(house) is None and (name in head.tables or name in head.views):
             return name  # most are, and need no look at the store
-        return spelled(name, self._seen(session, house))
+        return spelled(name, self._scope(session, house))
 
     def _new_name(self, session: Session, house: Lakehouse, request: AboutName, to: tuple[str, ...], old: Name) -> Name:
         """Return what a request renames a table or view to, which may be its own name in another case."""
         new = new_name_of(request, to, old)
-        name = new if request.case_sensitive else spelled(new, self._seen(session, house))
+        name = new if request.case_sensitive else spelled(new, self._scope(session, house))
         return Name(namespace=name.namespace, table=new.table) if name == old else name
 
     def _pinned(self, house: Lakehouse, request: AboutRelation) -> Database:

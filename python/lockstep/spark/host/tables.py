@@ -224,7 +224,7 @@ class TableRequests(Requests):
     ) -> protocol.Found:
         house.catalog.lake.publisher.refuse_aside(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
-        session.used.add((uri, table.name))
+        session.used_tables.add((uri, table.name))
         return protocol.Found(
             uri=uri,
             name=[*table.name.namespace, table.name.table],
@@ -236,10 +236,10 @@ class TableRequests(Requests):
 
     def _exists(self, session: Session, request: protocol.Exists) -> protocol.ExistsAnswer:
         house = self._house(request)
-        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._seen(session, house).tables)
+        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._scope(session, house).tables)
 
     def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
-        scope = self._seen(session, self._house(request))
+        scope = self._scope(session, self._house(request))
         return listing(request, scope, scope.tables)
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class TableRequests(Requests):
                 "CREATE TABLE … AS SELECT copies data that lies elsewhere"
             )
         session.text = request.text or ""
-        scope = self._seen(session, house)
+        scope = self._scope(session, house)
         if request.mode != "create" and name in scope.tables:
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
@@ -270,7 +270,7 @@ class TableRequests(Requests):
             scope.note_statement(session.text)
             creation = scope.reserve(name, house.catalog.lake.new_id())
             uri = house.uris.own(creation.location, scope.id, NEW, scope.epoch)
-            session.used.add((uri, name))
+            session.used_tables.add((uri, name))
             return protocol.CreateAnswer(uri=uri)
         creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive)
         self._host.lakehouses.creations.add(house, creation)
@@ -341,7 +341,7 @@ class TableRequests(Requests):
     def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._seen(session, house).tables:
+        if name not in self._scope(session, house).tables:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
         return Dropped(dropped=True)
@@ -358,7 +358,7 @@ class TableRequests(Requests):
     # --- namespaces ---------------------------------------------------------------------------------------------------
 
     def _list_namespaces(self, session: Session, request: protocol.Namespaces) -> protocol.NamespacesAnswer:
-        scope = self._seen(session, self._house(request))
+        scope = self._scope(session, self._house(request))
         parent = stored_namespace(request, request.parent, scope)
         if parent and parent not in scope.namespaces:
             raise UndefinedError(f"no namespace {'.'.join(parent)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
@@ -366,12 +366,12 @@ class TableRequests(Requests):
         return protocol.NamespacesAnswer(namespaces=sorted(inside))
 
     def _describe_namespace(self, session: Session, request: protocol.DescribeNamespace) -> protocol.NamespaceAnswer:
-        scope = self._seen(session, self._house(request))
+        scope = self._scope(session, self._house(request))
         properties = scope.namespaces.get(stored_namespace(request, request.namespace, scope))
         return protocol.NamespaceAnswer(exists=properties is not None, properties=properties or {})
 
     def _create_namespace(self, session: Session, request: protocol.CreateNamespace) -> Answer:
-        name = stored_namespace(request, request.namespace, self._seen(session, self._house(request)))
+        name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
         self._change(
             session,
             request,
@@ -381,7 +381,7 @@ class TableRequests(Requests):
         return Answer()
 
     def _alter_namespace(self, session: Session, request: protocol.AlterNamespace) -> Answer:
-        name = stored_namespace(request, request.namespace, self._seen(session, self._house(request)))
+        name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
 
         def alter(tx: Transaction) -> None:
             tx.names.check_namespace(name)
@@ -392,7 +392,7 @@ class TableRequests(Requests):
         return Answer()
 
     def _drop_namespace(self, session: Session, request: protocol.DropNamespace) -> Dropped:
-        scope = self._seen(session, self._house(request))
+        scope = self._scope(session, self._house(request))
         name = stored_namespace(request, request.namespace, scope)
         if name not in scope.namespaces:
             return Dropped(dropped=False)

@@ -124,12 +124,12 @@ class TransactionRequests:
                 tx.read(tables[scan.table], scan.where)
         tx.settle(request.settled)
         started = house.catalog.lake.clock()
-        return _committed(tx.id, house, house.catalog.commit(tx), started)
+        return _commit_answer(tx.id, house, house.catalog.commit(tx), started)
 
     def _rollback(self, session: Session, _: protocol.Rollback) -> protocol.Named:
         tx, house = self._open_transaction(session, "ROLLBACK")
         house.catalog.rollback(tx)
-        return _named(tx)
+        return _named_answer(tx)
 
     def _savepoint(self, session: Session, request: protocol.Savepoint) -> protocol.Named:
         tx, _ = self._open_transaction(session, "SAVEPOINT")
@@ -139,7 +139,7 @@ class TransactionRequests:
                 f"one. The failure was: {request.failure}"
             )
         tx.savepoint(request.name)
-        return _named(tx)
+        return _named_answer(tx)
 
     def _rollback_to(self, session: Session, request: protocol.RollbackTo) -> protocol.RollbackToAnswer:
         tx, house = self._open_transaction(session, "ROLLBACK TO")
@@ -152,7 +152,7 @@ class TransactionRequests:
     def _release(self, session: Session, request: protocol.Release) -> protocol.Named:
         tx, _ = self._open_transaction(session, "RELEASE")
         tx.release(request.name)
-        return _named(tx)
+        return _named_answer(tx)
 
     def _open_transaction(self, session: Session, verb: str) -> tuple[Transaction, Lakehouse]:
         if session.transaction is None or session.catalog is None:
@@ -161,17 +161,17 @@ class TransactionRequests:
 
     def _ended(self, session: Session, _: protocol.Ended) -> protocol.EndedAnswer:
         is_open = session.transaction is not None and session.transaction.is_open
-        if is_open or (session.lost is not None and session.lost.find_out is not None):
+        if is_open or (session.lost_transaction is not None and session.lost_transaction.find_out is not None):
             return protocol.EndedAnswer(open=True, uris=[], tables=[])
         uses = session.forget_used()
-        session.transaction, session.catalog, session.lost = None, None, None
+        session.transaction, session.catalog, session.lost_transaction = None, None, None
         return protocol.EndedAnswer(open=False, uris=uses.uris, tables=uses.tables)
 
     def _lost(self, session: Session, request: protocol.HostLost) -> Answer:
         lost = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
         if request.sent is not None:
             lost = replace(lost, find_out=partial(self._find_out, lost.transaction, request.sent))
-        session.lost = lost
+        session.lost_transaction = lost
         return Answer()
 
     def _find_out(self, transaction: str, sent: protocol.Sent) -> tuple[Lakehouse, Committed | None]:
@@ -182,7 +182,7 @@ class TransactionRequests:
         tx, house = session.transaction, session.catalog
         if tx is not None and house is not None:
             refusal = end_unasked(tx, house)
-            session.lost = LostTransaction(
+            session.lost_transaction = LostTransaction(
                 tx.id,
                 f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
                 refusal,
@@ -198,8 +198,8 @@ class TransactionRequests:
             answer = self._settle(session, lost, lost.find_out, request)
             if answer is not None:
                 return answer
-            assert session.lost is not None
-            lost = session.lost
+            assert session.lost_transaction is not None
+            lost = session.lost_transaction
         if lost.refusal is not None:
             if ends:
                 raise lost.refusal.again()
@@ -232,17 +232,17 @@ class TransactionRequests:
             ) from error
         if commit is None:
             why = f"{lost.why} of its COMMIT, and nothing of it is committed"
-            session.lost = LostTransaction(lost.transaction, why)
+            session.lost_transaction = LostTransaction(lost.transaction, why)
             return None
         refusal = TransactionStateError(
             f"too late to roll back: transaction {lost.transaction} is committed as database version {commit.version}. "
             "The answer to its COMMIT was lost, not the COMMIT",
             sqlstate="2D000",
         )
-        session.lost = LostTransaction(lost.transaction, lost.why, refusal)
+        session.lost_transaction = LostTransaction(lost.transaction, lost.why, refusal)
         if isinstance(request, protocol.Rollback):
             return None
-        return _committed(lost.transaction, house, commit, house.catalog.lake.clock())
+        return _commit_answer(lost.transaction, house, commit, house.catalog.lake.clock())
 
     def _outside(self, session: Session, request: protocol.Outside) -> Answer:
         """Refuse what a ROLLBACK could not take back."""
@@ -295,7 +295,7 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
     return None
 
 
-def _committed(id: str, house: Lakehouse, commit: Committed, start: datetime) -> protocol.CommitAnswer:
+def _commit_answer(id: str, house: Lakehouse, commit: Committed, start: datetime) -> protocol.CommitAnswer:
     """Return what COMMIT answers: what the transaction changed, by its entry in the timeline."""
     writes = commit.entry.writes if commit.entry is not None else []
     return protocol.CommitAnswer(
@@ -311,7 +311,7 @@ def _committed(id: str, house: Lakehouse, commit: Committed, start: datetime) ->
     )
 
 
-def _named(tx: Transaction) -> protocol.Named:
+def _named_answer(tx: Transaction) -> protocol.Named:
     return protocol.Named(database_version=tx.base.version, transaction_id=tx.id)
 
 

@@ -67,7 +67,7 @@ def decode(request: str | bytes) -> Request:
         ) from None
 
 
-def described(request: str | bytes) -> str:
+def description_of(request: str | bytes) -> str:
     """Return which request it is, readable or not, for the log: the rest of one has keys of stores in it, and data."""
     head = _head(request)
     return f"the request {_text(head.op)} of session {_text(head.session)} about catalog {_text(head.catalog)}"
