@@ -109,9 +109,9 @@ class Backoff:
         Args:
             contention: what is remembered from one such loop to the next; nothing, if None.
         """
-        started = self.clock()
+        start = self.clock()
         memory = contention if contention is not None else Contention()
-        if memory.losses > 0 and started - memory.at_seconds < FRESH_SECONDS:
+        if memory.losses > 0 and start - memory.at_seconds < FRESH_SECONDS:
             self._pause(self.window(1, memory.attempt_seconds), self.timeout_seconds)
         memory.losses //= 2
         for attempt in count(1):
@@ -120,7 +120,7 @@ class Backoff:
             now = self.clock()
             memory.losses = max(memory.losses, attempt)
             memory.attempt_seconds, memory.at_seconds = now - began, now
-            seconds_left = started + self.timeout_seconds - now
+            seconds_left = start + self.timeout_seconds - now
             if attempt >= self.attempts or seconds_left <= 0:
                 return
             self._pause(self.window(attempt, now - began), seconds_left)

@@ -441,7 +441,7 @@ def test_a_lake_forgets_what_was_dropped(catalog: TransactionalCatalog, store: F
     catalog.database([named("a"), named("b")])
     ids = {table.id for table in catalog.timeline.head.tables.values()}
     assert catalog.lake._foreign._last_looks.keys() <= ids
-    assert catalog.lake.publisher._aside.keys() <= ids
+    assert catalog.lake.publisher._errors.keys() <= ids
 
 
 def test_of_many_tables_all_that_can_be_are_published(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

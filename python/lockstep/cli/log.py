@@ -90,9 +90,9 @@ def _filters(table: str | None, author: str | None, prefix: str | None) -> list[
 
 def _changed_names(entry: Entry) -> list[Name]:
     """Return the names of the tables and views that an entry changes, of a renamed table both."""
-    renamed = [ddl.new_name for ddl in entry.tables if ddl.new_name is not None]
-    written = [write.name for write in entry.writes]
-    return [*written, *renamed, *(ddl.name for ddl in entry.tables), *(ddl.name for ddl in entry.views)]
+    new_names = [ddl.new_name for ddl in entry.tables if ddl.new_name is not None]
+    writes = [write.name for write in entry.writes]
+    return [*writes, *new_names, *(ddl.name for ddl in entry.tables), *(ddl.name for ddl in entry.views)]
 
 
 def _begins(entry: Entry, prefix: str) -> bool:

@@ -182,7 +182,7 @@ def run(
             )
             comment = parsed_script.name if atomic else ""
             tx = run_script(
-                spark, parsed_script, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.done
+                spark, parsed_script, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.add_result
             )
     except LockstepError as error:
         report.fail(error)
@@ -215,7 +215,7 @@ class _Report:
             self._status = self._console.status(f"{self._place(step)}  {printable(_short(step))}")
             self._status.start()
 
-    def done(self, result: Done) -> None:
+    def add_result(self, result: Done) -> None:
         self._stop()
         if self._is_watched:
             self._console.print(f"{self._place(result.step)}  {result.seconds:.1f} s  {printable(_short(result.step))}")
@@ -246,11 +246,11 @@ class _Report:
                 fields |= {"statement": error.number, "line": error.line, "column": error.column}
             self._print_json({"status": "failed", "error": fields})
 
-    def end(self, committed: dict[str, Any] | None) -> None:
+    def end(self, commit: dict[str, Any] | None) -> None:
         if self._output == "json":
-            self._print_json({"status": "done", "committed": committed})
+            self._print_json({"status": "done", "committed": commit})
             return
-        at = "" if committed is None else f", committed as database version {committed['database_version']}"
+        at = "" if commit is None else f", committed as database version {commit['database_version']}"
         click.echo(f"{self._script.name}: {counted(len(self._script.steps), 'statement')} done{at}")
 
     def _stop(self) -> None:

@@ -293,10 +293,10 @@ class Announcer:
         except UNREADABLE as error:
             _log.info("no use of the announcement %s: %s", path, error)
             return None
-        sound = (
+        is_sound = (
             announcement is not None and announcement.format == FORMAT and name == f"{announcement.transaction}.json"
         )
-        return announcement if sound else None
+        return announcement if is_sound else None
 
     def _write(self, table: str, mine: Announcement) -> None:
         self._lake.storage.put(_path(table, mine.transaction), msgspec.json.encode(mine))

@@ -61,7 +61,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         discard(lake, tx)
         tx.complete(tx.base.version)
         return Committed(tx.base.version, None)
-    merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, written=tx.vectors)
+    merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
     if (failure := _look(lake, tx, drafts)) is not None:
         return _beaten(lake, tx, failure)
@@ -77,7 +77,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
         case Ratified(entry):
             result = finish(lake, tx, entry, fresh=True)
-            lake.delete([], merge.written - merge.landing)
+            lake.delete([], merge.vector_files - merge.landing)
             return result
         case Settled(outcome):
             return outcome
@@ -116,8 +116,8 @@ def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone) -> Out
     Raises:
         UnavailableError: the store does not say whether it has; the transaction stays as it is.
     """
-    if tx.in_doubt is not None and (committed := settle_doubt(lake, tx.in_doubt, tx)) is not None:
-        return committed
+    if tx.in_doubt is not None and (result := settle_doubt(lake, tx.in_doubt, tx)) is not None:
+        return result
     undo(lake, tx)
     return by
 

@@ -97,6 +97,6 @@ def store(lake: Lake, location: str, transaction: str, version: int, actions: li
         return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
     # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
     # may still be on its way.
-    staged = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
-    lake.storage.put_once(f"{location}/{staged}", data)
-    return Commit(staged=staged)
+    path = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
+    lake.storage.put_once(f"{location}/{path}", data)
+    return Commit(staged=path)

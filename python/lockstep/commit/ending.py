@@ -112,8 +112,8 @@ def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
     """
     if tx.in_doubt is not None:
         try:
-            if (committed := settle_doubt(lake, tx.in_doubt, tx)) is not None:
-                return committed
+            if (result := settle_doubt(lake, tx.in_doubt, tx)) is not None:
+                return result
         except LockstepError as error:
             tx.state = State.ROLLED_BACK
             return InDoubt(tx.in_doubt, error)
@@ -135,9 +135,9 @@ def discard(lake: Lake, tx: Transaction) -> None:
             continue
         folders.append(staging_folder(table.location, tx.id))
         try:
-            staged = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+            commits = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
         except LockstepError as error:
             _log.warning("files that transaction %s wrote into table %s stay: %s", tx.id, table.name, error)
             continue
-        files += [f"{table.location}/{path}" for path in created_paths(staged)]
+        files += [f"{table.location}/{path}" for path in created_paths(commits)]
     lake.delete(folders, files)

@@ -55,8 +55,8 @@ def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Foot
             OVERWRITE, replaceWhere) are rows that it depends on, so any row of that table counts as read.
     """
     rows = rows_read(scans)
-    for id_, wrote in writes.items():
-        if wrote.overwrites or (wrote.rows_removed and id_ not in rows):
+    for id_, footprint in writes.items():
+        if footprint.overwrites or (footprint.rows_removed and id_ not in rows):
             rows[id_] = EVERY_ROW
     oldest = _oldest(scans)
     tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
@@ -88,8 +88,8 @@ def judge_statement(
         reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
     mine = replace(mine, reads=reads, base=first - 1)
     entries = lake.timeline.entries(first - 1, head.version)
-    if (half := _half_read(lake, entries, _oldest(others))) is not None:
-        return half
+    if (conflict := _half_read(lake, entries, _oldest(others))) is not None:
+        return conflict
     winners = [lake.past.of(entry) for entry in entries]
     if any(scan.table == target and not scan.cached for scan in scans):
         database_version = _made_in(lake.timeline, entries, target, read_version)

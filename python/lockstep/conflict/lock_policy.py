@@ -78,8 +78,8 @@ class Claim:
     @classmethod
     def of(cls, footprint: Footprint) -> Claim:
         """Return what a staged commit claims."""
-        whole = bool(footprint.metadata or footprint.protocol) or len(footprint.removed) > MAX_FILES
-        return cls(frozenset() if whole else footprint.removed, whole)
+        whole = bool(footprint.metadata or footprint.protocol) or len(footprint.removed_paths) > MAX_FILES
+        return cls(frozenset() if whole else footprint.removed_paths, whole)
 
     def beyond(self, other: Claim | None) -> Claim | None:
         """Return what of this is not held already, None if all is: a transaction does not ask twice."""

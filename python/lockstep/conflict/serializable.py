@@ -79,8 +79,10 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
         if view.name in reader.view_reads:
             return Hit(did_view(view), table=view.name)
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
-        wrote = writer.writes[id]
-        if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
+        footprint = writer.writes[id]
+        if footprint.metadata & {COLUMNS, OTHER} or rows_changed(
+            reader.reads[id], footprint, writer.reads.get(id, EVERY_ROW)
+        ):
             name = name_of(id, reader, writer)
             return Hit(f"changed table {name or id}", table=name)
     return None

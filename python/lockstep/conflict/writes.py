@@ -295,9 +295,9 @@ def _protocol(ours: Footprint, theirs: Footprint, table: str) -> str | None:
 
 def _file(ours: Footprint, theirs: Footprint, table: str) -> str | None:
     # Nearly always the two have nothing in common, and to see that is cheaper than to join the winner's two sets first.
-    if ours.touched.isdisjoint(theirs.removed) and ours.touched.isdisjoint(theirs.added):
+    if ours.paths.isdisjoint(theirs.removed_paths) and ours.paths.isdisjoint(theirs.added_paths):
         return None
-    return _both_changed((ours.touched & theirs.touched) - (ours.vectors.keys() & theirs.vectors.keys()), table)
+    return _both_changed((ours.paths & theirs.paths) - (ours.vectors.keys() & theirs.vectors.keys()), table)
 
 
 def _row(ours: Footprint, theirs: Footprint, table: str) -> str | None:

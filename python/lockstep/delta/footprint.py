@@ -53,7 +53,7 @@ class Footprint:
     """What a run of commits of one table touched: all that the conflict check and a rebase need to know of it.
 
     Attributes:
-        removed, added: paths of data files, as the log writes them (URL-encoded).
+        removed_paths, added_paths: paths of data files, as the log writes them (URL-encoded).
         metadata, protocol: what is changed of them, nothing without such an action (`delta.combine.evolution`).
         apps: the `appId`s of SetTransaction actions (`txn`).
         domains: names of metadata domains but `delta.rowTracking`, which `rebase` reconciles.
@@ -72,8 +72,8 @@ class Footprint:
             our own commits alone, for nobody knows what others read.
     """
 
-    removed: frozenset[str] = frozenset()
-    added: frozenset[str] = frozenset()
+    removed_paths: frozenset[str] = frozenset()
+    added_paths: frozenset[str] = frozenset()
     metadata: Kinds = NOTHING
     protocol: Kinds = NOTHING
     apps: frozenset[str] = frozenset()
@@ -91,9 +91,9 @@ class Footprint:
     overwrites: bool = False
 
     @cached_property
-    def touched(self) -> frozenset[str]:
+    def paths(self) -> frozenset[str]:
         """The paths of all data files added, removed or added again."""
-        return self.removed | self.added
+        return self.removed_paths | self.added_paths
 
 
 UNKNOWN = Footprint(metadata=UNCLEAR, protocol=UNCLEAR, data_change=True)
@@ -124,8 +124,8 @@ def footprint(actions: Iterable[Action], before: Callable[[], TableState | None]
     kinds = evolve(before() if metadata or protocols else None, metadata, protocols)
     stamps = [info["inCommitTimestamp"] for info in infos if info.get("inCommitTimestamp") is not None]
     return Footprint(
-        removed=frozenset(file["path"] for file in removes),
-        added=frozenset(file["path"] for file in adds),
+        removed_paths=frozenset(file["path"] for file in removes),
+        added_paths=frozenset(file["path"] for file in adds),
         metadata=kinds[0],
         protocol=kinds[1],
         apps=frozenset(txn["appId"] for txn in by_kind.get("txn", [])),

@@ -112,11 +112,11 @@ def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]
     """
     if not storage.exists(commit_path(write.location, versions[0])):
         return  # cleaned up
-    checksum, before = None, NEW
+    checksum, last = None, NEW
     for version, data in zip(versions, contents(storage, write, versions), strict=True):
-        if version > before + 1:
+        if version > last + 1:
             checksum = read_checksum(storage, write.location, version - 1)
-        checksum, before = None if data is None else advance(checksum, parse(data), version=version), version
+        checksum, last = None if data is None else advance(checksum, parse(data), version=version), version
         if checksum is None or checksum["numFiles"] < 0 or checksum["tableSizeBytes"] < 0:
             return
         path = checksum_path(write.location, version)
@@ -143,12 +143,12 @@ def contents(storage: Storage, write: TableWrite, versions: Sequence[int]) -> li
         versions: the table version of each commit, in order; between them may be foreign ones.
     """
     files = [content(storage, write.location, commit) for commit in write.commits]
-    before = write.from_version
+    last = write.from_version
     for place, version in enumerate(versions):
-        if version > before + 1:
-            moved_files = _commits_behind(storage, write.location, files[place:], range(before + 1, version))
+        if version > last + 1:
+            moved_files = _commits_behind(storage, write.location, files[place:], range(last + 1, version))
             files[place:] = moved_files if moved_files is not None else [None] * (len(files) - place)
-        before = version
+        last = version
     return files
 
 

@@ -128,7 +128,7 @@ class PastChanges:
 
 def _size(changes: Changes) -> int:
     """Return how many data files changes name, and one for what else they say."""
-    return 1 + sum(len(footprint.removed) + len(footprint.added) for footprint in changes.writes.values())
+    return 1 + sum(len(footprint.removed_paths) + len(footprint.added_paths) for footprint in changes.writes.values())
 
 
 def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:

@@ -82,7 +82,7 @@ class Publisher:
         self._clock = clock
         self._pool = pool
         self._progress = Progress()
-        self._aside: dict[str, tuple[int, LockstepError]] = {}
+        self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
 
     def publish_all(self) -> Database:
@@ -132,9 +132,9 @@ class Publisher:
 
     def _forget_dropped(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
         """Forget why tables were set aside that are in the catalog no more."""
-        for id_ in self._aside.keys() - set_aside.keys():
+        for id_ in self._errors.keys() - set_aside.keys():
             if head.table_by_id(id_) is None:
-                self._aside.pop(id_, None)
+                self._errors.pop(id_, None)
 
     def refuse_aside(self, table: Table) -> None:
         """Raise why a table is set aside now, if it is.
@@ -143,7 +143,7 @@ class Publisher:
             ForeignCommitError: it has diverged, see above.
             UnavailableError, CorruptTimelineError: what it has ratified could not be published.
         """
-        if (record := self._aside.get(table.id)) is not None:
+        if (record := self._errors.get(table.id)) is not None:
             raise record[1].again() from record[1]
 
     def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> bool:
@@ -190,8 +190,8 @@ class Publisher:
             _log.exception("table %s: database version %d could not be published", write.name, entry.version)
             what = f"table {write.name}: database version {entry.version} cannot be published ({error!r}): report it"
             return self._set_aside(entry, write, LockstepError(what))
-        if self._aside.get(write.id, (entry.version,))[0] == entry.version:
-            self._aside.pop(write.id, None)
+        if self._errors.get(write.id, (entry.version,))[0] == entry.version:
+            self._errors.pop(write.id, None)
         if checksums and versions is not None:
             self._write_checksums(write, versions)
         return None
@@ -227,9 +227,9 @@ class Publisher:
         if not isinstance(error, UnavailableError) and self._is_dropped(write):
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return None  # nobody will miss it, and a person who dropped the table has decided
-        if self._aside.get(write.id, (NEW,))[0] != entry.version:
+        if self._errors.get(write.id, (NEW,))[0] != entry.version:
             _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
-        self._aside[write.id] = entry.version, error
+        self._errors[write.id] = entry.version, error
         return error
 
     def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> None:

@@ -130,12 +130,12 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
     barrier = 0  # the last that touches everything, which is behind all before it
     for index, step in enumerate(steps):
         uses = reader.read(step)
-        before = [at for at in range(barrier, index) if statements[at].uses.must_precede(uses)]
-        indirect = frozenset[int]().union(*(ancestors[at] for at in before))
-        after = [at for at in before if at not in indirect]
+        predecessors = [at for at in range(barrier, index) if statements[at].uses.must_precede(uses)]
+        indirect = frozenset[int]().union(*(ancestors[at] for at in predecessors))
+        after = [at for at in predecessors if at not in indirect]
         stage = 1 + max((statements[at].stage for at in after), default=0)
         statements.append(Planned(step, uses, tuple(statements[at].step.number for at in after), stage))
-        ancestors.append(indirect.union(before))
+        ancestors.append(indirect.union(predecessors))
         if uses.everything:
             barrier = index
     return statements
@@ -233,7 +233,7 @@ class _Reader:
             raise _NotUnderstoodError(f"the plan does not know what uses a {kind.lower()}")
         target = Relation((_table(name).name,)) if tree.find(exp.TemporaryProperty) else self._relation(_table(name))
         if (rename := tree.find(exp.AlterRename)) is not None:
-            new = self._renamed(target, rename)
+            new = self._new_name(target, rename)
             if through := [reads for view, reads in self.views.items() if view.may_be(target)]:
                 self.views[new] = frozenset[Relation]().union(*through)
             return Uses(defines=frozenset({target, new}))
@@ -244,7 +244,7 @@ class _Reader:
             return Uses(mentions=uses.reads | uses.mentions, defines=frozenset({target}))
         return Uses(uses.reads, uses.mentions, defines=frozenset({target}))
 
-    def _renamed(self, old: Relation, rename: exp.Expr) -> Relation:
+    def _new_name(self, old: Relation, rename: exp.Expr) -> Relation:
         """Return the new name; one of a single part stays in the old one's namespace (Spark's RenameTableExec)."""
         parts = _parts(_table(rename.this))
         return Relation((*old.parts[:-1], *parts) if len(parts) == 1 else parts)

@@ -53,9 +53,9 @@ class Step:
                 at += end - start - length
             elif at >= start:
                 at = start
-        before = self.source.text[:at]
-        down = before.count("\n")
-        across = len(before) - (before.rfind("\n") + 1)
+        prefix = self.source.text[:at]
+        down = prefix.count("\n")
+        across = len(prefix) - (prefix.rfind("\n") + 1)
         return self.source.line + down, across + (1 if down else self.source.column)
 
 

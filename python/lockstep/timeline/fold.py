@@ -273,8 +273,8 @@ class _State:
         if entry.version != self._version + 1:
             raise _corrupt(entry, f"expected entry {self._version + 1}")
         if self._committed_at is not None and entry.committed_at <= self._committed_at:
-            at, before = entry.committed_at.isoformat(), self._committed_at.isoformat()
-            raise _corrupt(entry, f"committed at {at}: expected a time after {before}, its predecessor's")
+            at, previous = entry.committed_at.isoformat(), self._committed_at.isoformat()
+            raise _corrupt(entry, f"committed at {at}: expected a time after {previous}, its predecessor's")
         if (entry.kind == "create") != (entry.version == 0):
             raise _corrupt(entry, f"is of kind {entry.kind!r}: expected 'create' in entry 0 and only there")
         if entry.kind == "create" and (_touches(entry) or entry.moved):

@@ -142,8 +142,8 @@ class Known:
                 self._cache.move_to_end(version)
                 return self._cache[version]
             databases = [*self._anchors.values(), *self._cache.values()]
-        before = [database for database in databases if database.version <= version]
-        base = max(before, key=lambda database: database.version, default=None)
+        earlier = [database for database in databases if database.version <= version]
+        base = max(earlier, key=lambda database: database.version, default=None)
         if base is None or version - base.version >= self._every:
             state = self._checkpoints.newest(self.storage, version)
             if state is not None and (base is None or state.database.version > base.version):

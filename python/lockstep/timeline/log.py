@@ -317,15 +317,15 @@ class Timeline(Known):
             places = self._places(entry, self._placements)
         now = self._clock()
         with self._lock:
-            before = self._head
-            if entry.version <= before.version:
+            old_head = self._head
+            if entry.version <= old_head.version:
                 return
-            head = apply(before, entry)
+            head = apply(old_head, entry)
             self._history.keep([stored])
             self._take(head, places)
             if self._writes_checkpoints and head.version % self._every == 0:
                 self._due_state = State(head, self._placements)
-        if (far := far_ahead(head, now)) and not far_ahead(before, now):
+        if (far := far_ahead(head, now)) and not far_ahead(old_head, now):
             _log.warning("%s", far)
 
     def _checked(self, entry: Entry, state: State, stamp: datetime) -> tuple[Entry, bytes, Placements | None]:

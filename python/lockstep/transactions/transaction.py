@@ -107,8 +107,10 @@ class Transaction:
         self.names = Names(self.base, case_sensitive=self.case_sensitive)
 
     def __repr__(self) -> str:
-        wrote = f", {len(self.staged)} tables written" if self.staged else ""
-        return f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{wrote}>"
+        writes = f", {len(self.staged)} tables written" if self.staged else ""
+        return (
+            f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{writes}>"
+        )
 
     # --- what it sees -------------------------------------------------------------------------------------------------
 

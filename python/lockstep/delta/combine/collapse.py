@@ -87,10 +87,10 @@ def collapse(
     """
     effective = [commit for commit in commits if any("commitInfo" not in action for action in commit)]
     if copies_own_rows(effective, pin):  # their numbers stand in data files: not even an empty one may go
-        return [_lone_commit(commit, transaction_id) for commit in commits]
+        return [_separate_commit(commit, transaction_id) for commit in commits]
     if len(effective) == 1 or _must_stay_separate(effective):
-        return [_lone_commit(commit, transaction_id) for commit in effective]
-    files, again = _net_files(effective)
+        return [_separate_commit(commit, transaction_id) for commit in effective]
+    files, readded_count = _net_files(effective)
     net = [*_last_wins(effective), *files, *_change_files(effective)]
     # Row ids were given out to files that are gone again: a mark alone would be a commit that changes nothing.
     if all(action.get("domainMetadata", {}).get("domain") == ROW_TRACKING for action in net):
@@ -102,7 +102,7 @@ def collapse(
         "operationParameters": {"statements": _json(list(statements) or [i.get("operation") for i in infos])},
         **({"readVersion": pin} if pin >= 0 else {}),  # Delta leaves it out too where there was nothing to read
         **_summary(infos),
-        "operationMetrics": _metrics(infos, net, again),
+        "operationMetrics": _metrics(infos, net, readded_count),
         "engineInfo": engine,
         "txnId": transaction_id,
     }
@@ -121,7 +121,7 @@ def _must_stay_separate(commits: Sequence[Commit]) -> bool:
     return ("cdc" in kinds and changing > 1) or not kinds <= set(_ORDER)
 
 
-def _lone_commit(commit: Commit, transaction_id: str) -> list[Action]:
+def _separate_commit(commit: Commit, transaction_id: str) -> list[Action]:
     info = {**_info(commit), "txnId": transaction_id}
     rest = [action for action in commit if "commitInfo" not in action]
     return _ordered(traced([{"commitInfo": info}, *rest], transaction_id))
@@ -247,12 +247,12 @@ def _summary(infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _metrics(infos: Sequence[dict[str, Any]], net: Sequence[Action], again: int) -> dict[str, str]:
+def _metrics(infos: Sequence[dict[str, Any]], net: Sequence[Action], readded_count: int) -> dict[str, str]:
     rows = [(info.get("operationMetrics") or {}).get("numOutputRows") for info in infos]
     return {
-        "numAddedFiles": str(len(bodies(net, "add")) - again),
+        "numAddedFiles": str(len(bodies(net, "add")) - readded_count),
         "numRemovedFiles": str(len(bodies(net, "remove"))),
-        ADDED_AGAIN: str(again),
+        ADDED_AGAIN: str(readded_count),
         **({"numOutputRows": str(sum(int(n) for n in rows if n))} if any(rows) else {}),
     }
 

@@ -137,11 +137,11 @@ class _Landing:
 
     def _metadata(self, metadata: dict[str, Any], version: int, stamp: int | None) -> dict[str, Any]:
         configuration = metadata.get("configuration") or {}
-        staged = configuration.get(_ICT_VERSION)
-        if staged is None or _number(staged) <= self.pin:
+        version_text = configuration.get(_ICT_VERSION)
+        if version_text is None or _number(version_text) <= self.pin:
             return metadata
         # Later commits repeat the properties: they follow the commit that first said so.
-        since, at = self.enabled.setdefault(staged, (version, stamp))
+        since, at = self.enabled.setdefault(version_text, (version, stamp))
         new = {**configuration, _ICT_VERSION: str(since)}
         if at is not None:
             new[_ICT_TIMESTAMP] = str(at)

@@ -124,11 +124,11 @@ class TableRequests(Requests):
         if (tx := session.inside(house)) is None:
             return self._time_travel_alone(house, request)
         if (micros := request.system_time_micros) is not None:
-            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
+            return self._past_table(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
+            return self._past_table(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
         table = tx.table(self._name(session, house, request))
         return self._own(session, house, tx, table, version=_number(version))
 
@@ -137,19 +137,19 @@ class TableRequests(Requests):
         if (micros := request.system_time_micros) is not None:
             pinned = self._pinned(house, request)
             database = house.catalog.timeline.at_time(_time(micros))
-            was = database if database.version < pinned.version else pinned
-            return self._was(house, was, request, pin=pinned.version)
+            past_database = database if database.version < pinned.version else pinned
+            return self._past_table(house, past_database, request, pin=pinned.version)
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:])), request)
+            return self._past_table(house, house.catalog.as_of(_number(version[1:])), request)
         number, pinned = _number(version), self._pinned(house, request)
         table = find(request, pinned)
         if number > table.version:
             raise InvalidError(f"table {table.name} has no version {number}: its versions go up to {table.version}")
         return self._head(house, table, version=number, pin=pinned.version)
 
-    def _was(
+    def _past_table(
         self, house: Lakehouse, database: Database, request: protocol.Resolve, pin: int | UnsetType = UNSET
     ) -> protocol.Found:
         table = find(request, database)

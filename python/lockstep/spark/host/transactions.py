@@ -123,8 +123,8 @@ class TransactionRequests:
             if scan.table in tables:  # not one of its own
                 tx.read(tables[scan.table], scan.where)
         tx.settle(request.settled)
-        started = house.catalog.lake.clock()
-        return _commit_answer(tx.id, house, house.catalog.commit(tx), started)
+        start = house.catalog.lake.clock()
+        return _commit_answer(tx.id, house, house.catalog.commit(tx), start)
 
     def _rollback(self, session: Session, _: protocol.Rollback) -> protocol.Named:
         tx, house = self._open_transaction(session, "ROLLBACK")
@@ -168,10 +168,10 @@ class TransactionRequests:
         return protocol.EndedAnswer(open=False, uris=uses.uris, tables=uses.tables)
 
     def _lost(self, session: Session, request: protocol.HostLost) -> Answer:
-        lost = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
+        loss = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
         if request.sent is not None:
-            lost = replace(lost, find_out=partial(self._find_out, lost.transaction, request.sent))
-        session.lost_transaction = lost
+            loss = replace(loss, find_out=partial(self._find_out, loss.transaction, request.sent))
+        session.lost_transaction = loss
         return Answer()
 
     def _find_out(self, transaction: str, sent: protocol.Sent) -> tuple[Lakehouse, Committed | None]:
@@ -191,58 +191,58 @@ class TransactionRequests:
         session.transaction = session.catalog = None
         return uses
 
-    def in_lost(self, session: Session, lost: LostTransaction, request: RequestBase) -> Answer:
+    def in_lost(self, session: Session, loss: LostTransaction, request: RequestBase) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
         ends = isinstance(request, protocol.Commit | protocol.Rollback)
-        if lost.find_out is not None:
-            answer = self._settle(session, lost, lost.find_out, request)
+        if loss.find_out is not None:
+            answer = self._settle(session, loss, loss.find_out, request)
             if answer is not None:
                 return answer
             assert session.lost_transaction is not None
-            lost = session.lost_transaction
-        if lost.refusal is not None:
+            loss = session.lost_transaction
+        if loss.refusal is not None:
             if ends:
-                raise lost.refusal.again()
+                raise loss.refusal.again()
             raise FailedTransactionError(
-                f"transaction {lost.transaction} has ended: {lost.why}. A COMMIT of it had had no answer: "
-                f"{lost.refusal.message}. ROLLBACK, which says so once more, and begin again"
+                f"transaction {loss.transaction} has ended: {loss.why}. A COMMIT of it had had no answer: "
+                f"{loss.refusal.message}. ROLLBACK, which says so once more, and begin again"
             )
         if isinstance(request, protocol.Rollback):
-            return protocol.Named(transaction_id=lost.transaction)
+            return protocol.Named(transaction_id=loss.transaction)
         raise FailedTransactionError(
-            f"transaction {lost.transaction} was rolled back: {lost.why}. "
+            f"transaction {loss.transaction} was rolled back: {loss.why}. "
             + ("Begin again" if ends else "ROLLBACK, and begin again")
         )
 
     def _settle(
-        self, session: Session, lost: LostTransaction, find_out: FindOut, request: RequestBase
+        self, session: Session, loss: LostTransaction, find_out: FindOut, request: RequestBase
     ) -> protocol.CommitAnswer | None:
         """Find out what became of a COMMIT that a host died of; return the answer to another one, if it landed."""
         if not isinstance(request, protocol.Commit | protocol.Rollback):
             raise FailedTransactionError(
-                f"transaction {lost.transaction} is in doubt: {lost.why} of its COMMIT. COMMIT again, which finds out "
+                f"transaction {loss.transaction} is in doubt: {loss.why} of its COMMIT. COMMIT again, which finds out "
                 "whether it is committed"
             )
         try:
             house, commit = find_out()
         except UnavailableError as error:
             raise CommitUnknownError(
-                f"the store does not say whether transaction {lost.transaction} is committed: {error.message}. COMMIT "
+                f"the store does not say whether transaction {loss.transaction} is committed: {error.message}. COMMIT "
                 "again, which finds out, or look for its id in the timeline"
             ) from error
         if commit is None:
-            why = f"{lost.why} of its COMMIT, and nothing of it is committed"
-            session.lost_transaction = LostTransaction(lost.transaction, why)
+            why = f"{loss.why} of its COMMIT, and nothing of it is committed"
+            session.lost_transaction = LostTransaction(loss.transaction, why)
             return None
         refusal = TransactionStateError(
-            f"too late to roll back: transaction {lost.transaction} is committed as database version {commit.version}. "
+            f"too late to roll back: transaction {loss.transaction} is committed as database version {commit.version}. "
             "The answer to its COMMIT was lost, not the COMMIT",
             sqlstate="2D000",
         )
-        session.lost_transaction = LostTransaction(lost.transaction, lost.why, refusal)
+        session.lost_transaction = LostTransaction(loss.transaction, loss.why, refusal)
         if isinstance(request, protocol.Rollback):
             return None
-        return _commit_answer(lost.transaction, house, commit, house.catalog.lake.clock())
+        return _commit_answer(loss.transaction, house, commit, house.catalog.lake.clock())
 
     def _outside(self, session: Session, request: protocol.Outside) -> Answer:
         """Refuse what a ROLLBACK could not take back."""
