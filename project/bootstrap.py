@@ -37,7 +37,7 @@ def _java_command(jars: Any) -> list[str]:
     java = jars.java()
     spark = jars.spark_jars_folder()
     launcher = jars.Artifact("org.scala-sbt", "sbt-launch", _sbt_version(), SBT_LAUNCH_SHA256)
-    (launcher_jar,) = jars.cached([launcher], jars.cache_folder(), jars.ivy_jar(spark))
+    (launcher_jar,) = jars.cached_files([launcher], jars.cache_folder(), jars.ivy_jar(spark))
     delta = os.pathsep.join(map(str, jars.delta_jars()))
     return [
         *(java, "-Xmx2g", "-Xss4m"),

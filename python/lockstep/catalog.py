@@ -185,13 +185,13 @@ class TransactionalCatalog:
         newest = self.lake.refresh()  # another process chose it, or a table of it cannot be published
         return structs.replace(self.timeline.at(version), set_aside=newest.set_aside)
 
-    def _moved_on(self, pinned: Database, newest: Database, seen: Sequence[Name]) -> Database:
+    def _moved_on(self, pinned: Database, newest: Database, names: Sequence[Name]) -> Database:
         """Return the last database version up to the newest one before what was seen changed."""
-        if is_same(pinned, newest, seen):
+        if is_same(pinned, newest, names):
             return newest
         later = (self.timeline.at(version) for version in range(pinned.version + 1, newest.version))
-        *_, found = [pinned, *takewhile(lambda database: is_same(pinned, database, seen), later)]
-        return structs.replace(found, set_aside=newest.set_aside | pinned.set_aside)
+        *_, last = [pinned, *takewhile(lambda database: is_same(pinned, database, names), later)]
+        return structs.replace(last, set_aside=newest.set_aside | pinned.set_aside)
 
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
         """Return an older database version: by number, or as it was at a time; what it ratified is published.
@@ -203,15 +203,15 @@ class TransactionalCatalog:
             InvalidError: there is no such version.
         """
         head = self.lake.refresh()
-        found = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
-        if at_most is not None and found.version > at_most:
+        database = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
+        if at_most is not None and database.version > at_most:
             if not isinstance(when, datetime):
                 raise InvalidError(
                     f"database version {when} is newer than this transaction's snapshot, version {at_most}: read it "
                     "outside the transaction, or begin another"
                 )
-            found = self.timeline.at(at_most)
-        return msgspec.structs.replace(found, set_aside=head.set_aside) if head.set_aside else found
+            database = self.timeline.at(at_most)
+        return msgspec.structs.replace(database, set_aside=head.set_aside) if head.set_aside else database
 
     # --- transactions -------------------------------------------------------------------------------------------------
 

@@ -59,18 +59,18 @@ def _short(text: str) -> str:
 
 def sections(entry: Entry) -> list[Section]:
     """Return all that an entry says; sections without rows are left out."""
-    said = entry.transaction
+    info = entry.transaction
     facts: dict[str, object] = {
         "version": entry.version,
         "kind": entry.kind,
         "committed at": time(entry),
-        "transaction": said.id,
-        "began at": said.began_at.isoformat(timespec="milliseconds"),
-        "base version": said.base_version,
-        "isolation": said.isolation,
-        "author": said.author,
-        "application": said.application,
-        "message": said.message,
+        "transaction": info.id,
+        "began at": info.began_at.isoformat(timespec="milliseconds"),
+        "base version": info.base_version,
+        "isolation": info.isolation,
+        "author": info.author,
+        "application": info.application,
+        "message": info.message,
         "batch": "" if entry.batch is None else entry.batch,
     }
     namespaces = [[ddl.action, ".".join(ddl.name), _properties(ddl.properties)] for ddl in entry.namespaces]
@@ -84,20 +84,20 @@ def sections(entry: Entry) -> list[Section]:
         ]
         for write in entry.writes
     ]
-    moved = [[move.id, move.entry, move.to_version] for move in entry.moved]
+    moves = [[move.id, move.entry, move.to_version] for move in entry.moved]
     columns = ("table", "version", "files +", "files -", "rows +", "rows -", "commits", "location")
-    found = [
+    all_sections = [
         Section("", (), [[key, value] for key, value in facts.items() if value != ""]),
-        Section("statements", (), [[text] for text in said.statements]),
+        Section("statements", (), [[text] for text in info.statements]),
         Section("namespaces", ("action", "namespace", "properties"), namespaces),
         Section("tables", ("action", "table", "detail", "id"), [_ddl(ddl) for ddl in entry.tables]),
         Section("views", ("action", "view", "definition"), views),
         Section("writes", columns, writes),
         Section("reads", ("table", "version"), [[read.name, read.version] for read in entry.reads]),
         Section("views used", (), [[name] for name in entry.view_reads]),
-        Section("moved", ("table id", "committed by", "is now version"), moved),
+        Section("moved", ("table id", "committed by", "is now version"), moves),
     ]
-    return [section for section in found if section.rows]
+    return [section for section in all_sections if section.rows]
 
 
 LOG_COLUMNS = ("version", "committed at", "kind", "author", "tables", "rows +", "rows -", "what", "transaction")
@@ -109,21 +109,21 @@ ID_CHARACTERS = 8
 
 def log_row(entry: Entry) -> list[object]:
     """Return an entry as one row of `LOG_COLUMNS`."""
-    said = summary(entry)
-    counts = [_signed(said["rows_added"], "+"), _signed(said["rows_removed"], "-")]
+    fields = summary(entry)
+    counts = [_signed(fields["rows_added"], "+"), _signed(fields["rows_removed"], "-")]
     info = entry.transaction
-    return [entry.version, time(entry), entry.kind, info.author, _names(said), *counts, _what(entry), info.id]
+    return [entry.version, time(entry), entry.kind, info.author, _names(fields), *counts, _what(entry), info.id]
 
 
 def brief_row(entry: Entry) -> list[object]:
     """Return an entry as one row of `BRIEF_COLUMNS`: to the second, and of its kind only that it is no transaction."""
-    said = summary(entry)
-    counts = f"{_signed(said['rows_added'], '+')} {_signed(said['rows_removed'], '-')}".strip()
-    at = _written(entry.committed_at, "seconds")
+    fields = summary(entry)
+    counts = f"{_signed(fields['rows_added'], '+')} {_signed(fields['rows_removed'], '-')}".strip()
+    at = _time_text(entry.committed_at, "seconds")
     kind = "" if entry.kind == "transaction" else entry.kind
     what = ": ".join(filter(None, (kind, _what(entry))))
     info = entry.transaction
-    return [entry.version, info.id[:ID_CHARACTERS], at, info.author, counts, _names(said), what]
+    return [entry.version, info.id[:ID_CHARACTERS], at, info.author, counts, _names(fields), what]
 
 
 def _what(entry: Entry) -> str:
@@ -160,10 +160,10 @@ def _names(summary: dict[str, Any]) -> str:
 
 def time(entry: Entry) -> str:
     """Return when an entry was committed, for people."""
-    return _written(entry.committed_at)
+    return _time_text(entry.committed_at)
 
 
-def _written(at: datetime, precision: str = "milliseconds") -> str:
+def _time_text(at: datetime, precision: str = "milliseconds") -> str:
     return at.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")
 
 
@@ -220,7 +220,7 @@ def timeline_html(timeline: Timeline) -> str:
     facts = {
         "root": timeline.storage.url,
         "database version": head.version,
-        "committed at": _written(head.committed_at),
+        "committed at": _time_text(head.committed_at),
         "namespaces": len(head.namespaces),
         "tables": len(head.tables),
         "views": len(head.views),

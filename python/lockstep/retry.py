@@ -109,24 +109,24 @@ class Backoff:
         Args:
             contention: what is remembered from one such loop to the next; nothing, if None.
         """
-        started = self.clock()
-        known = contention if contention is not None else Contention()
-        if known.losses > 0 and started - known.at_seconds < FRESH_SECONDS:
-            self._pause(self.window(1, known.attempt_seconds), self.timeout_seconds)
-        known.losses //= 2
+        start = self.clock()
+        memory = contention if contention is not None else Contention()
+        if memory.losses > 0 and start - memory.at_seconds < FRESH_SECONDS:
+            self._pause(self.window(1, memory.attempt_seconds), self.timeout_seconds)
+        memory.losses //= 2
         for attempt in count(1):
             began = self.clock()
             yield attempt
             now = self.clock()
-            known.losses = max(known.losses, attempt)
-            known.attempt_seconds, known.at_seconds = now - began, now
-            left = started + self.timeout_seconds - now
-            if attempt >= self.attempts or left <= 0:
+            memory.losses = max(memory.losses, attempt)
+            memory.attempt_seconds, memory.at_seconds = now - began, now
+            seconds_left = start + self.timeout_seconds - now
+            if attempt >= self.attempts or seconds_left <= 0:
                 return
-            self._pause(self.window(attempt, now - began), left)
+            self._pause(self.window(attempt, now - began), seconds_left)
 
-    def _pause(self, window: float, left: float) -> None:
-        self.sleep(min(self.random() * window, left))
+    def _pause(self, window: float, seconds_left: float) -> None:
+        self.sleep(min(self.random() * window, seconds_left))
 
 
 RACE = Backoff(attempts=1000, timeout_seconds=60, base_seconds=0.001, cap_seconds=0.5, growth=losers_first)
@@ -165,6 +165,6 @@ def seconds(text: str) -> float:
     Raises:
         InvalidError: it is none.
     """
-    if (found := _DURATION.fullmatch(text.strip().lower())) is None:
+    if (match := _DURATION.fullmatch(text.strip().lower())) is None:
         raise InvalidError(f"{text!r} is no duration: write 500ms, 30s, 10min or 1h")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]

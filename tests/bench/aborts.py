@@ -192,7 +192,7 @@ class Load:
 
     def append(self, partition: dict[str, str | None]) -> Footprint:
         added = frozenset({f"new-{self.begun}"})
-        return Footprint(added=added, data_change=True, rows_added=(FileValues(partition, None),), blind=True)
+        return Footprint(added_paths=added, data_change=True, rows_added=(FileValues(partition, None),), blind=True)
 
     def rewrite(self, place: str, partition: dict[str, str | None], low: int | None) -> Footprint:
         stats = None
@@ -200,8 +200,8 @@ class Load:
             bounds = {"minValues": {"id": low}, "maxValues": {"id": low + IDS_IN_A_FILE - 1}}
             stats = json.dumps({"numRecords": IDS_IN_A_FILE, "nullCount": {"id": 0}, **bounds})
         return Footprint(
-            removed=frozenset({f"{place}-{self.versions[place]}"}),
-            added=frozenset({f"new-{self.begun}"}),
+            removed_paths=frozenset({f"{place}-{self.versions[place]}"}),
+            added_paths=frozenset({f"new-{self.begun}"}),
             data_change=True,
             rows_added=(FileValues(partition, stats),),
             rows_removed=(FileValues(partition, None),),

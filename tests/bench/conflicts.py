@@ -50,8 +50,8 @@ def footprint_of(prefix: str, count: int) -> Footprint:
     came = tuple(FileValues({"p": str(n % 10)}, _stats(n)) for n in range(count))
     went = tuple(FileValues({"p": str(n % 10)}, None) for n in range(count))
     return Footprint(
-        removed=frozenset(f"{prefix}-old-{n}.parquet" for n in range(count)),
-        added=frozenset(f"{prefix}-new-{n}.parquet" for n in range(count)),
+        removed_paths=frozenset(f"{prefix}-old-{n}.parquet" for n in range(count)),
+        added_paths=frozenset(f"{prefix}-new-{n}.parquet" for n in range(count)),
         data_change=True,
         rows_added=came,
         rows_removed=went,

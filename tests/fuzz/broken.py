@@ -15,7 +15,7 @@ Replace: TypeAlias = Callable[[ModuleType, str, Callable[..., object]], None]
 
 DEFECTS: Mapping[str, tuple[tuple[ModuleType, str, Callable[..., object]], ...]] = {
     # A checksum counts a file that is added again as one more.
-    "counted-twice": ((checksum, "_listed", lambda _: None), (checksum, "added_again", lambda _: 0)),
+    "counted-twice": ((checksum, "_listed_files", lambda _: None), (checksum, "added_again", lambda _: 0)),
     # Commits are merged and renumbered though their data files name row ids and versions of theirs.
     "renumbered": tuple((module, "copies_own_rows", lambda *_: False) for module in (collapse, changes)),
 }

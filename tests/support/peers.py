@@ -40,7 +40,7 @@ def lockstep(mine: Operation, winner: Operation, isolation: Isolation) -> str:
 @cache
 def _merge() -> RowMerge:
     # The vectors here are inline, so nothing is read from the folder, and nothing written.
-    return RowMerge(open_storage(str(Path(__file__).parent)), {"A": "a", "B": "b"}, seed="m", written=set())
+    return RowMerge(open_storage(str(Path(__file__).parent)), {"A": "a", "B": "b"}, seed="m", vector_files=set())
 
 
 # --- Delta ------------------------------------------------------------------------------------------------------------

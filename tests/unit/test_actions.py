@@ -126,7 +126,7 @@ def mark(value: int, removed: bool = False) -> Action:
         pytest.param([mark(9, removed=True)], Footprint(), id="row tracking dropped"),
         pytest.param(
             [remove("p"), add("a", change=False), {"cdc": {"path": "c"}}],
-            Footprint(removed=frozenset("p"), added=frozenset("a"), data_change=True, rows_removed=(ANY,)),
+            Footprint(removed_paths=frozenset("p"), added_paths=frozenset("a"), data_change=True, rows_removed=(ANY,)),
             id="files, not change files",
         ),
         pytest.param(
@@ -134,14 +134,16 @@ def mark(value: int, removed: bool = False) -> Action:
                 {"commitInfo": {"isBlindAppend": True}},
                 {"add": {"path": "a", "partitionValues": {"p": "x"}, "stats": "{}"}},
             ],
-            Footprint(added=frozenset("a"), data_change=True, rows_added=(FileValues({"p": "x"}, "{}"),), blind=True),
+            Footprint(
+                added_paths=frozenset("a"), data_change=True, rows_added=(FileValues({"p": "x"}, "{}"),), blind=True
+            ),
             id="rows come with what is known of them",
         ),
         pytest.param(
             [remove("p"), add("p", 5, dv=2)],
             Footprint(
-                removed=frozenset("p"),
-                added=frozenset("p"),
+                removed_paths=frozenset("p"),
+                added_paths=frozenset("p"),
                 data_change=True,
                 rows_removed=(FileValues({}, STATS_5),),
                 vectors={"p": VectorChange(None, split(add("p", 5, dv=2))[1]["deletionVector"])},
@@ -151,15 +153,18 @@ def mark(value: int, removed: bool = False) -> Action:
         pytest.param(
             [remove("p", dv=2), add("p", 5)],
             Footprint(
-                removed=frozenset("p"), added=frozenset("p"), data_change=True, rows_added=(FileValues({}, STATS_5),)
+                removed_paths=frozenset("p"),
+                added_paths=frozenset("p"),
+                data_change=True,
+                rows_added=(FileValues({}, STATS_5),),
             ),
             id="a deletion vector taken back: rows come",
         ),
         pytest.param(
             [add("p", 5), remove("p"), add("p", 5, dv=2)],
             Footprint(
-                removed=frozenset("p"),
-                added=frozenset("p"),
+                removed_paths=frozenset("p"),
+                added_paths=frozenset("p"),
                 data_change=True,
                 rows_added=(FileValues({}, STATS_5),) * 2,
                 rows_removed=(FileValues({}, STATS_5),) * 2,
@@ -168,10 +173,10 @@ def mark(value: int, removed: bool = False) -> Action:
             ),
             id="several commits of one file: both",
         ),
-        pytest.param([add("a", change=False)], Footprint(added=frozenset("a")), id="files without data change"),
+        pytest.param([add("a", change=False)], Footprint(added_paths=frozenset("a")), id="files without data change"),
         pytest.param(
             [{"remove": {"path": "p"}}],
-            Footprint(removed=frozenset("p"), data_change=True, rows_removed=(ANY,)),
+            Footprint(removed_paths=frozenset("p"), data_change=True, rows_removed=(ANY,)),
             id="old remove",
         ),
     ],

@@ -134,7 +134,7 @@ def test_a_transaction_without_a_batch_is_no_replay() -> None:
 
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
-WRITES = Footprint(added=frozenset("x"))
+WRITES = Footprint(added_paths=frozenset("x"))
 
 
 @pytest.mark.parametrize(

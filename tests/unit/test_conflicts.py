@@ -19,7 +19,7 @@ NAMES = {"A": A, "B": B}
 
 
 def files(removed: str = "", added: str = "", change: bool = True) -> Footprint:
-    return Footprint(removed=frozenset(removed.split()), added=frozenset(added.split()), data_change=change)
+    return Footprint(removed_paths=frozenset(removed.split()), added_paths=frozenset(added.split()), data_change=change)
 
 
 def writes(footprint: Footprint, table: str = "A") -> Changes:
@@ -168,12 +168,12 @@ def test_conflicts(mine: Changes, winner: Changes, rule: str) -> None:
     [
         pytest.param(writes(MARKED), None, None, id="different rows"),
         pytest.param(writes(MARKED), Hit("took the same row"), "row", id="the same row"),
-        pytest.param(writes(replace(MARKED, removed=frozenset("pq"))), None, "file", id="and a file as a whole"),
+        pytest.param(writes(replace(MARKED, removed_paths=frozenset("pq"))), None, "file", id="and a file as a whole"),
     ],
 )
 def test_who_reads_the_vectors_judges_by_row(mine: Changes, found: Hit | None, rule: str | None) -> None:
     """All other rules hold as they do without."""
-    winner = writes(replace(MARKED, removed=frozenset("pq")))
+    winner = writes(replace(MARKED, removed_paths=frozenset("pq")))
     conflict = first_conflict(mine, winner, same_rows=lambda *_: found)
     assert (conflict and conflict.rule) == rule
 

@@ -10,7 +10,7 @@ import pytest
 
 import lockstep
 from lockstep.errors import InvalidError
-from lockstep.spark.session import done
+from lockstep.spark.session import check_result
 
 
 async def coroutine(*_: Any) -> None: ...
@@ -44,9 +44,9 @@ def test_a_function_that_does_nothing_when_called_is_refused_before_anything_beg
 def test_work_that_nobody_has_done_is_no_result(fn: Callable[..., Any]) -> None:
     """A lambda does not show what it returns before it is called."""
     with pytest.raises(InvalidError, match="which nobody has run"):
-        done(fn())
+        check_result(fn())
 
 
 @pytest.mark.parametrize("result", [None, 7, [], iter([1]), print])
 def test_any_other_result_is_returned(result: object) -> None:
-    assert done(result) is result
+    assert check_result(result) is result

@@ -224,7 +224,7 @@ def test_the_real_registry_has_what_is_pinned(tmp_path: Path, monkeypatch: pytes
     monkeypatch.undo()
     monkeypatch.delenv("SPARK_HOME", raising=False)
     for support in jars.SUPPORTED.values():
-        found = jars.cached(support.delta, tmp_path / "fetched", jars.ivy_jar(jars.spark_jars_folder()))
+        found = jars.cached_files(support.delta, tmp_path / "fetched", jars.ivy_jar(jars.spark_jars_folder()))
         assert all(path.is_file() for path in found)
 
 

@@ -137,7 +137,7 @@ def test_two_foreign_versions_in_a_row_are_one_gap(catalog: TransactionalCatalog
     assert added(catalog) == [[("n0", 60, 2)], [("f3", 61, 3)], [("f4", 62, 4)], [("n1", 63, 5)], [("n2", 64, 6)]]
     for entry in catalog.timeline.entries(3):
         [found] = catalog.lake.past.of(entry).writes.values()
-        assert {"f3"} <= found.added <= {"f3", "f4"}, "ours is not what the plain writer did"
+        assert {"f3"} <= found.added_paths <= {"f3", "f4"}, "ours is not what the plain writer did"
 
 
 def test_who_recovers_agrees_whoever_published_the_first(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

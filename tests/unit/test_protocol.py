@@ -14,7 +14,7 @@ import pytest
 from lockstep.errors import LockstepError
 from lockstep.spark.host import protocol
 from lockstep.spark.host.host import Host
-from lockstep.spark.host.protocol import OPERATIONS, decode, described
+from lockstep.spark.host.protocol import OPERATIONS, decode, description_of
 from tests.support.client import Client
 
 SECRET = "wJalrXUtnFEMI"
@@ -202,7 +202,7 @@ def test_what_asks_nothing_that_is_known_is_refused(request_: dict[str, Any], na
 def test_what_is_no_json_object_is_refused(request_: bytes | str) -> None:
     with pytest.raises(LockstepError, match=r"a request is no JSON|request \? is malformed: Expected `object`"):
         decode(request_)
-    assert described(request_) == "the request ? of session ? about catalog ?"
+    assert description_of(request_) == "the request ? of session ? about catalog ?"
 
 
 def test_a_request_that_is_none_is_an_answer_and_logged(one: Client, caplog: pytest.LogCaptureFixture) -> None:

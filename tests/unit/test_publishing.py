@@ -49,9 +49,9 @@ def test_threads_know_together_what_is_published() -> None:
     """Each says what it has seen; what one has published, the other need not have."""
     one = Progress(5, frozenset({(2, "a"), (4, "b")}))
     two = Progress(3, frozenset({(3, "c")}))
-    assert one.merged(two) == two.merged(one) == Progress(5, frozenset({(4, "b")}))
-    assert one.merged(Progress(4)) == Progress(5)
-    assert one.merged(Progress()) == one
+    assert one.union(two) == two.union(one) == Progress(5, frozenset({(4, "b")}))
+    assert one.union(Progress(4)) == Progress(5)
+    assert one.union(Progress()) == one
 
 
 def test_a_lake_forgets_what_was_dropped(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
@@ -64,8 +64,8 @@ def test_a_lake_forgets_what_was_dropped(catalog: TransactionalCatalog, store: F
         catalog.run(lambda tx, n=n: tx.changing().drop_table(named(f"t{n}")))  # type: ignore[misc]
     catalog.database([named("a"), named("b")])
     ids = {table.id for table in catalog.timeline.head.tables.values()}
-    assert catalog.lake._foreign._looked.keys() <= ids
-    assert catalog.lake.publisher._aside.keys() <= ids
+    assert catalog.lake._foreign._last_looks.keys() <= ids
+    assert catalog.lake.publisher._errors.keys() <= ids
 
 
 def test_of_many_tables_all_that_can_be_are_published(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

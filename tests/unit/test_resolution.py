@@ -107,13 +107,15 @@ MANY = frozenset(map(str, range(MAX_FILES + 1)))
 @pytest.mark.parametrize(
     ("touched", "expected"),
     [
-        pytest.param(Footprint(added=frozenset("f")), Claim(), id="an append claims no file"),
+        pytest.param(Footprint(added_paths=frozenset("f")), Claim(), id="an append claims no file"),
         pytest.param(
-            Footprint(removed=frozenset("f"), added=frozenset("g")), F, id="an update claims what it replaces"
+            Footprint(removed_paths=frozenset("f"), added_paths=frozenset("g")),
+            F,
+            id="an update claims what it replaces",
         ),
         pytest.param(Footprint(metadata=UNCLEAR), Claim(whole=True), id="a new schema claims the table"),
         pytest.param(Footprint(protocol=UNCLEAR), Claim(whole=True), id="a new protocol claims the table"),
-        pytest.param(Footprint(removed=MANY), Claim(whole=True), id="too many files claim the table"),
+        pytest.param(Footprint(removed_paths=MANY), Claim(whole=True), id="too many files claim the table"),
     ],
 )
 def test_what_a_commit_claims(touched: Footprint, expected: Claim) -> None:

@@ -229,5 +229,5 @@ def test_a_file_of_vectors_is_read_once_if_it_fits_into_the_cache(
         Changes(transaction=name, writes={"t": Footprint(vectors={"f": VectorChange(before, after)})})
         for name, after in (("ours", save(BitMap64([7, 1]))), ("theirs", save(BitMap64([7, 2]))))
     )
-    assert RowMerge(storage, {"t": "t"}, seed="ours", written=set()).find(ours, theirs) is None
+    assert RowMerge(storage, {"t": "t"}, seed="ours", vector_files=set()).find(ours, theirs) is None
     assert len(paths) == reads

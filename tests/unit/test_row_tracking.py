@@ -77,14 +77,14 @@ def test_versions_that_stand_in_data_files_stay() -> None:
 
 def test_such_commits_land_behind_nobody() -> None:
     """Not even behind a commit that gave out no row ids: it has taken the version that the files name."""
-    mine = Changes("m", writes={"T": Footprint(added=frozenset("c"), fixed=True)}, names={"T": named("t")})
-    for footprint in (Footprint(added=frozenset("x")), Footprint(apps=frozenset("a"))):
+    mine = Changes("m", writes={"T": Footprint(added_paths=frozenset("c"), fixed=True)}, names={"T": named("t")})
+    for footprint in (Footprint(added_paths=frozenset("x")), Footprint(apps=frozenset("a"))):
         found = first_conflict(mine, Changes("w", writes={"T": footprint}))
         assert found is not None
         assert found.rule == "row-tracking"
-    assert first_conflict(mine, Changes("w", writes={"U": Footprint(added=frozenset("x"))})) is None
-    blind = Changes("m", writes={"T": Footprint(added=frozenset("c"))})
-    assert first_conflict(blind, Changes("w", writes={"T": Footprint(added=frozenset("x"))})) is None
+    assert first_conflict(mine, Changes("w", writes={"U": Footprint(added_paths=frozenset("x"))})) is None
+    blind = Changes("m", writes={"T": Footprint(added_paths=frozenset("c"))})
+    assert first_conflict(blind, Changes("w", writes={"T": Footprint(added_paths=frozenset("x"))})) is None
 
 
 def test_commit_refuses_them_behind_a_winner(store: FaultyStorage) -> None:

@@ -16,7 +16,7 @@ from lockstep.cli.main import main
 from lockstep.errors import UnsupportedError
 from lockstep.scripts.script import Step, read
 from lockstep.scripts.splitting import Statement
-from lockstep.spark.script import CHARACTERS_AT_MOST, placed, run_script
+from lockstep.spark.script import CHARACTERS_AT_MOST, message_and_place, run_script
 
 SCRIPT = """-- ${comment}
 CREATE TABLE lake.bank.t (a INT);
@@ -218,9 +218,9 @@ MESSAGES = {
 
 @pytest.mark.parametrize(("message", "expected", "place"), MESSAGES.values(), ids=MESSAGES)
 def test_places_are_shifted_into_the_script(message: str, expected: str, place: tuple[int, int] | None) -> None:
-    assert placed(STEP, message) == (expected, place)
+    assert message_and_place(STEP, message) == (expected, place)
 
 
 def test_a_place_in_a_script_with_variables_is_where_the_script_has_it() -> None:
     [step] = read("x.sql", "SELECT '${day}', nope", {"day": "2026-03-01"}).steps
-    assert placed(step, "[X] nope; line 1 pos 21;\n")[1] == (1, 18)
+    assert message_and_place(step, "[X] nope; line 1 pos 21;\n")[1] == (1, 18)

@@ -50,7 +50,7 @@ def where(*conditions: str) -> Rows:
 
 EVERY = None
 NEVER = where()
-OPTIMIZE = Footprint(removed=frozenset("p"), added=frozenset("q"))
+OPTIMIZE = Footprint(removed_paths=frozenset("p"), added_paths=frozenset("q"))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

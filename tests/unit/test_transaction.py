@@ -50,7 +50,7 @@ def begin(*names: str, read_only: bool = False) -> Transaction:
 
 
 def make(tx: Transaction, name: str) -> Table:
-    creation = tx.reserve(named(name), f"new-{name}-{len(tx.made())}")
+    creation = tx.reserve(named(name), f"new-{name}-{len(tx.created_folders())}")
     tx.stage(creation.location, 0)
     return tx.table(named(name))
 
@@ -84,7 +84,7 @@ def do(tx: Transaction, text: str) -> None:
 def entry_of(tx: Transaction) -> Entry:
     """The entry that the transaction would commit, with one empty commit for each table it has staged."""
     writes = []
-    for table in tx.written():
+    for table in tx.written_tables():
         last = tx.staged[table.id][-1]
         commits = [Commit(inline=[]) for _ in range(last - table.version)]
         writes.append(
@@ -171,8 +171,8 @@ def test_folders_of_tables_that_it_does_not_have_are_known() -> None:
     dropped = make(tx, "b")
     tx.changing().drop_table(named("b"))
     failed = tx.reserve(named("c"), "id-c")
-    assert tx.abandoned() == [dropped.location, failed.location]
-    assert tx.made() == [kept.location, dropped.location, failed.location]
+    assert tx.abandoned_folders() == [dropped.location, failed.location]
+    assert tx.created_folders() == [kept.location, dropped.location, failed.location]
 
 
 REFUSED: list[tuple[str, Callable[[Transaction], object], type[LockstepError], str, str]] = [
@@ -301,7 +301,7 @@ def test_a_reserved_name_is_taken_by_the_first_that_is_staged() -> None:
     with pytest.raises(DuplicateError):
         tx.stage(first.location, 0)
     assert tx.table(named("a")).id == "two"
-    assert tx.abandoned() == [first.location]
+    assert tx.abandoned_folders() == [first.location]
 
 
 def test_a_pin_stays_while_versions_are_staged() -> None:
@@ -311,7 +311,7 @@ def test_a_pin_stays_while_versions_are_staged() -> None:
     made = make(tx, "b")
     assert (tx.table(named("a")).version, made.version) == (4, NEW)
     assert tx.staged == {"a": [5, 6], made.id: [0]}
-    assert [table.id for table in tx.written()] == ["a", made.id]
+    assert [table.id for table in tx.written_tables()] == ["a", made.id]
     assert tx.state is State.INFLIGHT
 
 

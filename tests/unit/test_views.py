@@ -209,7 +209,7 @@ def entry_of(tx: Transaction) -> Entry:
         TableWrite(
             id=t.id, name=t.name, location=t.location, from_version=-1, to_version=0, commits=[Commit(inline=[])]
         )
-        for t in tx.written()
+        for t in tx.written_tables()
     ]
     return entry(
         2,

@@ -62,11 +62,11 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
 
     Example: lockstep tables /data/lake --at 42
     """
-    found = sorted(_database(root, version).tables.values(), key=lambda table: table.name)
+    tables = sorted(_database(root, version).tables.values(), key=lambda table: table.name)
     if as_json:
-        print_json(found)
+        print_json(tables)
     else:
-        print_table(TABLE_COLUMNS, map(table_row, found))
+        print_table(TABLE_COLUMNS, map(table_row, tables))
 
 
 @click.command()
@@ -78,11 +78,11 @@ def views(root: str, version: int | None, as_json: bool) -> None:
 
     Example: lockstep views /data/lake --at 42
     """
-    found = sorted(_database(root, version).views.values(), key=lambda view: view.name)
+    views = sorted(_database(root, version).views.values(), key=lambda view: view.name)
     if as_json:
-        print_json(found)
+        print_json(views)
     else:
-        rows = [[view.name, view.since, view.definition.text] for view in found]
+        rows = [[view.name, view.since, view.definition.text] for view in views]
         print_table(["view", "changed in", "definition"], rows)
 
 

@@ -30,8 +30,8 @@ def _time(_: click.Context, param: click.Parameter, value: str | None) -> dateti
     if value is None:
         return None
     try:
-        found = datetime.fromisoformat(value)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        moment = datetime.fromisoformat(value)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         examples = "2026-03-01, 2026-03-01T12:30:00Z or 2026-03-01T13:30:00+01:00"
         raise click.BadParameter(f"{value!r} is no date and no time: write {examples}", param=param) from None
@@ -76,23 +76,23 @@ def log(
 
 
 def _filters(table: str | None, author: str | None, prefix: str | None) -> list[Callable[[Entry], bool]]:
-    found: list[Callable[[Entry], bool]] = []
+    filters: list[Callable[[Entry], bool]] = []
     if table is not None:
         name = table.casefold()
-        found.append(lambda entry: name in {str(changed).casefold() for changed in _changed(entry)})
+        filters.append(lambda entry: name in {str(each).casefold() for each in _changed_names(entry)})
     if author is not None:
         text = author.casefold()
-        found.append(lambda entry: text in entry.transaction.author.casefold())
+        filters.append(lambda entry: text in entry.transaction.author.casefold())
     if prefix is not None:
-        found.append(lambda entry: _begins(entry, prefix))
-    return found
+        filters.append(lambda entry: _begins(entry, prefix))
+    return filters
 
 
-def _changed(entry: Entry) -> list[Name]:
+def _changed_names(entry: Entry) -> list[Name]:
     """Return the names of the tables and views that an entry changes, of a renamed table both."""
-    renamed = [ddl.new_name for ddl in entry.tables if ddl.new_name is not None]
-    written = [write.name for write in entry.writes]
-    return [*written, *renamed, *(ddl.name for ddl in entry.tables), *(ddl.name for ddl in entry.views)]
+    new_names = [ddl.new_name for ddl in entry.tables if ddl.new_name is not None]
+    writes = [write.name for write in entry.writes]
+    return [*writes, *new_names, *(ddl.name for ddl in entry.tables), *(ddl.name for ddl in entry.views)]
 
 
 def _begins(entry: Entry, prefix: str) -> bool:
@@ -116,7 +116,7 @@ def show(root: str, version: str, as_json: bool) -> None:
         print_section(section.title, section.columns, section.rows, cut=is_terminal())
 
 
-def find(timeline: Timeline, wanted: str) -> Entry:
+def find(timeline: Timeline, key: str) -> Entry:
     """Return the entry that is asked for: by its version, by the beginning of its transaction's id, or as `latest`.
 
     Raises:
@@ -124,21 +124,21 @@ def find(timeline: Timeline, wanted: str) -> Entry:
         UnavailableError, CorruptTimelineError: an entry cannot be read.
     """
     last = timeline.head.version
-    is_number = wanted.isdecimal() and wanted.isascii()
-    if wanted == LATEST or (is_number and int(wanted) <= last):
-        version = last if wanted == LATEST else int(wanted)
+    is_number = key.isdecimal() and key.isascii()
+    if key == LATEST or (is_number and int(key) <= last):
+        version = last if key == LATEST else int(key)
         [entry] = timeline.entries(version - 1, version)
         return entry
-    if is_number and len(wanted) < SHORT_ID:
-        raise InvalidError(f"database version {wanted} does not exist: there are 0 to {last}")
-    found = [entry for entry in timeline.scan() if wanted and _begins(entry, wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        versions = ", ".join(f"{entry.transaction.id} (version {entry.version})" for entry in found[:5])
-        more = ", …" if len(found) > 5 else ""
-        raise InvalidError(f"{len(found)} transactions' ids begin with {wanted}: {versions}{more}")
+    if is_number and len(key) < SHORT_ID:
+        raise InvalidError(f"database version {key} does not exist: there are 0 to {last}")
+    matches = [entry for entry in timeline.scan() if key and _begins(entry, key)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        versions = ", ".join(f"{entry.transaction.id} (version {entry.version})" for entry in matches[:5])
+        more = ", …" if len(matches) > 5 else ""
+        raise InvalidError(f"{len(matches)} transactions' ids begin with {key}: {versions}{more}")
     raise InvalidError(
-        f"{wanted!r} is no database version, and no transaction's id begins so: there are the versions 0 to "
+        f"{key!r} is no database version, and no transaction's id begins so: there are the versions 0 to "
         f"{last}, and {LATEST}"
     )

@@ -33,10 +33,10 @@ STATEMENT_WIDTH = 60
 
 
 def _pairs(_: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    found = dict(value.partition("=")[::2] for value in values if value.partition("=")[0].strip() and "=" in value)
-    if len(found) != len(values):
+    pairs = dict(value.partition("=")[::2] for value in values if value.partition("=")[0].strip() and "=" in value)
+    if len(pairs) != len(values):
         raise click.BadParameter("expected each as NAME=VALUE, and each name once", param=param)
-    return found
+    return pairs
 
 
 _script = click.argument("script", type=click.File("rb"))
@@ -80,43 +80,43 @@ def plan(script: IO[bytes], variables: dict[str, str], output: str) -> None:
 
 
 def _print_plan(script: Script, output: str) -> None:
-    from lockstep.scripts.plan import plan as planned
+    from lockstep.scripts.plan import plan as plan_of
 
-    found = planned(script.steps)
+    statements = plan_of(script.steps)
     if output == "json":
-        print_json([_as_json(each) for each in found])
+        print_json([_as_json(each) for each in statements])
         return
     columns = ["", "line", "stage", "after", "reads", "writes", "statement"]
-    print_table(columns, [_row(each) for each in found])
-    everything = [[each.step.number, each.uses.everything] for each in found if each.uses.everything]
+    print_table(columns, [_row(each) for each in statements])
+    everything = [[each.step.number, each.uses.everything] for each in statements if each.uses.everything]
     print_section("these wait for all before them, and all after them wait for these", ["", "because"], everything)
-    stages = max((each.stage for each in found), default=0)
-    click.echo(f"\n{counted(len(found), 'statement')} in {counted(stages, 'stage')}")
+    stages = max((each.stage for each in statements), default=0)
+    click.echo(f"\n{counted(len(statements), 'statement')} in {counted(stages, 'stage')}")
 
 
-def _row(planned: Planned) -> list[object]:
-    uses = planned.uses
+def _row(statement: Planned) -> list[object]:
+    uses = statement.uses
     reads = [*_names(uses.reads), *(f"({name})" for name in _names(uses.mentions))]
     writes = _names(uses.writes | uses.defines)
-    used = ["everything", "everything"] if uses.everything else [", ".join(reads), ", ".join(writes)]
-    after = ", ".join(map(str, planned.after))
-    return [planned.step.number, planned.step.source.line, planned.stage, after, *used, _short(planned.step)]
+    cells = ["everything", "everything"] if uses.everything else [", ".join(reads), ", ".join(writes)]
+    after = ", ".join(map(str, statement.after))
+    return [statement.step.number, statement.step.source.line, statement.stage, after, *cells, _short(statement.step)]
 
 
-def _as_json(planned: Planned) -> dict[str, Any]:
-    uses, source = planned.uses, planned.step.source
+def _as_json(statement: Planned) -> dict[str, Any]:
+    uses, source = statement.uses, statement.step.source
     return {
-        "statement": planned.step.number,
+        "statement": statement.step.number,
         "line": source.line,
         "column": source.column,
-        "stage": planned.stage,
-        "after": planned.after,
+        "stage": statement.stage,
+        "after": statement.after,
         "reads": _names(uses.reads),
         "mentions": _names(uses.mentions),
         "writes": _names(uses.writes),
         "defines": _names(uses.defines),
         "everything": uses.everything or None,
-        "text": planned.step.text,
+        "text": statement.step.text,
     }
 
 
@@ -161,27 +161,29 @@ def run(
     """
     if catalog is not None and root is None:
         raise click.UsageError("--catalog names the lake at --root, which is missing")
-    found = _read(script, variables, list(settings))
+    parsed_script = _read(script, variables, list(settings))
     if atomic:
-        refuse_transactions(found)
+        refuse_transactions(parsed_script)
     if dry_run:
         if output == "text":
-            _print_statements(found)
-        _print_plan(found, output)
+            _print_statements(parsed_script)
+        _print_plan(parsed_script, output)
         return
     from lockstep.spark.script import open_session, quiet_failures, run_script
 
-    report = _Report(found, output)
+    report = _Report(parsed_script, output)
     try:
         with quiet_failures():
             spark = open_session(
-                application=f"lockstep run {found.name}",
+                application=f"lockstep run {parsed_script.name}",
                 root=None if root is None else absolute(root),
                 catalog=catalog or "lake",
                 settings=settings,
             )
-            comment = found.name if atomic else ""
-            tx = run_script(spark, found, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.done)
+            comment = parsed_script.name if atomic else ""
+            tx = run_script(
+                spark, parsed_script, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.add_result
+            )
     except LockstepError as error:
         report.fail(error)
         ctx.exit(1)
@@ -213,25 +215,25 @@ class _Report:
             self._status = self._console.status(f"{self._place(step)}  {printable(_short(step))}")
             self._status.start()
 
-    def done(self, done: Done) -> None:
+    def add_result(self, result: Done) -> None:
         self._stop()
         if self._is_watched:
-            self._console.print(f"{self._place(done.step)}  {done.seconds:.1f} s  {printable(_short(done.step))}")
+            self._console.print(f"{self._place(result.step)}  {result.seconds:.1f} s  {printable(_short(result.step))}")
         if self._output == "json":
             self._results.append(
                 {
-                    "statement": done.step.number,
-                    "line": done.step.source.line,
-                    "seconds": round(done.seconds, 3),
-                    "columns": done.columns,
-                    "rows": [list(row) for row in done.rows],
-                    "truncated": done.is_cut,
+                    "statement": result.step.number,
+                    "line": result.step.source.line,
+                    "seconds": round(result.seconds, 3),
+                    "columns": result.columns,
+                    "rows": [list(row) for row in result.rows],
+                    "truncated": result.is_cut,
                 }
             )
-        elif done.columns:
-            click.echo(f"line {done.step.source.line}: {printable(_short(done.step))}")
-            print_table(done.columns, [["NULL" if value is None else value for value in row] for row in done.rows])
-            click.echo(f"… only the first {len(done.rows)} rows\n" if done.is_cut else "")
+        elif result.columns:
+            click.echo(f"line {result.step.source.line}: {printable(_short(result.step))}")
+            print_table(result.columns, [["NULL" if value is None else value for value in row] for row in result.rows])
+            click.echo(f"… only the first {len(result.rows)} rows\n" if result.is_cut else "")
 
     def fail(self, error: LockstepError) -> None:
         """Say why on standard error; as JSON also on standard output, beside what was done."""
@@ -239,16 +241,16 @@ class _Report:
         notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
         click.echo(f"lockstep: {error}{notes}", err=True)
         if self._output == "json":
-            said: dict[str, Any] = {"sqlstate": error.sqlstate, "message": error.message + notes}
+            fields: dict[str, Any] = {"sqlstate": error.sqlstate, "message": error.message + notes}
             if isinstance(error, StatementError):
-                said |= {"statement": error.number, "line": error.line, "column": error.column}
-            self._print_json({"status": "failed", "error": said})
+                fields |= {"statement": error.number, "line": error.line, "column": error.column}
+            self._print_json({"status": "failed", "error": fields})
 
-    def end(self, committed: dict[str, Any] | None) -> None:
+    def end(self, commit: dict[str, Any] | None) -> None:
         if self._output == "json":
-            self._print_json({"status": "done", "committed": committed})
+            self._print_json({"status": "done", "committed": commit})
             return
-        at = "" if committed is None else f", committed as database version {committed['database_version']}"
+        at = "" if commit is None else f", committed as database version {commit['database_version']}"
         click.echo(f"{self._script.name}: {counted(len(self._script.steps), 'statement')} done{at}")
 
     def _stop(self) -> None:
@@ -256,8 +258,8 @@ class _Report:
             self._status.stop()
             self._status = None
 
-    def _print_json(self, said: dict[str, Any]) -> None:
-        print_json({"script": self._script.name, **said, "statements": self._results})
+    def _print_json(self, fields: dict[str, Any]) -> None:
+        print_json({"script": self._script.name, **fields, "statements": self._results})
 
     def _place(self, step: Step) -> str:
         return f"[{step.number}/{len(self._script.steps)}] line {step.source.line}"

@@ -20,11 +20,11 @@ def conf(root: str, catalog: str, as_json: bool) -> None:
     from lockstep.spark.session import conf as settings
 
     # Where Spark starts is not where this runs.
-    found = settings(root=absolute(root), catalog=catalog)
+    properties = settings(root=absolute(root), catalog=catalog)
     if as_json:
-        print_json(found)
+        print_json(properties)
     else:
-        click.echo("\n".join(f"{key} {value}" for key, value in found.items()))
+        click.echo("\n".join(f"{key} {value}" for key, value in properties.items()))
 
 
 @click.command()
@@ -36,8 +36,8 @@ def jars(as_json: bool) -> None:
     """
     from lockstep.spark.jars import session_jars
 
-    found = [str(path) for path in session_jars()]
+    paths = [str(path) for path in session_jars()]
     if as_json:
-        print_json(found)
+        print_json(paths)
     else:
-        click.echo(",".join(found))
+        click.echo(",".join(paths))

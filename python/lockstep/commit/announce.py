@@ -70,7 +70,7 @@ class Announcer:
         self._lake = lake
         self._resolution = resolution
         self._poll = replace(poll, timeout_seconds=resolution.lock_timeout_seconds)
-        self._announced: dict[str, _Announced] = {}
+        self._announcements: dict[str, _Announced] = {}
 
     @property
     def is_needed(self) -> bool:
@@ -88,9 +88,9 @@ class Announcer:
         if not self.is_needed or table.version == NEW:  # nobody else knows a new table
             return
         try:
-            staged = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
-            touched = self._lake.past.footprint(staged, table.location, before=table.version)
-            message = self._resolved(tx, table, touched)
+            actions = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
+            footprint = self._lake.past.footprint(actions, table.location, before=table.version)
+            message = self._refusal(tx, table, footprint)
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
             return
@@ -113,65 +113,69 @@ class Announcer:
 
     def withdraw(self, tx: Transaction) -> None:
         """Take back all that a transaction announced, at best effort: what stays expires."""
-        if (announced := self._announced.pop(tx.id, None)) is not None:
-            for table in announced.tables():
+        if (announcements := self._announcements.pop(tx.id, None)) is not None:
+            for table in announcements.tables():
                 self._remove(table, tx.id)
 
     # --- one statement ------------------------------------------------------------------------------------------------
 
-    def _resolved(self, tx: Transaction, table: Table, touched: Footprint) -> str | None:
+    def _refusal(self, tx: Transaction, table: Table, footprint: Footprint) -> str | None:
         """Return None once the statement may go on, or why it may not."""
-        announced = self._announced.setdefault(tx.id, _Announced())
-        claim = Claim.of(touched)
-        with announced.lock:
-            held = announced.claim(table.id)
-            asked = claim.beyond(held)
-            mine = announced.by_table[table.id] = self._announcement(tx, table, claim.both(held))
+        announcements = self._announcements.setdefault(tx.id, _Announced())
+        claim = Claim.of(footprint)
+        with announcements.lock:
+            earlier_claim = announcements.claim(table.id)
+            new_claim = claim.beyond(earlier_claim)
+            mine = announcements.by_table[table.id] = self._announcement(tx, table, claim.both(earlier_claim))
             self._write(table.id, mine)
-        judged = tx.base.version
+        version = tx.base.version
         verdict: Verdict = Go()
         for _ in self._poll.tries():
             if not tx.is_open:
                 return None
-            self._renew(announced)
-            if asked is not None:
-                verdict = self._verdict(tx, mine, asked, table.id)
+            self._renew(announcements)
+            if new_claim is not None:
+                verdict = self._verdict(tx, mine, new_claim, table.id)
             else:
                 self._lake.timeline.refresh()
             head = self._lake.timeline.head.version
-            if (lost := self._lost(tx, table, touched, self._lake.timeline.entries(judged, head))) is not None:
-                return lost
-            judged = head
+            if (
+                message := self._conflict_message(tx, table, footprint, self._lake.timeline.entries(version, head))
+            ) is not None:
+                return message
+            version = head
             match verdict:
                 case Go():
                     return None
                 case Die(other):
                     return (
-                        f"{_described(other)}, has changed the same files of table {table.name}, or its schema, and is "
-                        "older, so this transaction gives way (wait-die). Nothing of it was committed; run it again."
+                        f"{_description(other)}, has changed the same files of table {table.name}, or its schema, and "
+                        "is older, so this transaction gives way (wait-die). Nothing of it was committed; run it again."
                     )
         waited_for = verdict.on[0] if isinstance(verdict, Wait) else mine
         return (
-            f"{_described(waited_for)}, has changed the same files of table {table.name}, or its schema, and did not "
+            f"{_description(waited_for)}, has changed the same files of table {table.name}, or its schema, and did not "
             f"end within lock-timeout ({self._resolution.lock_timeout_seconds} s). Nothing of this transaction was "
             "committed; run it again."
         )
 
-    def _verdict(self, tx: Transaction, mine: Announcement, asked: Claim, table: str) -> Verdict:
+    def _verdict(self, tx: Transaction, mine: Announcement, new_claim: Claim, table: str) -> Verdict:
         """Look at the others, kill those that are to be wounded, and return what is left to do: no Wound."""
-        others, now = self._standing(table, tx.id), self._lake.clock()
-        verdict = resolve(mine, asked, others, self._resolution.policy, now=now)
+        others, now = self._others(table, tx.id), self._lake.clock()
+        verdict = resolve(mine, new_claim, others, self._resolution.policy, now=now)
         if not isinstance(verdict, Wound):
             return verdict
         for victim in verdict.whom:
             self._kill(tx, victim)
             self._remove(table, victim.transaction)
-        left = [other for other in others if other not in verdict.whom]
-        return resolve(mine, asked, left, self._resolution.policy, now=now)
+        survivors = [other for other in others if other not in verdict.whom]
+        return resolve(mine, new_claim, survivors, self._resolution.policy, now=now)
 
-    def _lost(self, tx: Transaction, table: Table, touched: Footprint, winners: list[Entry]) -> str | None:
+    def _conflict_message(
+        self, tx: Transaction, table: Table, footprint: Footprint, winners: list[Entry]
+    ) -> str | None:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
-        mine = Changes(tx.id, writes={table.id: touched}, names={table.id: table.name})
+        mine = Changes(tx.id, writes={table.id: footprint}, names={table.id: table.name})
         for entry in winners:
             # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
             if (conflict := first_conflict(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
@@ -190,10 +194,10 @@ class Announcer:
         def propose() -> Proposal | Settled[None]:
             self._lake.timeline.refresh()
             # Once: another thread may read on at any moment, and what it read was not looked through for the victim.
-            looked = self._lake.timeline.head.version
-            if self._has_ended(victim, looked):
+            version = self._lake.timeline.head.version
+            if self._has_ended(victim, version):
                 return Settled(None)
-            return Proposal(self._abort(tx, victim), after=looked)
+            return Proposal(self._abort(tx, victim), after=version)
 
         match append_until(
             self._lake.timeline.append,
@@ -255,42 +259,44 @@ class Announcer:
             files=claim.files,
         )
 
-    def _renew(self, announced: _Announced) -> None:
+    def _renew(self, announcements: _Announced) -> None:
         """Write those again that a third of their time has gone by of, so that two renewals may fail."""
         now, lasts = self._lake.clock(), timedelta(seconds=self._resolution.expiry_seconds)
-        with announced.lock:
-            for table, mine in announced.by_table.items():
+        with announcements.lock:
+            for table, mine in announcements.by_table.items():
                 if now - mine.announced_at > lasts / 3:
-                    renewed = msgspec.structs.replace(mine, announced_at=now, expires_at=now + lasts)
-                    announced.by_table[table] = renewed
-                    self._write(table, renewed)
+                    renewal = msgspec.structs.replace(mine, announced_at=now, expires_at=now + lasts)
+                    announcements.by_table[table] = renewal
+                    self._write(table, renewal)
 
-    def _standing(self, table: str, own: str) -> list[Announcement]:
+    def _others(self, table: str, transaction_id: str) -> list[Announcement]:
         """Read the others' announcements; those of the ended and the expired are removed and left out."""
         names = self._lake.storage.list(f"{FOLDER}/{table}")[:MAX_OTHERS]
-        found = [self._read(table, name) for name in names if name != f"{own}.json"]
+        announcements = [self._read(table, name) for name in names if name != f"{transaction_id}.json"]
         self._lake.timeline.refresh()  # after the look: who is not announced any more may have committed
-        standing, now, looked = [], self._lake.clock(), self._lake.timeline.head.version
-        for other in found:
+        others, now, version = [], self._lake.clock(), self._lake.timeline.head.version
+        for other in announcements:
             if other is None:
                 continue
-            if other.expires_at <= now or self._has_ended(other, looked):
+            if other.expires_at <= now or self._has_ended(other, version):
                 self._remove(table, other.transaction)
             else:
-                standing.append(other)
-        return standing
+                others.append(other)
+        return others
 
     def _read(self, table: str, name: str) -> Announcement | None:
         """Read an announcement; None unless it is one as it must be, of the transaction that its name says."""
         path = f"{FOLDER}/{table}/{name}"
         data = self._lake.storage.get(path)
         try:
-            found = None if data is None else _decode(data)
+            announcement = None if data is None else _decode(data)
         except UNREADABLE as error:
             _log.info("no use of the announcement %s: %s", path, error)
             return None
-        sound = found is not None and found.format == FORMAT and name == f"{found.transaction}.json"
-        return found if sound else None
+        is_sound = (
+            announcement is not None and announcement.format == FORMAT and name == f"{announcement.transaction}.json"
+        )
+        return announcement if is_sound else None
 
     def _write(self, table: str, mine: Announcement) -> None:
         self._lake.storage.put(_path(table, mine.transaction), msgspec.json.encode(mine))
@@ -313,8 +319,8 @@ class _Announced:
 
     def claim(self, table: str) -> Claim | None:
         """Return what it holds of a table."""
-        found = self.by_table.get(table)
-        return None if found is None else Claim(found.files, found.whole)
+        announcement = self.by_table.get(table)
+        return None if announcement is None else Claim(announcement.files, announcement.whole)
 
     def tables(self) -> list[str]:
         """Return the tables that something was announced of."""
@@ -326,5 +332,5 @@ def _path(table: str, transaction: str) -> str:
     return f"{FOLDER}/{table}/{transaction}.json"
 
 
-def _described(other: Announcement) -> str:
+def _description(other: Announcement) -> str:
     return f"transaction {other.transaction}, begun at {other.began_at.isoformat()}"

@@ -105,14 +105,14 @@ def _commit_statement(
             return Settled(Taken())
         writes = {table.id: lake.past.footprint(actions, location, before=version - 1)}
         mine = Changes(info.id, writes=writes, isolation=info.isolation)
-        judged = judge_statement(lake, head, mine, scans, read_version)
-        if isinstance(judged, Conflict):
-            return Settled(judged)
+        verdict = judge_statement(lake, head, mine, scans, read_version)
+        if isinstance(verdict, Conflict):
+            return Settled(verdict)
         if not is_looked_for:
             is_looked_for = True
-            added = added_files([actions], location, lake.storage.url)
-            if (gone := missing_files(lake.storage, added, f"the statement (transaction {info.id})")) is not None:
-                return Settled(gone)
+            files = added_files([actions], location, lake.storage.url)
+            if (failure := missing_files(lake.storage, files, f"the statement (transaction {info.id})")) is not None:
+                return Settled(failure)
         write = TableWrite(
             id=table.id,
             name=table.name,
@@ -122,7 +122,7 @@ def _commit_statement(
             commits=[store(lake, location, info.id, version, actions)],
             counts=total([actions]),
         )
-        draft = _entry(info, creation, write, table_reads(scans, head, writes), judged)
+        draft = _entry(info, creation, write, table_reads(scans, head, writes), verdict)
         return Proposal(draft, after=head.version)
 
     match append_until(

@@ -54,33 +54,33 @@ def commit(lake: Lake, tx: Transaction, *, backoff: Backoff = RACE) -> Outcome:
 
 
 def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
-    if tx.in_doubt is not None and (committed := find_landed(lake, tx)) is not None:
-        return committed
+    if tx.in_doubt is not None and (result := find_landed(lake, tx)) is not None:
+        return result
     drafts = [] if tx.is_replay else collect(lake, tx)
     if tx.is_replay or not (drafts or tx.is_recorded()):
         discard(lake, tx)
         tx.complete(tx.base.version)
         return Committed(tx.base.version, None)
-    merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, written=tx.vectors)
+    merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
-    if (gone := _look(lake, tx, drafts)) is not None:
-        return _beaten(lake, tx, gone)
+    if (failure := _look(lake, tx, drafts)) is not None:
+        return _beaten(lake, tx, failure)
 
     def propose() -> Proposal | Settled[Outcome]:
         head = _caught_up(lake, drafts)
-        if (ended := _judge(lake, tx, race, head)) is not None:
-            return Settled(ended)
+        if (outcome := _judge(lake, tx, race, head)) is not None:
+            return Settled(outcome)
         merge.new_attempt()
         writes = [_rebase(lake, tx, draft, head, race) for draft in drafts]
-        return Proposal(_entry(tx, drafts, writes, race.precedes), after=race.judged)
+        return Proposal(_entry(tx, drafts, writes, race.precedes), after=race.judged_version)
 
     match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
         case Ratified(entry):
-            committed = finish(lake, tx, entry, fresh=True)
-            lake.delete([], merge.written - merge.landing)
-            return committed
-        case Settled(ended):
-            return ended
+            result = finish(lake, tx, entry, fresh=True)
+            lake.delete([], merge.vector_files - merge.landing)
+            return result
+        case Settled(outcome):
+            return outcome
         case Unknown(entry, cause):
             return InDoubt(entry.version, cause)
         case Exhausted(attempts):
@@ -101,12 +101,12 @@ def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
 
 def _judge(lake: Lake, tx: Transaction, race: Race, head: Database) -> Outcome | None:
     """Judge a transaction against the entries that nobody has judged it against; None if it may land behind them."""
-    for entry in lake.timeline.entries(race.judged, head.version):
+    for entry in lake.timeline.entries(race.judged_version, head.version):
         if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
             return finish_found(lake, tx, entry)
         if (conflict := race.lose_to(lake.past.of(entry))) is not None:
             return _beaten(lake, tx, conflict)
-    race.judged = head.version
+    race.judged_version = head.version
     return None
 
 
@@ -116,8 +116,8 @@ def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone) -> Out
     Raises:
         UnavailableError: the store does not say whether it has; the transaction stays as it is.
     """
-    if tx.in_doubt is not None and (committed := settle_doubt(lake, tx.in_doubt, tx)) is not None:
-        return committed
+    if tx.in_doubt is not None and (result := settle_doubt(lake, tx.in_doubt, tx)) is not None:
+        return result
     undo(lake, tx)
     return by
 
@@ -126,17 +126,19 @@ def _rebase(lake: Lake, tx: Transaction, draft: Draft, head: Database, race: Rac
     """Merge a table's commits with what is there now, renumber them behind it, and stage the large ones."""
     table = draft.table
     current = head.table_by_id(table.id)
-    before = table.version if current is None else current.version
+    from_version = table.version if current is None else current.version
     winners = race.winners.get(table.id, [])
-    merged = race.merge.merge_rows(table.id, draft.commits, draft.footprint, winners)
-    placed = rebase(merged, pin=table.version, first_version=before + 1, winners=winners)
+    commits = race.merge.merge_rows(table.id, draft.commits, draft.footprint, winners)
+    new_commits = rebase(commits, pin=table.version, first_version=from_version + 1, winners=winners)
     return TableWrite(
         id=table.id,
         name=table.name,
         location=table.location,
-        from_version=before,
-        to_version=before + len(placed),
-        commits=[store(lake, table.location, tx.id, v, actions) for v, actions in enumerate(placed, before + 1)],
+        from_version=from_version,
+        to_version=from_version + len(new_commits),
+        commits=[
+            store(lake, table.location, tx.id, v, actions) for v, actions in enumerate(new_commits, from_version + 1)
+        ],
         counts=draft.counts,
     )
 

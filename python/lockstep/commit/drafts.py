@@ -41,11 +41,13 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
         UnavailableError, CorruptTimelineError: they cannot be read.
     """
     drafts = []
-    for table in tx.written():
-        staged = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
-        operations = [info.get("operation", "?") for actions in staged for info in bodies(actions, "commitInfo")]
+    for table in tx.written_tables():
+        staged_commits = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
+        operations = [
+            info.get("operation", "?") for actions in staged_commits for info in bodies(actions, "commitInfo")
+        ]
         commits = collapse(
-            staged,
+            staged_commits,
             pin=table.version,
             transaction_id=tx.id,
             statements=operations,
@@ -55,12 +57,12 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
         if commits:
             actions = [action for commit in commits for action in commit]
             assert_real(actions)
-            rows = total(staged)  # a statement knows its rows, which the files of all together do not tell
+            rows = total(staged_commits)  # a statement knows its rows, which the files of all together do not tell
             counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
-            touched = lake.past.footprint(actions, table.location, before=table.version)
-            touched = replace(touched, overwrites=any(map(overwrites, staged)))
-            added = added_files(commits, table.location, lake.storage.url)
-            drafts.append(Draft(table, commits, touched, counts, added))
+            footprint = lake.past.footprint(actions, table.location, before=table.version)
+            footprint = replace(footprint, overwrites=any(map(overwrites, staged_commits)))
+            files = added_files(commits, table.location, lake.storage.url)
+            drafts.append(Draft(table, commits, footprint, counts, files))
     return drafts
 
 
@@ -95,6 +97,6 @@ def store(lake: Lake, location: str, transaction: str, version: int, actions: li
         return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
     # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
     # may still be on its way.
-    staged = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
-    lake.storage.put_once(f"{location}/{staged}", data)
-    return Commit(staged=staged)
+    path = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
+    lake.storage.put_once(f"{location}/{path}", data)
+    return Commit(staged=path)

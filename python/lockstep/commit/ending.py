@@ -33,7 +33,9 @@ def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committ
 
 def _leftovers(tx: Transaction) -> list[str]:
     """Return folders that a published transaction needs no longer: its staging, tables that it made and dropped."""
-    return [staging_folder(table.location, tx.id) for table in (*tx.written(), *tx.dropped)] + tx.abandoned()
+    return [
+        staging_folder(table.location, tx.id) for table in (*tx.written_tables(), *tx.dropped_tables)
+    ] + tx.abandoned_folders()
 
 
 # --- in doubt ---------------------------------------------------------------------------------------------------------
@@ -110,8 +112,8 @@ def rollback(lake: Lake, tx: Transaction) -> Committed | InDoubt | None:
     """
     if tx.in_doubt is not None:
         try:
-            if (committed := settle_doubt(lake, tx.in_doubt, tx)) is not None:
-                return committed
+            if (result := settle_doubt(lake, tx.in_doubt, tx)) is not None:
+                return result
         except LockstepError as error:
             tx.state = State.ROLLED_BACK
             return InDoubt(tx.in_doubt, error)
@@ -127,15 +129,15 @@ def undo(lake: Lake, tx: Transaction) -> None:
 
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
-    folders, files = [*tx.made()], [*tx.vectors]
-    for table in (*tx.written(), *tx.dropped):
+    folders, files = [*tx.created_folders()], [*tx.vectors]
+    for table in (*tx.written_tables(), *tx.dropped_tables):
         if table.version == NEW:
             continue
         folders.append(staging_folder(table.location, tx.id))
         try:
-            staged = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+            commits = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
         except LockstepError as error:
             _log.warning("files that transaction %s wrote into table %s stay: %s", tx.id, table.name, error)
             continue
-        files += [f"{table.location}/{path}" for path in created_paths(staged)]
+        files += [f"{table.location}/{path}" for path in created_paths(commits)]
     lake.delete(folders, files)

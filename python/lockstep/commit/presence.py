@@ -42,16 +42,16 @@ def added_files(commits: Iterable[Sequence[Action]], location: str, root: str) -
     Left out is what the table had before: a file that only gets another vector or other statistics. So are absolute
     paths (SHALLOW CLONE), which are another table's to keep.
     """
-    found: set[str] = set()
+    files: set[str] = set()
     for commit in commits:
         recommits = only_recommits(commit)
         adds = [add for add in bodies(commit, "add") if changes_rows(add) or not recommits]
-        had = {remove["path"] for remove in bodies(commit, "remove")}
-        new = {body["path"] for body in (*adds, *bodies(commit, "cdc"))} - had
-        found |= {f"{location}/{unquote(path)}" for path in new if is_inside(path)}
+        removed_paths = {remove["path"] for remove in bodies(commit, "remove")}
+        new_paths = {body["path"] for body in (*adds, *bodies(commit, "cdc"))} - removed_paths
+        files |= {f"{location}/{unquote(path)}" for path in new_paths if is_inside(path)}
         vectors = [add["deletionVector"] for add in adds if add.get("deletionVector")]
-        found |= {file_path(each, location=location, root=root) for each in vectors if each["storageType"] == "u"}
-    return found
+        files |= {file_path(each, location=location, root=root) for each in vectors if each["storageType"] == "u"}
+    return files
 
 
 def missing_files(storage: Storage, files: Iterable[str], who: str) -> Gone | None:
@@ -67,13 +67,15 @@ def missing_files(storage: Storage, files: Iterable[str], who: str) -> Gone | No
     if not paths:
         return None
     with Threads(min(PROBES, len(paths)), thread_name_prefix="lockstep-probe") as pool:
-        gone = [path for path, is_there in zip(paths, pool.map(storage.exists, paths), strict=True) if not is_there]
-    if not gone:
+        missing_paths = [
+            path for path, is_there in zip(paths, pool.map(storage.exists, paths), strict=True) if not is_there
+        ]
+    if not missing_paths:
         return None
-    more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
+    more = f" and {len(missing_paths) - NAMED} more" if len(missing_paths) > NAMED else ""
     return Gone(
-        f"{len(gone)} of the {len(paths)} files that {who} wrote are gone: {', '.join(gone[:NAMED])}{more}. To a "
-        "VACUUM, files that are not committed yet are files that no version names, and it deletes them when they are "
-        "older than its retention. Nothing was committed; run it again, and keep VACUUM's retention longer than that "
-        "takes."
+        f"{len(missing_paths)} of the {len(paths)} files that {who} wrote are gone: "
+        f"{', '.join(missing_paths[:NAMED])}{more}. To a VACUUM, files that are not committed yet are files that no "
+        "version names, and it deletes them when they are older than its retention. Nothing was committed; run it "
+        "again, and keep VACUUM's retention longer than that takes."
     )

@@ -15,7 +15,7 @@ from lockstep.delta.footprint import Footprint
 
 @dataclass
 class Race:
-    """What the winners since a transaction's snapshot mean for it, up to database version `judged`.
+    """What the winners since a transaction's snapshot mean for it, up to database version `judged_version`.
 
     Attributes:
         merge: judges the rows of files whose deletion vectors both wrote, and merges them.
@@ -23,7 +23,7 @@ class Race:
     """
 
     mine: Changes
-    judged: int
+    judged_version: int
     merge: RowMerge
     winners: dict[str, list[Footprint]] = field(default_factory=dict)
     _first: Antidependency | None = None
@@ -33,10 +33,10 @@ class Race:
         if (conflict := first_conflict(self.mine, winner, same_rows=self.merge.find)) is not None:
             return conflict
         if self.mine.isolation == "SERIALIZABLE":
-            found = judge(self.mine, [winner], self._first)
-            if isinstance(found, Conflict):
-                return found
-            self._first = found
+            verdict = judge(self.mine, [winner], self._first)
+            if isinstance(verdict, Conflict):
+                return verdict
+            self._first = verdict
         for id_ in self.mine.writes.keys() & winner.writes.keys():
             self.winners.setdefault(id_, []).append(winner.writes[id_])
         return None

@@ -42,25 +42,25 @@ class RowMerge:
     """The deletion vectors of one COMMIT.
 
     Attributes:
-        written: files that it wrote, relative to the lake's root: those of all attempts.
+        vector_files: files that it wrote, relative to the lake's root: those of all attempts.
         landing: those that the last attempt's commits name.
     """
 
-    def __init__(self, storage: Storage, locations: Mapping[str, str], *, seed: str, written: set[str]) -> None:
+    def __init__(self, storage: Storage, locations: Mapping[str, str], *, seed: str, vector_files: set[str]) -> None:
         """Start with nothing read.
 
         Args:
             storage: the lake's.
             locations: by table id, the folders of the tables that we wrote.
             seed: our transaction's id; it makes the names of our files ours.
-            written: where to note files before they are written.
+            vector_files: where to note files before they are written.
         """
         self._storage = storage
         self._locations = locations
         self._seed = seed
         files: LRUCache[Any, bytes | None] = LRUCache(CACHED_BYTES, getsizeof=_size)
         self._read = cached(files, lock=threading.Lock())(storage.get)
-        self.written = written
+        self.vector_files = vector_files
         self.landing: set[str] = set()
 
     def find(self, mine: Changes, winner: Changes) -> Hit | None:
@@ -72,9 +72,9 @@ class RowMerge:
         for id in sorted(mine.writes.keys() & winner.writes.keys()):
             ours, theirs = mine.writes[id].vectors, winner.writes[id].vectors
             for path in sorted(ours.keys() & theirs.keys()):
-                if (did := self._clash(self._locations[id], ours[path], theirs[path])) is not None:
+                if (verb := self._clash(self._locations[id], ours[path], theirs[path])) is not None:
                     name = mine.names.get(id) or winner.names.get(id)
-                    return Hit(f"{did} file {path} of table {name or id}, as this transaction does")
+                    return Hit(f"{verb} file {path} of table {name or id}, as this transaction does")
         return None
 
     def merge_rows(
@@ -123,7 +123,7 @@ class RowMerge:
         digest = hashlib.sha256(f"{self._seed} ".encode() + data).digest()
         descriptor, content = in_a_file(data, len(rows), UUID(bytes=digest[:16], version=4))
         path = file_path(descriptor, location=location, root=self._storage.url)
-        self.written.add(path)
+        self.vector_files.add(path)
         self.landing.add(path)
         self._storage.put_once(path, content)
         return descriptor

@@ -27,19 +27,19 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
     """
     undone = tx.go_back_to(name)
     try:
-        for table, kept, cut in undone.cut:
-            _cut(lake, tx, table, kept, cut)
+        for table, kept_versions, cut_versions in undone.cut:
+            _cut(lake, tx, table, kept_versions, cut_versions)
     except UnavailableError as error:
         tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
         raise
-    lake.delete(undone.made, [])
+    lake.delete(undone.folders, [])
 
 
-def _cut(lake: Lake, tx: Transaction, table: Table, kept: list[int], cut: list[int]) -> None:
+def _cut(lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]) -> None:
     """Take staged versions of a table away: the log files first, for those are seen, then data files that they made."""
-    litter = _created(lake, tx, table, kept, cut)
+    litter = _created_files(lake, tx, table, kept_versions, cut_versions)
     folder = staging_folder(table.location, tx.id)
-    last = kept[-1] if kept else table.version
+    last = kept_versions[-1] if kept_versions else table.version
     for log_file in lake.storage.list(folder):
         version = log_file[:20]
         if not version.isdigit() or int(version) > last:  # what has no version is a hint, `_last_checkpoint`
@@ -47,11 +47,15 @@ def _cut(lake: Lake, tx: Transaction, table: Table, kept: list[int], cut: list[i
     lake.delete([], [f"{table.location}/{path}" for path in litter])
 
 
-def _created(lake: Lake, tx: Transaction, table: Table, kept: list[int], cut: list[int]) -> set[str]:
+def _created_files(
+    lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]
+) -> set[str]:
     """Return the files that only the commits to be cut made; none, which leaves litter, if they cannot be read."""
     try:
-        commits = [read_staged(lake.storage, table.location, tx.id, version) for version in (*kept, *cut)]
+        commits = [
+            read_staged(lake.storage, table.location, tx.id, version) for version in (*kept_versions, *cut_versions)
+        ]
     except CorruptTimelineError as error:
         _log.warning("files of statements that were undone in table %s stay: %s", table.name, error)
         return set()
-    return created_paths(commits) - created_paths(commits[: len(kept)])
+    return created_paths(commits) - created_paths(commits[: len(kept_versions)])

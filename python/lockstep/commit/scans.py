@@ -41,10 +41,10 @@ class Scan:
 
 def rows_read(scans: Iterable[Scan]) -> dict[str, Rows]:
     """Return which rows were read, by table id."""
-    found: dict[str, Rows] = {}
+    rows: dict[str, Rows] = {}
     for scan in scans:
-        found[scan.table] = either(found.get(scan.table, frozenset()), scan.where)
-    return found
+        rows[scan.table] = either(rows.get(scan.table, frozenset()), scan.where)
+    return rows
 
 
 def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Footprint]) -> list[TableRead]:
@@ -55,8 +55,8 @@ def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Foot
             OVERWRITE, replaceWhere) are rows that it depends on, so any row of that table counts as read.
     """
     rows = rows_read(scans)
-    for id_, wrote in writes.items():
-        if wrote.overwrites or (wrote.rows_removed and id_ not in rows):
+    for id_, footprint in writes.items():
+        if footprint.overwrites or (footprint.rows_removed and id_ not in rows):
             rows[id_] = EVERY_ROW
     oldest = _oldest(scans)
     tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
@@ -88,13 +88,13 @@ def judge_statement(
         reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
     mine = replace(mine, reads=reads, base=first - 1)
     entries = lake.timeline.entries(first - 1, head.version)
-    if (half := _half_read(lake, entries, _oldest(others))) is not None:
-        return half
+    if (conflict := _half_read(lake, entries, _oldest(others))) is not None:
+        return conflict
     winners = [lake.past.of(entry) for entry in entries]
     if any(scan.table == target and not scan.cached for scan in scans):
-        seen = _made_in(lake.timeline, entries, target, read_version)
+        database_version = _made_in(lake.timeline, entries, target, read_version)
         for winner in winners:
-            if (winner.database_version or 0) <= seen and (hit := antidependency(mine, winner)) is not None:
+            if (winner.database_version or 0) <= database_version and (hit := antidependency(mine, winner)) is not None:
                 return _torn(winner, hit)
     return judge(mine, winners) if mine.isolation == "SERIALIZABLE" else None
 
@@ -112,16 +112,16 @@ def _check_known(head: Database, scans: Sequence[Scan]) -> None:
 
 def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -> int | None:
     """Return the first database version that changed one of these tables after the table version that was read."""
-    now = {table.id: table.version for table in head.tables.values() if table.id in versions}
-    behind = {id_: version for id_, version in versions.items() if now.get(id_, version + 1) > version}
+    head_versions = {table.id: table.version for table in head.tables.values() if table.id in versions}
+    read_versions = {id_: version for id_, version in versions.items() if head_versions.get(id_, version + 1) > version}
     first = None
-    for entry in timeline.newest_first(0, head.version) if behind else ():
-        for id_ in [id_ for id_ in behind if _touches(entry, id_)]:
-            if _end(timeline, entry, id_) <= behind[id_]:
-                del behind[id_]
+    for entry in timeline.newest_first(0, head.version) if read_versions else ():
+        for id_ in [id_ for id_ in read_versions if _touches(entry, id_)]:
+            if _end(timeline, entry, id_) <= read_versions[id_]:
+                del read_versions[id_]
             else:
                 first = entry.version
-        if not behind:
+        if not read_versions:
             break
     return first
 
@@ -132,7 +132,7 @@ def _touches(entry: Entry, table: str) -> bool:
 
 def _end(timeline: Timeline, entry: Entry, table: str) -> float:
     """Return the table version that an entry leaves behind; one that drops or renames the table is past them all."""
-    ends = [timeline.moved.get((w.id, entry.version), w.to_version) for w in entry.writes if w.id == table]
+    ends = [timeline.moves.get((w.id, entry.version), w.to_version) for w in entry.writes if w.id == table]
     ends += [move.to_version for move in entry.moved if move.id == table]
     return max(ends, default=float("inf"))
 
@@ -143,11 +143,11 @@ def _made_in(timeline: Timeline, entries: Sequence[Entry], table: str, version: 
 
 
 def _oldest(scans: Iterable[Scan]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    oldest: dict[str, int] = {}
     for scan in scans:
         if scan.version is not None:
-            found[scan.table] = min(scan.version, found.get(scan.table, scan.version))
-    return found
+            oldest[scan.table] = min(scan.version, oldest.get(scan.table, scan.version))
+    return oldest
 
 
 def _half_read(lake: Lake, entries: Iterable[Entry], versions: Mapping[str, int]) -> Conflict | None:

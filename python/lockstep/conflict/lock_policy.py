@@ -76,18 +76,18 @@ class Claim:
     whole: bool = False
 
     @classmethod
-    def of(cls, touched: Footprint) -> Claim:
+    def of(cls, footprint: Footprint) -> Claim:
         """Return what a staged commit claims."""
-        whole = bool(touched.metadata or touched.protocol) or len(touched.removed) > MAX_FILES
-        return cls(frozenset() if whole else touched.removed, whole)
+        whole = bool(footprint.metadata or footprint.protocol) or len(footprint.removed_paths) > MAX_FILES
+        return cls(frozenset() if whole else footprint.removed_paths, whole)
 
-    def beyond(self, held: Claim | None) -> Claim | None:
+    def beyond(self, other: Claim | None) -> Claim | None:
         """Return what of this is not held already, None if all is: a transaction does not ask twice."""
-        if held is None:  # even an append asks once: it and another's change of the schema cannot both commit
+        if other is None:  # even an append asks once: it and another's change of the schema cannot both commit
             return self
-        if held.whole:
+        if other.whole:
             return None
-        new = Claim(self.files - held.files, self.whole)
+        new = Claim(self.files - other.files, self.whole)
         return new if new.files or new.whole else None
 
     def both(self, other: Claim | None) -> Claim:
@@ -125,13 +125,13 @@ class Resolution:
             InvalidError: one of them is not what it must be.
         """
         policy = RESOLUTION.value_in(options)
-        known: dict[str | None, Policy] = {each: each for each in get_args(Policy)}
-        if policy not in known:
+        policies: dict[str | None, Policy] = {each: each for each in get_args(Policy)}
+        if policy not in policies:
             raise InvalidError(f"resolution is {policy!r}: expected one of {', '.join(RESOLUTION.choices)}")
         expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY.value_in(options) or "")
         if expiry_seconds < 1:
             raise InvalidError(f"announcement-expiry is {expiry_seconds} s: expected a second or more")
-        return cls(known[policy], seconds(LOCK_TIMEOUT.value_in(options) or ""), expiry_seconds)
+        return cls(policies[policy], seconds(LOCK_TIMEOUT.value_in(options) or ""), expiry_seconds)
 
 
 FIRST_COMMITTER_WINS = Resolution()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lockstep.conflict.writes import Changes, Conflict, Hit, did, did_view, named
+from lockstep.conflict.writes import Changes, Conflict, Hit, did, did_view, name_of
 from lockstep.delta.combine.evolution import COLUMNS, OTHER
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.predicates import FileValues, may_any_both_match, may_any_match, may_both_match
@@ -61,8 +61,8 @@ def judge(
             first = first or Antidependency(winner, hit)
         if first is None or winner.isolation != "SERIALIZABLE" or not _is_concurrent(winner, first.winner):
             continue
-        if (read := antidependency(winner, mine)) is not None:
-            return _pivot(first, winner, read)
+        if (reverse_hit := antidependency(winner, mine)) is not None:
+            return _pivot(first, winner, reverse_hit)
     return first
 
 
@@ -72,47 +72,56 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     Files rearranged (OPTIMIZE, `dataChange` false), a new protocol, properties and marks of identity columns are no
     change: every query returns the same rows before and after. Columns are read by whoever reads or writes the table.
     """
-    for id, ddl in writer.moved().items():
+    for id, ddl in writer.moved_tables().items():
         if id in reader.reads:
             return Hit(f"{did(ddl)}")
     for view in writer.views:
         if view.name in reader.view_reads:
             return Hit(did_view(view))
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
-        wrote = writer.writes[id]
-        if wrote.metadata & {COLUMNS, OTHER} or rows_changed(reader.reads[id], wrote, writer.reads.get(id, EVERY_ROW)):
-            name = named(id, reader, writer)
+        footprint = writer.writes[id]
+        if footprint.metadata & {COLUMNS, OTHER} or rows_changed(
+            reader.reads[id], footprint, writer.reads.get(id, EVERY_ROW)
+        ):
+            name = name_of(id, reader, writer)
             return Hit(f"changed table {name or id}")
     return None
 
 
-def rows_changed(read: Rows, wrote: Footprint, found: Rows = EVERY_ROW) -> bool:
+def rows_changed(rows: Rows, commit: Footprint, writer_rows: Rows = EVERY_ROW) -> bool:
     """Tell whether a commit may have changed one of the rows that were read.
 
     Args:
-        read: the rows in question.
-        wrote: the commit.
-        found: the rows of the table that the writer itself read: it cannot have removed any others, so that an UPDATE
-            of one row of a file does not count as a change of all of them, whatever the log says of the removed file.
+        rows: the rows in question.
+        commit: the commit.
+        writer_rows: the rows of the table that the writer itself read: it cannot have removed any others, so that an
+            UPDATE of one row of a file does not count as a change of all of them, whatever the log says of the removed
+            file.
     """
-    if read is None:
-        return wrote.data_change
-    if _may_hold(read, wrote.rows_added, wrote.covers_added):
+    if rows is None:
+        return commit.data_change
+    if _may_hold(rows, commit.rows_added, commit.covers_added):
         return True
-    return bool(wrote.rows_removed) and _may_hold(_shared(read, found), wrote.rows_removed, wrote.covers_removed)
+    return bool(commit.rows_removed) and _may_hold(
+        _shared(rows, writer_rows), commit.rows_removed, commit.covers_removed
+    )
 
 
-def _shared(read: frozenset[str], found: Rows) -> frozenset[str]:
+def _shared(conditions: frozenset[str], rows: Rows) -> frozenset[str]:
     """Return those conditions that a row which a writer found may satisfy."""
-    if found is None:
-        return read
-    near = [other for other in found if may_any_both_match(read, other)]
-    return frozenset(one for one in read if any(may_both_match(one, other) for other in near))
+    if rows is None:
+        return conditions
+    near = [other for other in rows if may_any_both_match(conditions, other)]
+    return frozenset(one for one in conditions if any(may_both_match(one, other) for other in near))
 
 
-def _may_hold(read: frozenset[str], files: tuple[FileValues, ...], covers: tuple[tuple[FileValues, ...], ...]) -> bool:
+def _may_hold(
+    conditions: frozenset[str], files: tuple[FileValues, ...], covers: tuple[tuple[FileValues, ...], ...]
+) -> bool:
     """Tell whether some of the files may hold a row that was read; their covers, if any, tell sooner."""
-    return bool(read) and all(any(may_any_match(read, file) for file in level) for level in (*covers, files))
+    return bool(conditions) and all(
+        any(may_any_match(conditions, file) for file in level) for level in (*covers, files)
+    )
 
 
 def _is_pivot(winner: Changes, mine: Changes) -> bool:
@@ -140,12 +149,12 @@ def _overtaken(winner: Changes, hit: Hit) -> Conflict:
     return _conflict("overtaken", winner, what)
 
 
-def _pivot(first: Antidependency, winner: Changes, read: Hit) -> Conflict:
+def _pivot(first: Antidependency, winner: Changes, hit: Hit) -> Conflict:
     if winner is first.winner:
-        what = f"{first.hit.what}, which this transaction read, and read what this transaction changed (it {read.what})"
+        what = f"{first.hit.what}, which this transaction read, and read what this transaction changed (it {hit.what})"
     else:
         what = (
-            f"read what this transaction changed (it {read.what}), after database version "
+            f"read what this transaction changed (it {hit.what}), after database version "
             f"{first.winner.database_version} {first.hit.what}, which this transaction read"
         )
     return _conflict("pivot", winner, what)

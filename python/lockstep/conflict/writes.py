@@ -67,7 +67,7 @@ class Changes:
         """Whether it has any effect."""
         return bool(self.writes or self.tables or self.views or self.namespaces or self.batch)
 
-    def moved(self) -> dict[str, TableDdl]:
+    def moved_tables(self) -> dict[str, TableDdl]:
         """The tables that it dropped or renamed, by id."""
         return {ddl.id: ddl for ddl in self.tables if ddl.action in ("drop", "rename")}
 
@@ -152,8 +152,8 @@ def _killed(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
-    ours = mine.moved()
-    for id, ddl in winner.moved().items():
+    ours = mine.moved_tables()
+    for id, ddl in winner.moved_tables().items():
         if id in mine.writes:
             return Hit(f"{did(ddl)}, which this transaction wrote")
         if id in ours:
@@ -162,7 +162,7 @@ def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
 
 
 def _table_written(mine: Changes, winner: Changes) -> Hit | None:
-    for id, ddl in mine.moved().items():
+    for id, ddl in mine.moved_tables().items():
         if id in winner.writes:
             return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}")
     return None
@@ -212,24 +212,24 @@ def did_view(ddl: ViewDdl) -> str:
 
 
 def _namespace_gone(mine: Changes, winner: Changes) -> Hit | None:
-    for namespace, inside in _filled(winner.namespaces_by("drop"), mine):
+    for namespace, inside in _filled_namespaces(winner.namespaces_by("drop"), mine):
         what = f"dropped namespace {'.'.join(namespace)}, in which this transaction made {inside}"
         return Hit(what)
     return None
 
 
 def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
-    for namespace, inside in _filled(mine.namespaces_by("drop"), winner):
+    for namespace, inside in _filled_namespaces(mine.namespaces_by("drop"), winner):
         return Hit(f"made {inside} in namespace {'.'.join(namespace)}, which this transaction dropped")
     return None
 
 
-def _filled(dropped: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
+def _filled_namespaces(namespaces: list[Namespace], other: Changes) -> Iterator[tuple[Namespace, str]]:
     """Find the dropped namespaces in which the other transaction made a table, a view or a namespace."""
-    made = [(name.namespace, f"{kind} {name}") for name, kind in other.names_given().items()]
-    made += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
-    for namespace in dropped:
-        for parent, what in made:
+    creations = [(name.namespace, f"{kind} {name}") for name, kind in other.names_given().items()]
+    creations += [(name[:-1], f"namespace {'.'.join(name)}") for name in other.namespaces_by("create")]
+    for namespace in namespaces:
+        for parent, what in creations:
             if parent[: len(namespace)] == namespace:
                 yield namespace, what
 
@@ -252,17 +252,17 @@ def _namespace_changed(mine: Changes, winner: Changes) -> Hit | None:
 def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
     """Make a rule of a function that compares what we and the winner did to the same table, given what it is called."""
 
-    def found(mine: Changes, winner: Changes) -> Hit | None:
+    def rule(mine: Changes, winner: Changes) -> Hit | None:
         for id, ours in mine.writes.items():
-            name = named(id, mine, winner)
+            name = name_of(id, mine, winner)
             if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
                 return Hit(what)
         return None
 
-    return found
+    return rule
 
 
-def named(id: str, mine: Changes, winner: Changes) -> Name | None:
+def name_of(id: str, mine: Changes, winner: Changes) -> Name | None:
     """Return what a table is called by the one or the other."""
     return mine.names.get(id) or winner.names.get(id)
 
@@ -285,9 +285,9 @@ def _protocol(ours: Footprint, theirs: Footprint, table: str) -> str | None:
 
 def _file(ours: Footprint, theirs: Footprint, table: str) -> str | None:
     # Nearly always the two have nothing in common, and to see that is cheaper than to join the winner's two sets first.
-    if ours.touched.isdisjoint(theirs.removed) and ours.touched.isdisjoint(theirs.added):
+    if ours.paths.isdisjoint(theirs.removed_paths) and ours.paths.isdisjoint(theirs.added_paths):
         return None
-    return _both_changed((ours.touched & theirs.touched) - (ours.vectors.keys() & theirs.vectors.keys()), table)
+    return _both_changed((ours.paths & theirs.paths) - (ours.vectors.keys() & theirs.vectors.keys()), table)
 
 
 def _row(ours: Footprint, theirs: Footprint, table: str) -> str | None:

@@ -71,11 +71,11 @@ TRANSACTION_PARAMETER = "lockstepTransaction"
 def traced(actions: Iterable[Action], transaction_id: str) -> list[Action]:
     """Return a commit whose `commitInfo` names the transaction among the operation's parameters."""
 
-    def named(info: dict[str, Any]) -> dict[str, Any]:
+    def with_parameter(info: dict[str, Any]) -> dict[str, Any]:
         parameters = {**(info.get("operationParameters") or {}), TRANSACTION_PARAMETER: transaction_id}
         return {**info, "operationParameters": parameters}
 
-    return [{"commitInfo": named(a["commitInfo"])} if "commitInfo" in a else a for a in actions]
+    return [{"commitInfo": with_parameter(a["commitInfo"])} if "commitInfo" in a else a for a in actions]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

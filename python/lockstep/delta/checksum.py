@@ -44,15 +44,15 @@ def advance(previous: Checksum | None, commit: Sequence[Action], *, version: int
     adds, removes = bodies(commit, "add"), bodies(commit, "remove")
     if base is None or any("size" not in file for file in removes):
         return None
-    known = _listed(base)
-    if known is None and added_again(commit) != 0:
+    files = _listed_files(base)
+    if files is None and added_again(commit) != 0:
         return None
-    if known is not None:
-        gone = {logical_file(file) for file in removes}
-        if not gone <= known.keys():
+    if files is not None:
+        removed_files = {logical_file(file) for file in removes}
+        if not removed_files <= files.keys():
             return None  # one of the two is wrong
-        again = (logical_file(file) for file in adds)
-        removes = [*removes, *(known[key] for key in again if key in known and key not in gone)]
+        readded_files = (logical_file(file) for file in adds)
+        removes = [*removes, *(files[key] for key in readded_files if key in files and key not in removed_files)]
     metadata = next(iter(bodies(commit, "metaData")), base.get("metadata"))
     protocol = next(iter(bodies(commit, "protocol")), base.get("protocol"))
     if metadata is None or protocol is None:
@@ -70,7 +70,7 @@ def advance(previous: Checksum | None, commit: Sequence[Action], *, version: int
         "metadata": metadata,
         "protocol": protocol,
         "fileSizeHistogram": _histogram(base, adds, removes),
-        "allFiles": _all_files(known, adds, removes),
+        "allFiles": _all_files(files, adds, removes),
     }
     return {key: value for key, value in checksum.items() if value is not None}
 
@@ -79,44 +79,48 @@ def _size(files: Sequence[dict[str, Any]]) -> int:
     return sum(file["size"] for file in files)
 
 
-def _last(known: list[dict[str, Any]] | None, new: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]] | None:
+def _last(
+    previous: list[dict[str, Any]] | None, actions: Sequence[dict[str, Any]], key: str
+) -> list[dict[str, Any]] | None:
     """Return the last action for each key, without removed ones; None where the earlier ones are not known."""
-    if known is None:
+    if previous is None:
         return None
-    last = {action[key]: action for action in (*known, *new)}
+    last = {action[key]: action for action in (*previous, *actions)}
     return [action for action in last.values() if not action.get("removed")]
 
 
-def _listed(checksum: Checksum) -> dict[LogicalFile, dict[str, Any]] | None:
+def _listed_files(checksum: Checksum) -> dict[LogicalFile, dict[str, Any]] | None:
     """Return the files that a checksum lists, None where it lists none or not as many as it says."""
     files = checksum.get("allFiles")
     if files is None:
         return None
-    listed = {logical_file(file): file for file in files}
-    complete = len(listed) == checksum.get("numFiles") and all("size" in file for file in files)
-    return listed if complete else None
+    by_key = {logical_file(file): file for file in files}
+    complete = len(by_key) == checksum.get("numFiles") and all("size" in file for file in files)
+    return by_key if complete else None
 
 
 def _all_files(
-    known: dict[LogicalFile, dict[str, Any]] | None, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]
+    previous: dict[LogicalFile, dict[str, Any]] | None,
+    adds: Sequence[dict[str, Any]],
+    removes: Sequence[dict[str, Any]],
 ) -> list[dict[str, Any]] | None:
     """Return the table's files, None where those before are not known, or there are too many to list."""
-    if known is None:
+    if previous is None:
         return None
-    gone = {logical_file(file) for file in removes}
-    kept = [file for key, file in known.items() if key not in gone]
-    files = kept + [{**file, "dataChange": False} for file in adds]
+    removed_files = {logical_file(file) for file in removes}
+    survivors = [file for key, file in previous.items() if key not in removed_files]
+    files = survivors + [{**file, "dataChange": False} for file in adds]
     return files if len(files) <= LISTED_FILES else None
 
 
 def _histogram(base: Checksum, adds: Sequence[dict[str, Any]], removes: Sequence[dict[str, Any]]) -> Any:
-    known = next((base[name] for name in _HISTOGRAMS if base.get(name)), None)
-    if known is None:
+    histogram = next((base[name] for name in _HISTOGRAMS if base.get(name)), None)
+    if histogram is None:
         return None
-    counts, totals = list(known["fileCounts"]), list(known["totalBytes"])
+    counts, totals = list(histogram["fileCounts"]), list(histogram["totalBytes"])
     for files, sign in ((adds, 1), (removes, -1)):
         for file in files:
-            bin_ = bisect_right(known["sortedBinBoundaries"], file["size"]) - 1
+            bin_ = bisect_right(histogram["sortedBinBoundaries"], file["size"]) - 1
             counts[bin_] += sign
             totals[bin_] += sign * file["size"]
-    return {**known, "fileCounts": counts, "totalBytes": totals}
+    return {**histogram, "fileCounts": counts, "totalBytes": totals}

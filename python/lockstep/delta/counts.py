@@ -68,14 +68,14 @@ def counts(commit: Sequence[Action]) -> Counts:
     rows = _metric_rows(next(iter(bodies(commit, "commitInfo")), {}))
     adds = {file["path"]: file for file in bodies(commit, "add")}
     removes = {file["path"]: file for file in bodies(commit, "remove")}
-    added = [f for p, f in adds.items() if p not in removes]
-    removed = [f for p, f in removes.items() if p not in adds]
-    deleted = [deleted_rows(adds[p]) - deleted_rows(removes[p]) for p in adds.keys() & removes.keys()]
+    added_files = [f for p, f in adds.items() if p not in removes]
+    removed_files = [f for p, f in removes.items() if p not in adds]
+    deletions = [deleted_rows(adds[p]) - deleted_rows(removes[p]) for p in adds.keys() & removes.keys()]
     return Counts(
-        files_added=len(added) - (added_again(commit) or 0),
-        files_removed=len(removed),
-        rows_added=_rows(added, sum(-n for n in deleted if n < 0)) if rows is None else rows[0],
-        rows_removed=_rows(removed, sum(n for n in deleted if n > 0)) if rows is None else rows[1],
+        files_added=len(added_files) - (added_again(commit) or 0),
+        files_removed=len(removed_files),
+        rows_added=_rows(added_files, sum(-n for n in deletions if n < 0)) if rows is None else rows[0],
+        rows_removed=_rows(removed_files, sum(n for n in deletions if n > 0)) if rows is None else rows[1],
     )
 
 
@@ -93,8 +93,8 @@ def _metric_rows(info: dict[str, Any]) -> tuple[int, int] | None:
     metrics = info.get("operationMetrics") or {}
     if names is None or any(name not in metrics for side in names for name in side):
         return None
-    added, removed = (sum(int(metrics[name]) for name in side) for side in names)
-    return added, removed
+    rows_added, rows_removed = (sum(int(metrics[name]) for name in side) for side in names)
+    return rows_added, rows_removed
 
 
 def _rows(files: list[dict[str, Any]], more: int) -> int:

@@ -53,7 +53,7 @@ class Footprint:
     """What a run of commits of one table touched: all that the conflict check and a rebase need to know of it.
 
     Attributes:
-        removed, added: paths of data files, as the log writes them (URL-encoded).
+        removed_paths, added_paths: paths of data files, as the log writes them (URL-encoded).
         metadata, protocol: what is changed of them, nothing without such an action (`delta.combine.evolution`).
         apps: the `appId`s of SetTransaction actions (`txn`).
         domains: names of metadata domains but `delta.rowTracking`, which `rebase` reconciles.
@@ -72,8 +72,8 @@ class Footprint:
             our own commits alone, for nobody knows what others read.
     """
 
-    removed: frozenset[str] = frozenset()
-    added: frozenset[str] = frozenset()
+    removed_paths: frozenset[str] = frozenset()
+    added_paths: frozenset[str] = frozenset()
     metadata: Kinds = NOTHING
     protocol: Kinds = NOTHING
     apps: frozenset[str] = frozenset()
@@ -91,9 +91,9 @@ class Footprint:
     overwrites: bool = False
 
     @cached_property
-    def touched(self) -> frozenset[str]:
+    def paths(self) -> frozenset[str]:
         """The paths of all data files added, removed or added again."""
-        return self.removed | self.added
+        return self.removed_paths | self.added_paths
 
 
 UNKNOWN = Footprint(metadata=UNCLEAR, protocol=UNCLEAR, data_change=True)
@@ -121,13 +121,13 @@ def footprint(actions: Iterable[Action], before: Callable[[], TableState | None]
     domains = by_kind.get("domainMetadata", [])
     marks = [row_id_mark(d) for d in domains if d["domain"] == ROW_TRACKING and not d.get("removed")]
     metadata, protocols = by_kind.get("metaData", []), by_kind.get("protocol", [])
-    changed = evolve(before() if metadata or protocols else None, metadata, protocols)
+    kinds = evolve(before() if metadata or protocols else None, metadata, protocols)
     stamps = [info["inCommitTimestamp"] for info in infos if info.get("inCommitTimestamp") is not None]
     return Footprint(
-        removed=frozenset(file["path"] for file in removes),
-        added=frozenset(file["path"] for file in adds),
-        metadata=changed[0],
-        protocol=changed[1],
+        removed_paths=frozenset(file["path"] for file in removes),
+        added_paths=frozenset(file["path"] for file in adds),
+        metadata=kinds[0],
+        protocol=kinds[1],
         apps=frozenset(txn["appId"] for txn in by_kind.get("txn", [])),
         domains=frozenset(d["domain"] for d in domains) - {ROW_TRACKING},
         row_id_mark=max(marks, default=None),
@@ -149,19 +149,19 @@ def _vector_changes(removes: Sequence[dict[str, Any]], adds: Sequence[dict[str, 
     their order says nothing, so removes and adds are taken one after the other: each must remove what
     the last one added.
     """
-    removed, added = _by_path(removes), _by_path(adds)
+    removes_by_path, adds_by_path = _by_path(removes), _by_path(adds)
     return {
-        path: VectorChange(removed[path][0].get("deletionVector"), added[path][-1]["deletionVector"])
-        for path in removed.keys() & added.keys()
-        if _only_vectors(removed[path], added[path])
+        path: VectorChange(removes_by_path[path][0].get("deletionVector"), adds_by_path[path][-1]["deletionVector"])
+        for path in removes_by_path.keys() & adds_by_path.keys()
+        if _only_vectors(removes_by_path[path], adds_by_path[path])
     }
 
 
 def _by_path(files: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_path: dict[str, list[dict[str, Any]]] = {}
     for file in files:
-        found.setdefault(file["path"], []).append(file)
-    return found
+        by_path.setdefault(file["path"], []).append(file)
+    return by_path
 
 
 def _only_vectors(removes: Sequence[dict[str, Any]], adds: Sequence[dict[str, Any]]) -> bool:

@@ -126,10 +126,10 @@ def log_files(storage: Storage, location: str, after: int = -1) -> LogFiles:
             commits.add(int(commit[1]))
         elif checksum := _CHECKSUM.fullmatch(name):
             checksums.add(int(checksum[1]))
-        elif found := _CHECKPOINT.fullmatch(name):
-            of = int(found[3] or 1)
-            parts.setdefault((int(found[1]), of), set()).add(int(found[2] or 1))
-    whole = {version for (version, of), have in parts.items() if have >= set(range(1, of + 1))}
+        elif checkpoint := _CHECKPOINT.fullmatch(name):
+            of = int(checkpoint[3] or 1)
+            parts.setdefault((int(checkpoint[1]), of), set()).add(int(checkpoint[2] or 1))
+    whole = {version for (version, of), numbers in parts.items() if numbers >= set(range(1, of + 1))}
     return LogFiles(frozenset(commits), frozenset(whole), frozenset(checksums))
 
 
@@ -223,13 +223,13 @@ def read_checksum(storage: Storage, location: str, version: int) -> dict[str, An
     if data is None:
         return None
     try:
-        known = _decode_checksum(data)
+        fields = _decode_checksum(data)
         checksum = msgspec.json.decode(data, type=dict[str, Any])
         msgspec.json.encode(checksum)  # text that is not Unicode, numbers beyond all bounds: what could not be written
     except (*UNREADABLE, UnicodeEncodeError, OverflowError):
         return None
-    histograms = [known.fileSizeHistogram, known.histogramOpt]
-    return checksum if all(found is None or found.is_sound for found in histograms) else None
+    histograms = [fields.fileSizeHistogram, fields.histogramOpt]
+    return checksum if all(histogram is None or histogram.is_sound for histogram in histograms) else None
 
 
 LOOKED_BACK = 100
@@ -242,19 +242,19 @@ def state_at(storage: Storage, location: str, version: int) -> TableState | None
     Raises:
         CorruptTimelineError: a commit is not a Delta commit.
     """
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for each in range(version, max(version - LOOKED_BACK, -1), -1):
-        said = read_checksum(storage, location, each) or {}
-        if not said and (data := storage.get(commit_path(location, each))) is not None:
-            said = {
+        by_kind = read_checksum(storage, location, each) or {}
+        if not by_kind and (data := storage.get(commit_path(location, each))) is not None:
+            by_kind = {
                 kind: body for action in _parsed(commit_path(location, each), data) for kind, body in action.items()
             }
-            said["metadata"] = said.get("metaData")
-        elif not said:
+            by_kind["metadata"] = by_kind.get("metaData")
+        elif not by_kind:
             return None  # cleaned up, or not published
-        found = {kind: said[kind] for kind in ("metadata", "protocol") if said.get(kind)} | found
-        if len(found) == 2:
-            return TableState(**found)
+        fields = {kind: by_kind[kind] for kind in ("metadata", "protocol") if by_kind.get(kind)} | fields
+        if len(fields) == 2:
+            return TableState(**fields)
     return None
 
 

@@ -64,15 +64,15 @@ def publish(storage: Storage, write: TableWrite, versions: Sequence[int], *, fre
         UnavailableError: the store failed; publishing again is safe.
         CorruptTimelineError: a staged file of the write is gone, and its commit is not published.
     """
-    found = contents(storage, write, versions)
-    for commit, version, data in zip(write.commits, versions, found, strict=True):
+    files = contents(storage, write, versions)
+    for commit, version, data in zip(write.commits, versions, files, strict=True):
         if data is None:
             _check_published(storage, write, commit, version)
-    for kept, (version, data) in enumerate(zip(versions, found, strict=True)):
+    for kept, (version, data) in enumerate(zip(versions, files, strict=True)):
         if data is None or _put(storage, write, version, data, fresh=fresh):
             continue
-        taken = last_published(storage, write.location, version - 1)
-        return Displaced(version, taken, kept, foreign_footprint(storage, write.location, range(version, taken + 1)))
+        last = last_published(storage, write.location, version - 1)
+        return Displaced(version, last, kept, foreign_footprint(storage, write.location, range(version, last + 1)))
     return None
 
 
@@ -85,8 +85,8 @@ def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fres
     """
     path = commit_path(write.location, version)
     if not fresh:
-        if (found := storage.get(path)) is not None:
-            return found == data
+        if (current := storage.get(path)) is not None:
+            return current == data
         log = log_files(storage, write.location)
         if log.covers(version):
             return True
@@ -106,15 +106,15 @@ def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]
     """
     if not storage.exists(commit_path(write.location, versions[0])):
         return  # cleaned up
-    known, before = None, NEW
+    checksum, last = None, NEW
     for version, data in zip(versions, contents(storage, write, versions), strict=True):
-        if version > before + 1:
-            known = read_checksum(storage, write.location, version - 1)
-        known, before = None if data is None else advance(known, parse(data), version=version), version
-        if known is None or known["numFiles"] < 0 or known["tableSizeBytes"] < 0:
+        if version > last + 1:
+            checksum = read_checksum(storage, write.location, version - 1)
+        checksum, last = None if data is None else advance(checksum, parse(data), version=version), version
+        if checksum is None or checksum["numFiles"] < 0 or checksum["tableSizeBytes"] < 0:
             return
         path = checksum_path(write.location, version)
-        if isinstance(storage.put_if_absent(path, msgspec.json.encode(known)), Theirs):
+        if isinstance(storage.put_if_absent(path, msgspec.json.encode(checksum)), Theirs):
             _log.debug("%s stays as another writer made it", path)
 
 
@@ -136,25 +136,25 @@ def contents(storage: Storage, write: TableWrite, versions: Sequence[int]) -> li
     Args:
         versions: the table version of each commit, in order; between them may be foreign ones.
     """
-    found = [content(storage, write.location, commit) for commit in write.commits]
-    before = write.from_version
+    files = [content(storage, write.location, commit) for commit in write.commits]
+    last = write.from_version
     for place, version in enumerate(versions):
-        if version > before + 1:
-            behind = _behind(storage, write.location, found[place:], range(before + 1, version))
-            found[place:] = behind if behind is not None else [None] * (len(found) - place)
-        before = version
-    return found
+        if version > last + 1:
+            moved_files = _commits_behind(storage, write.location, files[place:], range(last + 1, version))
+            files[place:] = moved_files if moved_files is not None else [None] * (len(files) - place)
+        last = version
+    return files
 
 
-def _behind(
+def _commits_behind(
     storage: Storage, location: str, commits: Sequence[bytes | None], foreign: range
 ) -> list[bytes | None] | None:
     """Return commits as they are behind foreign ones that took their versions; None if that cannot be told any more."""
-    known = [parse(data) for data in commits if data is not None]
-    if len(known) < len(commits) or not all(storage.exists(commit_path(location, version)) for version in foreign):
+    actions = [parse(data) for data in commits if data is not None]
+    if len(actions) < len(commits) or not all(storage.exists(commit_path(location, version)) for version in foreign):
         return None
     winners = [foreign_footprint(storage, location, foreign)]
-    rebased = rebase(known, pin=foreign.start - 1, first_version=foreign.stop, winners=winners)
+    rebased = rebase(actions, pin=foreign.start - 1, first_version=foreign.stop, winners=winners)
     return [render(commit) for commit in rebased]
 
 

@@ -49,15 +49,15 @@ class Replay:
         """Return the fields in which this version's checksum says something else; what it leaves out is not wrong."""
         return sorted(set(self._differences(checksum)))
 
-    def _differences(self, said: dict[str, Any]) -> Iterator[str]:
-        if said.get("numFiles") != len(self._sizes):
+    def _differences(self, checksum: dict[str, Any]) -> Iterator[str]:
+        if checksum.get("numFiles") != len(self._sizes):
             yield "numFiles"
         sizes = [size for size in self._sizes.values() if size is not None]
-        if len(sizes) == len(self._sizes) and said.get("tableSizeBytes") != sum(sizes):
+        if len(sizes) == len(self._sizes) and checksum.get("tableSizeBytes") != sum(sizes):
             yield "tableSizeBytes"
-        if (files := said.get("allFiles")) is not None and {*map(logical_file, files)} != self._sizes.keys():
+        if (files := checksum.get("allFiles")) is not None and {*map(logical_file, files)} != self._sizes.keys():
             yield "allFiles"
-        metadata, protocol = said.get("metadata") or {}, said.get("protocol") or {}
+        metadata, protocol = checksum.get("metadata") or {}, checksum.get("protocol") or {}
         if any((metadata.get(name) or None) != (self._metadata.get(name) or None) for name in _METADATA):
             yield "metadata"
         if any(protocol.get(name) != self._protocol.get(name) for name in _PROTOCOL) or any(
@@ -65,10 +65,10 @@ class Replay:
         ):
             yield "protocol"
         # Delta leaves out applications that it has not heard of for long.
-        for txn in said.get("setTransactions") or ():
+        for txn in checksum.get("setTransactions") or ():
             if self._applications.get(txn["appId"]) != txn["version"]:
                 yield "setTransactions"
-        if (domains := said.get("domainMetadata")) is not None and self._domains != {
+        if (domains := checksum.get("domainMetadata")) is not None and self._domains != {
             domain["domain"]: domain.get("configuration", "") for domain in domains if not domain.get("removed")
         }:
             yield "domainMetadata"

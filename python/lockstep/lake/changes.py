@@ -49,8 +49,8 @@ class PastChanges:
         # A commit may be moved after it was looked at, and is another one then.
         key = entry.version, tuple(self._timeline.versions(write, entry.version) for write in entry.writes)
         with self._lock:
-            if (known := self._cache.get(key)) is not None:
-                return known
+            if (changes := self._cache.get(key)) is not None:
+                return changes
         footprints = {write.id: self._footprint_if_known(entry, write) for write in entry.writes}
         footprints |= {move.id: self._overtaking(move) for move in entry.moved}
         names = {write.id: write.name for write in entry.writes}
@@ -109,9 +109,9 @@ class PastChanges:
 
     def footprint(self, actions: list[Action], location: str, *, before: int) -> Footprint:
         """Return what a table's commits touch that come after its version `before`, or began from it."""
-        found = footprint(actions, lambda: state_at(self._storage, location, before))
+        summary = footprint(actions, lambda: state_at(self._storage, location, before))
         commits = by_commit(actions)
-        return replace(found, fixed=copies_own_rows(commits, before), overwrites=any(map(overwrites, commits)))
+        return replace(summary, fixed=copies_own_rows(commits, before), overwrites=any(map(overwrites, commits)))
 
     def _overtaking(self, move: Moved) -> Footprint:
         """Return what the foreign commits that overtook a ratified one touched."""
@@ -128,7 +128,7 @@ class PastChanges:
 
 def _size(changes: Changes) -> int:
     """Return how many data files changes name, and one for what else they say."""
-    return 1 + sum(len(footprint.removed) + len(footprint.added) for footprint in changes.writes.values())
+    return 1 + sum(len(footprint.removed_paths) + len(footprint.added_paths) for footprint in changes.writes.values())
 
 
 def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Rows]:
@@ -137,8 +137,8 @@ def reads_of(entry: Entry, footprints: Mapping[str, Footprint]) -> dict[str, Row
     Who wrote a table has read its columns. One that removed rows and does not say which it read may have read any, and
     so may one that overwrote, whatever its entry says: which rows it removed does not follow from those that it read.
     """
-    found = {id_: EVERY_ROW if footprint.rows_removed else NO_ROW for id_, footprint in footprints.items()}
+    reads = {id_: EVERY_ROW if footprint.rows_removed else NO_ROW for id_, footprint in footprints.items()}
     if entry.kind == "external":
-        return found | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
-    said = {read.id: rows_of(read.predicates) for read in entry.reads}
-    return found | said | {id_: EVERY_ROW for id_, footprint in footprints.items() if footprint.overwrites}
+        return reads | {id_: EVERY_ROW for id_, footprint in footprints.items() if not footprint.blind}
+    entry_reads = {read.id: rows_of(read.predicates) for read in entry.reads}
+    return reads | entry_reads | {id_: EVERY_ROW for id_, footprint in footprints.items() if footprint.overwrites}

@@ -30,11 +30,11 @@ class ExternalEntries:
         self._new_id = new_id
         self._backoff = backoff
 
-    def append(self, wanted: Callable[[Database], Content | None]) -> None:
+    def append(self, content_of: Callable[[Database], Content | None]) -> None:
         """Append an `external` entry, unless somebody else's makes it needless.
 
         Args:
-            wanted: what it is to say, judged against this database version; None if there is no need.
+            content_of: what it is to say, judged against this database version; None if there is no need.
 
         Raises:
             UnavailableError: the store failed, or other transactions took the next database version too often. Whether
@@ -43,7 +43,7 @@ class ExternalEntries:
 
         def propose() -> Proposal | Settled[None]:
             head = self._timeline.head
-            content = wanted(head)
+            content = content_of(head)
             return Settled(None) if content is None else Proposal(self._draft(*content), head.version)
 
         match append_until(self._timeline.append, propose, backoff=self._backoff):
@@ -60,7 +60,7 @@ class ExternalEntries:
                     f"{attempts} times; nothing changed, and the next statement looks again"
                 )
 
-    def _draft(self, writes: list[TableWrite], moved: list[Moved]) -> MakeEntry:
+    def _draft(self, writes: list[TableWrite], moves: list[Moved]) -> MakeEntry:
         id_ = self._new_id()
 
         def draft(version: int, at: datetime) -> Entry:
@@ -78,7 +78,7 @@ class ExternalEntries:
                 kind="external",
                 transaction=info,
                 writes=writes,
-                moved=moved,
+                moved=moves,
             )
 
         return draft

@@ -56,7 +56,7 @@ class Foreign:
         self._timeline = timeline
         self._external = external
         self._clock = clock
-        self._looked: dict[str, datetime] = {}
+        self._last_looks: dict[str, datetime] = {}
 
     def look(
         self,
@@ -82,7 +82,7 @@ class Foreign:
         """
         is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
         now = self._clock()
-        is_recent = now - LOOK_EVERY < self._looked.get(table.id, now - LOOK_EVERY) <= now
+        is_recent = now - LOOK_EVERY < self._last_looks.get(table.id, now - LOOK_EVERY) <= now
         if is_recent and (not closely or is_ahead or self._storage.exists(commit_path(table.location, table.version))):
             return is_ahead
         after = max(table.version - LISTED_VERSIONS, -1)
@@ -93,37 +93,37 @@ class Foreign:
             self._heal(table, files, restore)
         elif for_write:  # the folder is gone, with all data: half a log would only hide it
             raise outdated(table, commit_path(table.location, table.version))
-        self._looked[table.id] = now
+        self._last_looks[table.id] = now
         return is_ahead or files.newest_after(table.version) is not None
 
     def forget_dropped(self, database: Database) -> None:
         """Forget when tables were looked at that are in the catalog no more."""
-        if len(self._looked) > len(database.tables):
+        if len(self._last_looks) > len(database.tables):
             ids = {table.id for table in database.tables.values()}
-            for id_ in [*self._looked]:
+            for id_ in [*self._last_looks]:
                 if id_ not in ids:
-                    self._looked.pop(id_, None)
+                    self._last_looks.pop(id_, None)
 
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""
-        gone = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
-        lost: list[tuple[Entry, TableWrite]] = []
+        missing_versions = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
+        lost_writes: list[tuple[Entry, TableWrite]] = []
         commits: dict[int, Commit] = {}
-        while gone:
-            version = max(gone)
-            if (found := self._written(table, version)) is None:
+        while missing_versions:
+            version = max(missing_versions)
+            if (origin := self._origin(table, version)) is None:
                 raise outdated(table, commit_path(table.location, version), "which a plain Delta writer wrote")
-            entry, write, versions = found
-            lost.append((entry, write))
-            commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in gone}
-            gone -= set(versions)
+            entry, write, versions = origin
+            lost_writes.append((entry, write))
+            commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in missing_versions}
+            missing_versions -= set(versions)
         if commits:
             self._check_data(table, files, commits)
-        for entry, write in lost:
+        for entry, write in lost_writes:
             _log.warning("table %s: version %d is gone from its log and published again", table.name, write.to_version)
             restore(entry, write)
 
-    def _check_data(self, table: Table, files: LogFiles, lost: Mapping[int, Commit]) -> None:
+    def _check_data(self, table: Table, files: LogFiles, lost_commits: Mapping[int, Commit]) -> None:
         """See that the files that lost commits added are there: a log that names lost files would only hide the loss.
 
         What a later commit removed may be gone, VACUUM takes it; the log is read on for that only if something is.
@@ -132,22 +132,23 @@ class Foreign:
             CorruptTimelineError: one is gone; the whole folder is older than the timeline.
         """
         commits = {
-            version: parse(content(self._storage, table.location, commit) or b"") for version, commit in lost.items()
+            version: parse(content(self._storage, table.location, commit) or b"")
+            for version, commit in lost_commits.items()
         }
-        added = files_left([commits[version] for version in sorted(commits)])
-        probed = [path for path in [*added][-CHECKED_FILES:] if ":" not in path]
-        gone = [path for path in probed if not self._storage.exists(_file(table, path))]
-        if not gone:
+        added_paths = files_left([commits[version] for version in sorted(commits)])
+        probes = [path for path in [*added_paths][-CHECKED_FILES:] if ":" not in path]
+        missing_paths = [path for path in probes if not self._storage.exists(_file(table, path))]
+        if not missing_paths:
             return
-        for version in range(min(lost) + 1, table.version + 1):
+        for version in range(min(lost_commits) + 1, table.version + 1):
             if version in files.commits - commits.keys():
                 commits[version] = read_published(self._storage, table.location, version)
-        needed = files_left([commits[version] for version in sorted(commits)])
-        for path in gone:
-            if path in needed:
+        needed_paths = files_left([commits[version] for version in sorted(commits)])
+        for path in missing_paths:
+            if path in needed_paths:
                 raise outdated(table, _file(table, path))
 
-    def _written(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
+    def _origin(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
         """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
         for entry in self._timeline.newest_first():
             for write in entry.writes:
@@ -186,22 +187,22 @@ def files_left(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
 
     A commit that removes a file and adds it, under another deletion vector, leaves it.
     """
-    left: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for commit in commits:
         for body in bodies(commit, "remove"):
-            left.pop(body["path"], None)
-        left |= {body["path"]: None for body in bodies(commit, "add")}
-    return left
+            paths.pop(body["path"], None)
+        paths |= {body["path"]: None for body in bodies(commit, "add")}
+    return paths
 
 
 def _file(table: Table, path: str) -> str:
     return f"{table.location}/{unquote(path)}"
 
 
-def outdated(table: Table, gone: str, what: str = "which is committed") -> CorruptTimelineError:
+def outdated(table: Table, path: str, what: str = "which is committed") -> CorruptTimelineError:
     """Say that a table's folder has less than the timeline, and that nobody can make up for it."""
     return CorruptTimelineError(
-        f"{gone} is gone, {what}: the folder of table {table.name} is older than the timeline (a backup that copied "
+        f"{path} is gone, {what}: the folder of table {table.name} is older than the timeline (a backup that copied "
         "tables first?), or files of it are lost. Restore them, or DROP TABLE, which leaves the folder and takes the "
         "table out of the catalog. Nobody can use the table until then"
     )

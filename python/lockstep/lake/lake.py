@@ -118,13 +118,13 @@ class Lake:
         looks = self._pool.map(
             lambda table: self._foreign.look(table, self.publisher.publish_write, closely=True), tables
         )
-        found = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
+        tables_ahead = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
         # What a plain writer does to a table that is set aside waits for whoever decides whose commit is right.
-        aside = self.refresh().set_aside if found else {}
-        for table in found:
-            if table.id not in aside:
+        set_aside = self.refresh().set_aside if tables_ahead else {}
+        for table in tables_ahead:
+            if table.id not in set_aside:
                 self._foreign.take_in(table)
-        return bool(found)
+        return bool(tables_ahead)
 
     def all_caught_up(self) -> Database:
         """Return the newest database version, with what plain Delta writers did up to now to any table.
@@ -143,14 +143,14 @@ class Lake:
         database = self.refresh()
         tables = [table for table in select(database) if table.id not in database.set_aside]
         looks = self._pool.map(lambda table: self._look(table, closely, for_write), tables)
-        found = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
-        failed = {table.id: look for table, look in found if isinstance(look, LockstepError)}
-        for table, look in found:
+        results = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
+        errors = {table.id: look for table, look in results if isinstance(look, LockstepError)}
+        for table, look in results:
             if look is True and (error := self._take_in(table)) is not None:
-                failed[table.id] = error
-        if len(found) > len(failed):
+                errors[table.id] = error
+        if len(results) > len(errors):
             database = self.refresh()
-        return structs.replace(database, set_aside=failed | database.set_aside) if failed else database
+        return structs.replace(database, set_aside=errors | database.set_aside) if errors else database
 
     def _look(self, table: Table, closely: bool, for_write: bool) -> bool | LockstepError:
         """Tell whether a table's log goes on after what the timeline knows, or why nobody can tell."""

@@ -45,20 +45,20 @@ class Progress:
 
     Attributes:
         through: the last version of which that is known.
-        failed: (version, table id) of the commits that could not be published.
+        failures: (version, table id) of the commits that could not be published.
     """
 
     through: int = NEW
-    failed: frozenset[tuple[int, str]] = frozenset()
+    failures: frozenset[tuple[int, str]] = frozenset()
 
     def has(self, commit: tuple[int, str]) -> bool:
         """Tell whether a commit is known to be published."""
-        return commit[0] <= self.through and commit not in self.failed
+        return commit[0] <= self.through and commit not in self.failures
 
-    def merged(self, other: Progress) -> Progress:
+    def union(self, other: Progress) -> Progress:
         """Return what both know together: two threads may have begun from the same and come to different ends."""
-        failed = {each for each in self.failed | other.failed if not (self.has(each) or other.has(each))}
-        return Progress(max(self.through, other.through), frozenset(failed))
+        failures = {each for each in self.failures | other.failures if not (self.has(each) or other.has(each))}
+        return Progress(max(self.through, other.through), frozenset(failures))
 
 
 class Publisher:
@@ -82,7 +82,7 @@ class Publisher:
         self._clock = clock
         self._pool = pool
         self._progress = Progress()
-        self._aside: dict[str, tuple[int, LockstepError]] = {}
+        self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
 
     def publish_all(self) -> Database:
@@ -95,46 +95,46 @@ class Publisher:
             self._timeline.refresh()
             # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
             # head, which would show tables at versions that their logs may not have yet.
-            moved, head = self._timeline.moved, self._timeline.head
-            known = self._known()
-            failed: dict[str, LockstepError] = {}
-            unpublished: set[tuple[int, str]] = set()
-            for entry, writes in self._pending(known, head):
+            moves, head = self._timeline.moves, self._timeline.head
+            progress = self._current_progress()
+            set_aside: dict[str, LockstepError] = {}
+            failures: set[tuple[int, str]] = set()
+            for entry, writes in self._pending(progress, head):
                 errors = self._publish_entry(entry, writes, fresh=False, checksums=True)
-                failed |= errors
-                unpublished |= {(entry.version, id_) for id_ in errors}
-            self._note(Progress(head.version, frozenset(unpublished)))
-            if self._timeline.moved is not moved:
+                set_aside |= errors
+                failures |= {(entry.version, id_) for id_ in errors}
+            self._note(Progress(head.version, frozenset(failures)))
+            if self._timeline.moves is not moves:
                 continue  # the head does not say yet where these tables are now
-            if not failed and self._timeline.published_through < head.version:
+            if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
-            self._forget_dropped(head, failed)
+            self._forget_dropped(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
-            return structs.replace(head, set_aside=failed) if failed else head
+            return structs.replace(head, set_aside=set_aside) if set_aside else head
 
-    def _known(self) -> Progress:
+    def _current_progress(self) -> Progress:
         """Return what this process knows to be published."""
-        return self._progress.merged(Progress(self._timeline.published_through))
+        return self._progress.union(Progress(self._timeline.published_through))
 
     def _note(self, progress: Progress) -> None:
         with self._lock:
-            self._progress = self._known().merged(progress)
+            self._progress = self._current_progress().union(progress)
 
-    def _pending(self, known: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
+    def _pending(self, progress: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
         """Yield what is not known to be published up to a database version, in order."""
-        for version, writes in groupby(sorted(known.failed), key=itemgetter(0)):
+        for version, writes in groupby(sorted(progress.failures), key=itemgetter(0)):
             if version <= head.version:
                 ids = {id_ for _, id_ in writes}
                 [entry] = self._timeline.entries(version - 1, version)
                 yield entry, [write for write in entry.writes if write.id in ids]
-        for entry in self._timeline.scan(min(known.through, head.version), head.version):
+        for entry in self._timeline.scan(min(progress.through, head.version), head.version):
             yield entry, entry.writes
 
-    def _forget_dropped(self, head: Database, failed: Mapping[str, LockstepError]) -> None:
+    def _forget_dropped(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
         """Forget why tables were set aside that are in the catalog no more."""
-        for id_ in self._aside.keys() - failed.keys():
+        for id_ in self._errors.keys() - set_aside.keys():
             if head.table_by_id(id_) is None:
-                self._aside.pop(id_, None)
+                self._errors.pop(id_, None)
 
     def refuse_aside(self, table: Table) -> None:
         """Raise why a table is set aside now, if it is.
@@ -143,8 +143,8 @@ class Publisher:
             ForeignCommitError: it has diverged, see above.
             UnavailableError, CorruptTimelineError: what it has ratified could not be published.
         """
-        if (found := self._aside.get(table.id)) is not None:
-            raise found[1].again() from found[1]
+        if (record := self._errors.get(table.id)) is not None:
+            raise record[1].again() from record[1]
 
     def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> bool:
         """Publish a ratified entry, and tell whether that is done. It raises nothing.
@@ -159,11 +159,11 @@ class Publisher:
         """
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
-            failed = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
-            known = self._known()
-            if known.through == entry.version - 1:
-                self._note(Progress(entry.version, known.failed | {(entry.version, id_) for id_ in failed}))
-            if failed:
+            errors = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
+            progress = self._current_progress()
+            if progress.through == entry.version - 1:
+                self._note(Progress(entry.version, progress.failures | {(entry.version, id_) for id_ in errors}))
+            if errors:
                 return False
             if self._timeline.published_through == entry.version - 1:
                 self._timeline.mark_published(entry.version)
@@ -178,8 +178,8 @@ class Publisher:
         """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
         if entry.kind != "transaction":
             return {}
-        done = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
-        return {write.id: error for write, error in zip(writes, done, strict=True) if error is not None}
+        errors = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
+        return {write.id: error for write, error in zip(writes, errors, strict=True) if error is not None}
 
     def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
         try:
@@ -190,8 +190,8 @@ class Publisher:
             _log.exception("table %s: database version %d could not be published", write.name, entry.version)
             what = f"table {write.name}: database version {entry.version} cannot be published ({error!r}): report it"
             return self._set_aside(entry, write, LockstepError(what))
-        if self._aside.get(write.id, (entry.version,))[0] == entry.version:
-            self._aside.pop(write.id, None)
+        if self._errors.get(write.id, (entry.version,))[0] == entry.version:
+            self._errors.pop(write.id, None)
         if checksums and versions is not None:
             self._write_checksums(write, versions)
         return None
@@ -227,9 +227,9 @@ class Publisher:
         if not isinstance(error, UnavailableError) and self._is_dropped(write):
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return None  # nobody will miss it, and a person who dropped the table has decided
-        if self._aside.get(write.id, (NEW,))[0] != entry.version:
+        if self._errors.get(write.id, (NEW,))[0] != entry.version:
             _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
-        self._aside[write.id] = entry.version, error
+        self._errors[write.id] = entry.version, error
         return error
 
     def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> None:
@@ -246,8 +246,8 @@ class Publisher:
         Raises:
             ForeignCommitError: it cannot, for the two conflict.
         """
-        moved = place_behind(entry, write, displaced, self._past.of_write(entry, write))
-        self._external.append(lambda _: None if self._moved_already(moved) else ([], [moved]))
+        move = place_behind(entry, write, displaced, self._past.of_write(entry, write))
+        self._external.append(lambda _: None if self._moved_already(move) else ([], [move]))
 
-    def _moved_already(self, wanted: Moved) -> bool:
-        return self._timeline.moved.get((wanted.id, wanted.entry), NEW) >= wanted.to_version
+    def _moved_already(self, move: Moved) -> bool:
+        return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version

@@ -75,7 +75,7 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
     head = timeline.head
     tables = {table.id: table for table in head.tables.values()}
     logs = {table.id: log_files(storage, table.location) for table in tables.values()}
-    found: list[Difference] = []
+    differences: list[Difference] = []
     versions = expired = 0
     checkpoints = checkpoint_versions(storage)
     wrong = [_beyond(version, head) for version in checkpoints if version > head.version]
@@ -86,18 +86,18 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
             if write.id not in tables:
                 continue
             log, name = logs[write.id], tables[write.id].name
-            for version, wanted in _ratified(storage, write, timeline.versions(write, entry.version)):
+            for version, content in _ratified(storage, write, timeline.versions(write, entry.version)):
                 versions += 1
                 if _has_expired(log, version):
                     expired += 1
-                elif (problem := _problem(storage, log, write.location, version, wanted)) is not None:
+                elif (problem := _problem(storage, log, write.location, version, content)) is not None:
                     path = commit_path(write.location, version)
-                    found.append(Difference(problem, name, version, entry.version, path))
-    suspects = {difference.table for difference in found}
+                    differences.append(Difference(problem, name, version, entry.version, path))
+    suspects = {difference.table for difference in differences}
     for table in tables.values():
         if table.name not in suspects:
-            found += _wrong_checksums(storage, logs[table.id], table, timeline)
-    return Report(head.version, len(tables), versions, expired, tuple(found), len(checkpoints), tuple(wrong))
+            differences += _wrong_checksums(storage, logs[table.id], table, timeline)
+    return Report(head.version, len(tables), versions, expired, tuple(differences), len(checkpoints), tuple(wrong))
 
 
 def _beyond(version: int, head: Database) -> WrongCheckpoint:
@@ -108,10 +108,10 @@ def _beyond(version: int, head: Database) -> WrongCheckpoint:
 def _why_wrong(storage: Storage, version: int, state: State) -> str | None:
     """Return why a checkpoint is not what the entries up to its version say; None if it is."""
     try:
-        found = read_state(storage, read_manifest(storage, version), set())
+        checkpoint = read_state(storage, read_manifest(storage, version), set())
     except UnusableError as error:
         return str(error)
-    return None if found == state else "it says something else than the entries"
+    return None if checkpoint == state else "it says something else than the entries"
 
 
 def _has_expired(log: LogFiles, version: int) -> bool:
@@ -128,8 +128,8 @@ def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Ti
         replay.take(read_published(storage, table.location, version))
         if version not in log.checksums:
             continue
-        said = read_checksum(storage, table.location, version)
-        if said is None or replay.wrong(said):
+        checksum = read_checksum(storage, table.location, version)
+        if checksum is None or replay.wrong(checksum):
             path = checksum_path(table.location, version)
             yield Difference("checksum", table.name, version, _ratified_in(timeline, table, version), path)
 
@@ -158,10 +158,10 @@ def _ratified(storage: Storage, write: TableWrite, versions: Sequence[int]) -> I
 
 
 def _problem(
-    storage: Storage, log: LogFiles, location: str, version: int, wanted: bytes | None
+    storage: Storage, log: LogFiles, location: str, version: int, content: bytes | None
 ) -> Literal["unpublished", "missing", "different"] | None:
     if version not in log.commits:
         return "missing" if any(commit > version for commit in log.commits) else "unpublished"
-    if wanted is not None and storage.get(commit_path(location, version)) != wanted:
+    if content is not None and storage.get(commit_path(location, version)) != content:
         return "different"
     return None

@@ -125,20 +125,20 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
     if len(steps) > STATEMENTS_AT_MOST:
         raise InvalidError(f"a plan takes at most {STATEMENTS_AT_MOST} statements, and these are {len(steps)}")
     reader = _Reader()
-    planned: list[Planned] = []
-    implied: list[frozenset[int]] = []
+    statements: list[Planned] = []
+    ancestors: list[frozenset[int]] = []
     barrier = 0  # the last that touches everything, which is behind all before it
     for index, step in enumerate(steps):
         uses = reader.read(step)
-        before = [at for at in range(barrier, index) if planned[at].uses.must_precede(uses)]
-        indirect = frozenset[int]().union(*(implied[at] for at in before))
-        after = [at for at in before if at not in indirect]
-        stage = 1 + max((planned[at].stage for at in after), default=0)
-        planned.append(Planned(step, uses, tuple(planned[at].step.number for at in after), stage))
-        implied.append(indirect.union(before))
+        predecessors = [at for at in range(barrier, index) if statements[at].uses.must_precede(uses)]
+        indirect = frozenset[int]().union(*(ancestors[at] for at in predecessors))
+        after = [at for at in predecessors if at not in indirect]
+        stage = 1 + max((statements[at].stage for at in after), default=0)
+        statements.append(Planned(step, uses, tuple(statements[at].step.number for at in after), stage))
+        ancestors.append(indirect.union(predecessors))
         if uses.everything:
             barrier = index
-    return planned
+    return statements
 
 
 # --- one statement ----------------------------------------------------------------------------------------------------
@@ -197,9 +197,9 @@ class _Reader:
         match tree:
             case exp.Insert() | exp.Update() | exp.Delete() | exp.Merge():
                 target = self._relation(_table(tree.this))
-                found = self._read_by(tree, but=_table(tree.this))
-                reads = found.reads if isinstance(tree, exp.Insert) else found.reads | {target}
-                return Uses(reads, found.mentions, frozenset({target}))
+                uses = self._read_by(tree, but=_table(tree.this))
+                reads = uses.reads if isinstance(tree, exp.Insert) else uses.reads | {target}
+                return Uses(reads, uses.mentions, frozenset({target}))
             case exp.MultitableInserts():
                 return self._uses_of_inserts(tree)
             case exp.TruncateTable():
@@ -218,8 +218,8 @@ class _Reader:
         from sqlglot import exp
 
         targets = [_table(insert.this) for insert in tree.find_all(exp.Insert)]
-        found = self._read_by(tree, but=targets)
-        return Uses(found.reads, found.mentions, frozenset(map(self._relation, targets)))
+        uses = self._read_by(tree, but=targets)
+        return Uses(uses.reads, uses.mentions, frozenset(map(self._relation, targets)))
 
     def _uses_of_ddl(self, tree: exp.Expr, name: exp.Expr | None) -> Uses:
         from sqlglot import exp
@@ -233,18 +233,18 @@ class _Reader:
             raise _NotUnderstoodError(f"the plan does not know what uses a {kind.lower()}")
         target = Relation((_table(name).name,)) if tree.find(exp.TemporaryProperty) else self._relation(_table(name))
         if (rename := tree.find(exp.AlterRename)) is not None:
-            new = self._renamed(target, rename)
+            new = self._new_name(target, rename)
             if through := [reads for view, reads in self.views.items() if view.may_be(target)]:
                 self.views[new] = frozenset[Relation]().union(*through)
             return Uses(defines=frozenset({target, new}))
-        found = self._read_by(tree, but=_table(name))
+        uses = self._read_by(tree, but=_table(name))
         if kind == "VIEW":
             if tree.find(exp.Query):
-                self.views[target] = found.reads
-            return Uses(mentions=found.reads | found.mentions, defines=frozenset({target}))
-        return Uses(found.reads, found.mentions, defines=frozenset({target}))
+                self.views[target] = uses.reads
+            return Uses(mentions=uses.reads | uses.mentions, defines=frozenset({target}))
+        return Uses(uses.reads, uses.mentions, defines=frozenset({target}))
 
-    def _renamed(self, old: Relation, rename: exp.Expr) -> Relation:
+    def _new_name(self, old: Relation, rename: exp.Expr) -> Relation:
         """Return the new name; one of a single part stays in the old one's namespace (Spark's RenameTableExec)."""
         parts = _parts(_table(rename.this))
         return Relation((*old.parts[:-1], *parts) if len(parts) == 1 else parts)
@@ -267,12 +267,12 @@ class _Reader:
         return Uses(frozenset(self._with_those_of_views(reads)), frozenset(mentions))
 
     def _with_those_of_views(self, reads: set[Relation]) -> set[Relation]:
-        found, new = set(reads), set(reads)
+        relations, new = set(reads), set(reads)
         while new:
             through = {r for view, inner in self.views.items() if _meet((view,), new) for r in inner}
-            new = through - found
-            found |= new
-        return found
+            new = through - relations
+            relations |= new
+        return relations
 
     def _refuse_functions(self, tree: exp.Expr) -> None:
         from sqlglot import exp
@@ -350,10 +350,10 @@ def _table(node: exp.Expr | None) -> exp.Table:
     """Return the table that a statement names as its target."""
     from sqlglot import exp
 
-    found = node.this if isinstance(node, exp.Schema) else node
-    if not isinstance(found, exp.Table) or isinstance(found.this, exp.Func):
+    table = node.this if isinstance(node, exp.Schema) else node
+    if not isinstance(table, exp.Table) or isinstance(table.this, exp.Func):
         raise _NotUnderstoodError("the plan does not find what it changes")
-    return found
+    return table
 
 
 def _parts(table: exp.Table) -> tuple[str, ...]:
@@ -369,12 +369,14 @@ def _is_common_expression(table: exp.Table) -> bool:
         return False
     node: exp.Expr = table
     while (parent := node.parent) is not None:
-        known: list[exp.Expr] = []
+        expressions: list[exp.Expr] = []
         if isinstance(parent, exp.With):
-            known = parent.expressions[: (node.index or 0) + bool(parent.recursive)]
+            expressions = parent.expressions[: (node.index or 0) + bool(parent.recursive)]
         elif not isinstance(node, exp.With):
-            known = [cte for inner in parent.args.values() if isinstance(inner, exp.With) for cte in inner.expressions]
-        if name[0].casefold() in (cte.alias.casefold() for cte in known):
+            expressions = [
+                cte for inner in parent.args.values() if isinstance(inner, exp.With) for cte in inner.expressions
+            ]
+        if name[0].casefold() in (cte.alias.casefold() for cte in expressions):
             return True
         node = parent
     return False
@@ -385,8 +387,8 @@ def _is_old(table: exp.Table) -> bool:
     from sqlglot import exp
 
     version = table.args.get("version")
-    asked = version.expression if version is not None else None
-    return isinstance(asked.this if isinstance(asked, exp.Cast) else asked, exp.Literal)
+    expression = version.expression if version is not None else None
+    return isinstance(expression.this if isinstance(expression, exp.Cast) else expression, exp.Literal)
 
 
 def _read_by_function(function: exp.Func) -> Iterator[tuple[str, ...]]:

@@ -37,25 +37,25 @@ class Step:
         number: its place in the script; the first is 1.
         text: what Spark is given.
         source: what the script says, and where.
-        replaced: where `source` has variables, from character to character, and how long the value of each is.
+        replacements: where `source` has variables, from character to character, and how long the value of each is.
     """
 
     number: int
     text: str
     source: Statement
-    replaced: tuple[tuple[int, int, int], ...] = ()
+    replacements: tuple[tuple[int, int, int], ...] = ()
 
     def place(self, line: int, column: int) -> tuple[int, int]:
         """Return where in the script a place of `text` is: line and column, each from 1, of both."""
         at = sum(len(above) + 1 for above in self.text.split("\n")[: line - 1]) + column - 1
-        for start, end, length in self.replaced:
+        for start, end, length in self.replacements:
             if at >= start + length:
                 at += end - start - length
             elif at >= start:
                 at = start
-        before = self.source.text[:at]
-        down = before.count("\n")
-        across = len(before) - (before.rfind("\n") + 1)
+        prefix = self.source.text[:at]
+        down = prefix.count("\n")
+        across = len(prefix) - (prefix.rfind("\n") + 1)
         return self.source.line + down, across + (1 if down else self.source.column)
 
 
@@ -92,17 +92,19 @@ def read(
     for key, value in values.items():
         if "${" in value:
             raise InvalidError(f"the value of the variable {key} has a variable in it: {value}")
-    known = set(settings)
-    missing, steps = [], []
+    keys = set(settings)
+    undefined_names, steps = [], []
     for number, statement in enumerate(_split(name, text), 1):
         step = _step(number, statement, values)
-        missing += [f"${{{key}}} (line {line})" for key, line in _undefined(step, known)]
+        undefined_names += [f"${{{key}}} (line {line})" for key, line in _undefined_names(step, keys)]
         steps.append(step)
         if setting := _SETTING.match(step.text):
-            known.add(setting["key"])
-    if missing:
-        shown = ", ".join(missing[:_SHOWN_AT_MOST]) + (", …" if len(missing) > _SHOWN_AT_MOST else "")
-        raise InvalidError(f"{name}: no value for {shown}: give one with --var name=value")
+            keys.add(setting["key"])
+    if undefined_names:
+        examples = ", ".join(undefined_names[:_SHOWN_AT_MOST]) + (
+            ", …" if len(undefined_names) > _SHOWN_AT_MOST else ""
+        )
+        raise InvalidError(f"{name}: no value for {examples}: give one with --var name=value")
     return Script(name, tuple(steps))
 
 
@@ -112,7 +114,9 @@ def as_written(name: str, text: str) -> Script:
     Raises:
         InvalidError: something in it has no end.
     """
-    return Script(name, tuple(Step(number, found.text, found) for number, found in enumerate(_split(name, text), 1)))
+    return Script(
+        name, tuple(Step(number, statement.text, statement) for number, statement in enumerate(_split(name, text), 1))
+    )
 
 
 def refuse_transactions(script: Script) -> None:
@@ -148,26 +152,26 @@ def _split(name: str, text: str) -> list[Statement]:
 
 def _references(text: str) -> list[re.Match[str]]:
     """Return the variables of a text that stand in no comment."""
-    found = list(_REFERENCE.finditer(text))
-    if not found:
+    matches = list(_REFERENCE.finditer(text))
+    if not matches:
         return []
     spans = code(text)
-    return [match for match in found if any(start <= match.start() < end for start, end in spans)]
+    return [match for match in matches if any(start <= match.start() < end for start, end in spans)]
 
 
 def _step(number: int, statement: Statement, values: Mapping[str, str]) -> Step:
-    text, replaced = statement.text, []
+    text, replacements = statement.text, []
     for match in reversed(_references(text)):
         if match["space"] in (None, "hivevar") and (value := values.get(match["name"])) is not None:
             text = text[: match.start()] + value + text[match.end() :]
-            replaced.append((match.start(), match.end(), len(value)))
-    return Step(number, text, statement, tuple(reversed(replaced)))
+            replacements.append((match.start(), match.end(), len(value)))
+    return Step(number, text, statement, tuple(reversed(replacements)))
 
 
-def _undefined(step: Step, known: AbstractSet[str]) -> list[tuple[str, int]]:
+def _undefined_names(step: Step, settings: AbstractSet[str]) -> list[tuple[str, int]]:
     """Return the variables that neither we nor Spark will have a value for, each with its line."""
     return [
         (match["name"], step.place(step.text.count("\n", 0, match.start()) + 1, 1)[0])
         for match in _references(step.text)
-        if match["space"] in (None, "hivevar") and not (match["name"].startswith("spark.") or match["name"] in known)
+        if match["space"] in (None, "hivevar") and not (match["name"].startswith("spark.") or match["name"] in settings)
     ]

@@ -88,8 +88,8 @@ def controls(text: str) -> list[Control]:
         block = _Block(words, 0)
         block.end()
         firsts = block.firsts
-    found = [(_verb(words, first), first) for first in firsts if first < len(words)]
-    return [Control(verb, _line(text, words[first].start)) for verb, first in found if verb]
+    verbs = [(_verb(words, first), first) for first in firsts if first < len(words)]
+    return [Control(verb, _line(text, words[first].start)) for verb, first in verbs if verb]
 
 
 def is_block(text: str) -> bool:
@@ -137,8 +137,8 @@ def _words(text: str) -> list[_Word]:
     try:
         tokens = tokenizer.tokenize(_VARIABLE.sub("?{", text))
     except TokenError as error:
-        if opened := _OPENED_AT.search(str(error.__cause__)):
-            start = int(opened[1])
+        if place := _OPENED_AT.search(str(error.__cause__)):
+            start = int(place[1])
         else:  # it names no place for a comment without an end: the first after the last whole token
             start = text.find("/*", tokenizer.tokens[-1].end + 1 if tokenizer.tokens else 0)
         begin = text[start : start + 20].partition("\n")[0]

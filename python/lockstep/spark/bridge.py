@@ -101,8 +101,8 @@ def is_open(spark: SparkSession) -> bool:
 
 def current(spark: SparkSession) -> str | None:
     """Return the id of a session's open transaction; None if it has none."""
-    found: str | None = _shim(spark).current(spark._jsparkSession)
-    return found
+    transaction: str | None = _shim(spark).current(spark._jsparkSession)
+    return transaction
 
 
 def _shim(spark: SparkSession) -> Any:
@@ -146,9 +146,9 @@ class _Callback:
         return object.__getattribute__(self, name)
 
     def call(self, secret: object, request: str) -> str:
-        expected: bytes = object.__getattribute__(self, "_secret")
+        own_secret: bytes = object.__getattribute__(self, "_secret")
         # Compared as bytes, for a stranger's text need not be ASCII; in constant time, so that it cannot be guessed.
-        if not isinstance(secret, str) or not hmac.compare_digest(secret.encode(errors="replace"), expected):
+        if not isinstance(secret, str) or not hmac.compare_digest(secret.encode(errors="replace"), own_secret):
             _log.warning("a request to Lockstep's host without its secret was refused")
             return refusal(InvalidError("this host answers its own Spark driver alone", sqlstate=_NOT_ALLOWED))
         host: Host = object.__getattribute__(self, "_host")

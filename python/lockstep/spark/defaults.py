@@ -35,8 +35,8 @@ def require_lockstep(settings: Mapping[str, str]) -> None:
         return
     if any("spark.remote" in key or "api.mode" in key for key in settings):
         return
-    said = [*settings.values(), *(os.environ.get(name, "") for name in _SETTINGS)]
-    if any(EXTENSION in text or "--properties-file" in text for text in said):
+    texts = [*settings.values(), *(os.environ.get(name, "") for name in _SETTINGS)]
+    if any(EXTENSION in text or "--properties-file" in text for text in texts):
         return
     file = defaults_file()
     try:

@@ -110,7 +110,7 @@ def delta_jars(folder: Path | None = None) -> list[Path]:
     spark = spark_jars_folder()
     if any(spark.glob("delta-spark_*.jar")):
         return []
-    return cached(support.delta, cache_folder(), ivy_jar(spark))
+    return cached_files(support.delta, cache_folder(), ivy_jar(spark))
 
 
 def compatible() -> str:
@@ -137,30 +137,30 @@ def cache_folder() -> Path:
 
 def ivy_jar(spark_jars: Path) -> Path:
     """Return the Ivy among Spark's jars."""
-    found = sorted(spark_jars.glob("ivy-*.jar"))
-    if not found:
+    paths = sorted(spark_jars.glob("ivy-*.jar"))
+    if not paths:
         raise UnavailableError(
             f"no ivy-*.jar in {spark_jars} to fetch other jars with: install all of pyspark, or put Delta's jars into "
             f"a folder and name it in {JARS.name}"
         )
-    return found[-1]
+    return paths[-1]
 
 
 def java() -> str:
     """Return the Java to run, the one Spark would take: $JAVA_HOME's, or the first of the PATH."""
     home = os.environ.get(JAVA_HOME.name)
-    found = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    if not found:
+    path = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    if not path:
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         raise UnavailableError(f"no java {where}; Spark needs Java 17 or newer: install it, or set {JAVA_HOME.name}")
-    return found
+    return path
 
 
-def cached(artifacts: Sequence[Artifact], folder: Path, ivy: Path) -> list[Path]:
+def cached_files(artifacts: Sequence[Artifact], folder: Path, ivy: Path) -> list[Path]:
     """Return the artifacts' files in the folder, after fetching those that are missing or damaged."""
-    missing = [artifact for artifact in artifacts if not _is_whole(folder / artifact.file_name, artifact)]
-    if missing:
-        fetch(missing, folder, ivy)
+    missing_artifacts = [artifact for artifact in artifacts if not _is_whole(folder / artifact.file_name, artifact)]
+    if missing_artifacts:
+        fetch(missing_artifacts, folder, ivy)
     return [folder / artifact.file_name for artifact in artifacts]
 
 
@@ -197,7 +197,7 @@ def _run_ivy(artifacts: Iterable[Artifact], scratch: Path, ivy: Path) -> str:
         *("-retrieve", "out/[artifact]-[revision].[ext]"),
     ]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=scratch,
             stdin=subprocess.DEVNULL,
@@ -210,7 +210,7 @@ def _run_ivy(artifacts: Iterable[Artifact], scratch: Path, ivy: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {FETCH_TIMEOUT_SECONDS} seconds"
-    return _complaint(done.stdout)
+    return _complaint(process.stdout)
 
 
 def _ivy_module(artifacts: Iterable[Artifact]) -> str:

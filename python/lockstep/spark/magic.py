@@ -54,8 +54,8 @@ class CellResult:
         return "\n".join([*lines, *self._more(), repr(self.transaction)])
 
     def _repr_html_(self) -> str:
-        shown = html([Section("", self.columns, self.rows), Section("", (), [[text] for text in self._more()])])
-        return shown + self.transaction._repr_html_()
+        page = html([Section("", self.columns, self.rows), Section("", (), [[text] for text in self._more()])])
+        return page + self.transaction._repr_html_()
 
     def _more(self) -> list[str]:
         return [f"… only the first {len(self.rows)} rows"] if self.is_cut else []
@@ -75,9 +75,9 @@ class LockstepMagics(Magics):
             words = shlex.split(line)  # IPython's own splitting would keep quotes
         except ValueError as error:
             raise UsageError(f"{error}: {line}") from None
-        asked = self.lockstep.parser.parse_args(words)
+        arguments = self.lockstep.parser.parse_args(words)
         with _said_shortly():
-            return self._run(cell, asked.isolation, asked.comment)
+            return self._run(cell, arguments.isolation, arguments.comment)
 
     def _run(self, cell: str, isolation: Isolation | None, comment: str) -> CellResult:
         results: list[Done] = []
@@ -90,16 +90,16 @@ class LockstepMagics(Magics):
             on_done=results.append,
         )
         assert tx is not None, "the script was atomic"
-        found = next((done for done in reversed(results) if done.columns), None)
-        if found is None:
+        last = next((result for result in reversed(results) if result.columns), None)
+        if last is None:
             return CellResult(tx, [], [], is_cut=False)
-        rows = [["NULL" if value is None else value for value in row] for row in found.rows]
-        return CellResult(tx, list(found.columns), rows, found.is_cut)
+        rows = [["NULL" if value is None else value for value in row] for row in last.rows]
+        return CellResult(tx, list(last.columns), rows, last.is_cut)
 
     def _session(self) -> SparkSession:
         namespace: dict[str, Any] = self.shell.user_ns if self.shell is not None else {}
-        named = namespace.get("spark")
-        session = named if isinstance(named, SparkSession) else SparkSession.getActiveSession()
+        variable = namespace.get("spark")
+        session = variable if isinstance(variable, SparkSession) else SparkSession.getActiveSession()
         if session is None:
             raise InvalidError("there is no Spark session: make one, and call it spark")
         return session

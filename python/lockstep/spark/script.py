@@ -111,7 +111,7 @@ def open_session(*, application: str, root: str | None, catalog: str, settings: 
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
-        message = _short(_told(error)[0])
+        message = _short(_message_and_state(error)[0])
         raise InvalidError(f"Spark does not start: {message}") from error
     attach(spark)
     return spark
@@ -244,21 +244,21 @@ class _Run:
 
     def _refuse_cancelled(self, where: str) -> None:
         if self._cancelled.is_set():
-            raise CancelledError(f"{self._script.name} was interrupted {where}. {self._kept()}")
+            raise CancelledError(f"{self._script.name} was interrupted {where}. {self._consequence()}")
 
-    def _kept(self) -> str:
+    def _consequence(self) -> str:
         """Return what a failure now means for what was done before; a block may have ended the transaction itself."""
         if self._tx is not None and is_open(self._spark):
             return "Nothing of the script was kept."
         return "What is committed stays; a transaction that was open is rolled back."
 
     def _failure(self, step: Step, error: LockstepError | PySparkException | Py4JJavaError) -> StatementError:
-        message, sqlstate = _told(error)
-        message, place = placed(step, message)
+        message, sqlstate = _message_and_state(error)
+        message, place = message_and_place(step, message)
         line, column = place or (step.source.line, step.source.column)
         return StatementError(
             f"{self._script.name}, line {line}, column {column}: statement {step.number} of {len(self._script.steps)} "
-            f"failed: {message}\n{self._kept()}",
+            f"failed: {message}\n{self._consequence()}",
             number=step.number,
             line=line,
             column=column,
@@ -296,24 +296,24 @@ _OF_LOCKSTEP = re.compile(r"\(line (?P<line>\d+), pos (?P<pos>\d+)\)(?!\n\n== SQ
 _TAIL = re.compile(r"\n(?:\n?== SQL|\tat |\n?Driver stacktrace:|\n?JVM stacktrace:)")
 
 
-def placed(step: Step, message: str) -> tuple[str, tuple[int, int] | None]:
+def message_and_place(step: Step, message: str) -> tuple[str, tuple[int, int] | None]:
     """Return a message without its tail, and where in the script it points to: line and column, from 1.
 
     The tail repeats the statement, shows its plan, or has a stack. None for a message that points nowhere, or into the
     text of something else: of a view, of EXECUTE IMMEDIATE.
     """
     for pattern in _PLACES:
-        if (found := pattern.search(message)) is None:
+        if (match := pattern.search(message)) is None:
             continue
-        said = found.groupdict()
+        groups = match.groupdict()
         # The parser quotes what it read, which Lockstep may have rewritten, and never to another length.
-        first = said.get("first")
+        first = groups.get("first")
         if first is not None and len(first) != len(step.text.partition("\n")[0]):
             continue
-        column = int(said["column"]) if "column" in said else int(said["pos"]) + 1
-        return _short(message[: found.start()]), step.place(int(said["line"]), column)
-    if found := _OF_LOCKSTEP.search(message):
-        line, column = step.place(int(found["line"]), int(found["pos"]) + 1)
+        column = int(groups["column"]) if "column" in groups else int(groups["pos"]) + 1
+        return _short(message[: match.start()]), step.place(int(groups["line"]), column)
+    if match := _OF_LOCKSTEP.search(message):
+        line, column = step.place(int(match["line"]), int(match["pos"]) + 1)
         return _short(_OF_LOCKSTEP.sub(f"(line {line}, pos {column - 1})", message, count=1)), (line, column)
     return _short(message), None
 
@@ -323,7 +323,7 @@ def _short(message: str) -> str:
     return (message[: tail.start()] if tail else message).strip()[:CHARACTERS_AT_MOST]
 
 
-def _told(error: LockstepError | PySparkException | Py4JJavaError) -> tuple[str, str | None]:
+def _message_and_state(error: LockstepError | PySparkException | Py4JJavaError) -> tuple[str, str | None]:
     """Return an error's message and its SQLSTATE, if it has one."""
     if isinstance(error, LockstepError):
         return error.message, error.sqlstate

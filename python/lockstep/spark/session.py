@@ -136,9 +136,9 @@ def configure(
     """
     ours = conf(root=root, catalog=catalog, create=create, isolation=isolation, options=options)
     theirs: dict[str, Any] = builder._options
-    merged = _Builder()
-    merged._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}
-    return merged
+    new_builder = _Builder()
+    new_builder._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}
+    return new_builder
 
 
 def _merged(key: str, theirs: Any, ours: str) -> str:
@@ -146,8 +146,8 @@ def _merged(key: str, theirs: Any, ours: str) -> str:
         return ours
     if key not in _LISTS:
         raise InvalidError(f"{key} is set to {theirs}, but Lockstep needs {ours}; take that setting out")
-    known = [item for item in str(theirs).split(",") if item]
-    return ",".join([*known, *(item for item in ours.split(",") if item not in known)])
+    items = [item for item in str(theirs).split(",") if item]
+    return ",".join([*items, *(item for item in ours.split(",") if item not in items)])
 
 
 class _Builder(SparkSession.Builder):
@@ -219,11 +219,11 @@ class SessionTransaction:
         self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
         if self.batch is not None:
             try:
-                begun = bridge.ask(self._spark, "begun")
+                answer = bridge.ask(self._spark, "begun")
             except BaseException as error:  # an interrupt too: Python calls no `__exit__` now
                 self._give_up(error)
                 raise
-            self.last_batch, self.is_replay = begun["last_batch"], begun["is_replay"]
+            self.last_batch, self.is_replay = answer["last_batch"], answer["is_replay"]
         return self
 
     def _begin_batch(self, batch: Batch) -> dict[str, Any]:
@@ -309,12 +309,12 @@ class SessionTransaction:
 
     def _refuse_another(self) -> None:
         """Refuse to end a transaction that the block began itself, in SQL, after it had ended this one there."""
-        found = self._of_session()
-        if found not in (None, self.id):
+        current = self._of_session()
+        if current not in (None, self.id):
             self.status = "IN DOUBT"
             raise TransactionStateError(
                 f"transaction {self.id} was ended by a statement of the block that it was given to, which then began "
-                f"transaction {found}. That one is still open, and nothing of it is committed: COMMIT or ROLLBACK it "
+                f"transaction {current}. That one is still open, and nothing of it is committed: COMMIT or ROLLBACK it "
                 "in SQL. A block of lockstep.transaction or lockstep.run leaves BEGIN and COMMIT to Lockstep",
                 sqlstate="25000",
             )
@@ -334,23 +334,23 @@ class SessionTransaction:
     def _is_committed(self) -> bool:
         return self.status == "COMMITTED"
 
-    def _learn(self, refused: BaseException) -> None:
+    def _learn(self, error: BaseException) -> None:
         """Note how it stands after COMMIT or ROLLBACK was refused; never more than is known."""
         self.status = "IN DOUBT"  # and it stays so if nobody can be asked
-        if isinstance(refused, TransactionStateError) and refused.sqlstate == _TOO_LATE:
-            found = _COMMITTED_AS.search(refused.message)
-            self.version, self.status = int(found[1]) if found else None, "COMMITTED"
-        elif isinstance(refused, CommitUnknownError | NoTransactionError):  # or ended by SQL, behind this object's back
+        if isinstance(error, TransactionStateError) and error.sqlstate == _TOO_LATE:
+            match = _COMMITTED_AS.search(error.message)
+            self.version, self.status = int(match[1]) if match else None, "COMMITTED"
+        elif isinstance(error, CommitUnknownError | NoTransactionError):  # or ended by SQL, behind this object's back
             self.status = "IN DOUBT"
-        elif self._stays_open(refused):
+        elif self._stays_open(error):
             self.status = "OPEN"
         else:
-            self.status = "ROLLED BACK" if isinstance(refused, LockstepError) else "IN DOUBT"
+            self.status = "ROLLED BACK" if isinstance(error, LockstepError) else "IN DOUBT"
 
-    def _stays_open(self, refused: BaseException) -> bool:
+    def _stays_open(self, error: BaseException) -> bool:
         if bridge.is_remote(self._spark):  # nobody to ask: the refusal says so, and all but these leave it open
-            ended = (ConflictError, FailedTransactionError, MissingFilesError)
-            return isinstance(refused, LockstepError) and not isinstance(refused, ended)
+            ending_errors = (ConflictError, FailedTransactionError, MissingFilesError)
+            return isinstance(error, LockstepError) and not isinstance(error, ending_errors)
         return bridge.is_open(self._spark)
 
     def _execute(self, statement: str) -> dict[str, Any]:
@@ -382,18 +382,18 @@ def transaction(
     """
     if isolation not in (None, "SNAPSHOT", "SERIALIZABLE"):
         raise InvalidError(f"isolation {isolation!r}: expected SNAPSHOT or SERIALIZABLE")
-    recorded = None if batch is None else Batch(application=batch[0], number=batch[1])
-    if recorded is not None:
-        check_batch(recorded)
+    micro_batch = None if batch is None else Batch(application=batch[0], number=batch[1])
+    if micro_batch is not None:
+        check_batch(micro_batch)
     words = ["BEGIN TRANSACTION"]
     if isolation:
         words.append(f"ISOLATION LEVEL {isolation}")
     if read_only:
         words.append("READ ONLY")
     if comment:
-        escaped = comment.replace("\\", "\\\\").replace("'", "\\'")
-        words.append(f"COMMENT '{escaped}'")
-    return SessionTransaction(spark, " ".join(words), recorded)
+        text = comment.replace("\\", "\\\\").replace("'", "\\'")
+        words.append(f"COMMENT '{text}'")
+    return SessionTransaction(spark, " ".join(words), micro_batch)
 
 
 def run(
@@ -422,17 +422,17 @@ def run(
         InvalidError: fewer than one attempt; or `fn` does nothing when it is called (`async def`, a generator).
     """
     check_runs_when_called(fn)
-    refused: LockstepError | None = None
+    last_error: LockstepError | None = None
     for _ in replace(AGAIN, attempts=attempts, sleep=sleep).tries():
         try:
             with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment, batch=batch) as tx:
-                return done(fn(tx))
+                return check_result(fn(tx))
         except LockstepError as error:
             if not (error.retryable or (batch is not None and isinstance(error, CommitUnknownError))):
                 raise
-            refused = error
-    assert refused is not None, "there was one attempt, which returned or raised"
-    raise refused
+            last_error = error
+    assert last_error is not None, "there was one attempt, which returned or raised"
+    raise last_error
 
 
 def check_runs_when_called(fn: Callable[..., object]) -> None:
@@ -442,7 +442,7 @@ def check_runs_when_called(fn: Callable[..., object]) -> None:
         raise InvalidError(f"{fn!r} is an async or a generator function, and does nothing when called: {_PLAIN}")
 
 
-def done(result: T) -> T:
+def check_result(result: T) -> T:
     """Return what a transaction's function returned, unless that is work which nobody has done yet."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if inspect.iscoroutine(result) or inspect.isgenerator(result):

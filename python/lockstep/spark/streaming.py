@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from lockstep.catalog import check_batch
 from lockstep.retry import AGAIN
-from lockstep.spark.session import SessionTransaction, check_runs_when_called, done, run
+from lockstep.spark.session import SessionTransaction, check_result, check_runs_when_called, run
 from lockstep.timeline.entry import Batch, Isolation
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def foreach_batch(
             if tx.is_replay:
                 _pass_over(application, number, tx.last_batch)
             else:
-                done(fn(frame, number))
+                check_result(fn(frame, number))
 
         batch = (application, number)
         comment = f"batch {number} of {application}"

@@ -82,8 +82,8 @@ class Storage(ABC):
                 if error.definite and attempt > 1:  # one of the writes before this one might still arrive
                     raise UnavailableError(error.message) from error
                 raise
-            if (found := self.get(path)) is not None:
-                return Mine() if found == data else Theirs(found)
+            if (content := self.get(path)) is not None:
+                return Mine() if content == data else Theirs(content)
         raise UnavailableError(
             f"cannot write {path} in {self.url}: the store says it is there, and it is not ({attempt} times). "
             "Try again; if it stays so, see whether the store supports conditional writes (If-None-Match)"

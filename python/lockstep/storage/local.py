@@ -55,7 +55,7 @@ class LocalStorage(Storage):
 
     def _linked(self, file: Path, data: bytes) -> bool:
         """Give data a name that nobody has, and tell whether nobody had it."""
-        with self._written(file, data) as temp:
+        with self._temp_file(file, data) as temp:
             try:
                 file.hardlink_to(temp)
             except FileExistsError:
@@ -65,15 +65,15 @@ class LocalStorage(Storage):
 
     def put(self, path: str, data: bytes) -> None:
         file = self._file(path)
-        with self._reporting("write", path), self._written(file, data) as temp:
+        with self._reporting("write", path), self._temp_file(file, data) as temp:
             temp.replace(file)
 
     def list(self, folder: str, after: str | None = None) -> Names:
         where = self._file(folder) if folder else self._root
         with self._reporting("list", folder):
             try:
-                with os.scandir(where) as found:
-                    names = [e.name for e in found if not _is_temp(e.name) and e.is_file()]
+                with os.scandir(where) as scan:
+                    names = [e.name for e in scan if not _is_temp(e.name) and e.is_file()]
             except _ABSENT:
                 # The root is more than a folder of ours: when it is gone, the lake is, and that must not read as empty.
                 if not self._root.is_dir():
@@ -100,7 +100,7 @@ class LocalStorage(Storage):
         return self._root / checked(path)
 
     @contextlib.contextmanager
-    def _written(self, file: Path, data: bytes) -> Iterator[Path]:
+    def _temp_file(self, file: Path, data: bytes) -> Iterator[Path]:
         """Write the data under a hidden name beside `file`, on the disk before the block runs; remove it after."""
         temp = file.parent / f".{uuid.uuid4().hex}.tmp"
         try:
@@ -199,8 +199,8 @@ def _sync_folder(folder: Path) -> None:
 def _remove_tree(folder: Path) -> None:
     """Remove a folder and all in it; what another process removes meanwhile is gone too. Links are not followed."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        with os.scandir(folder) as found:
-            entries = list(found)
+        with os.scandir(folder) as scan:
+            entries = list(scan)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 _remove_tree(Path(entry.path))

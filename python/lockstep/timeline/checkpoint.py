@@ -222,12 +222,12 @@ def read_state(storage: Storage, manifest: Manifest, bad: set[str]) -> State:
 
     items: list[_Item] = []
     with Threads(READERS, thread_name_prefix="lockstep-checkpoint") as pool:
-        for digest, found in zip(manifest.parts, pool.map(part, manifest.parts), strict=True):
-            if found is None or digest_of(found) != digest:
+        for digest, content in zip(manifest.parts, pool.map(part, manifest.parts), strict=True):
+            if content is None or digest_of(content) != digest:
                 bad.add(digest)
-                raise UnusableError(f"part {digest} is {'missing' if found is None else 'damaged'}")
+                raise UnusableError(f"part {digest} is {'missing' if content is None else 'damaged'}")
             try:
-                items += _decode_items(found)
+                items += _decode_items(content)
             except UNREADABLE as error:
                 bad.add(digest)
                 raise UnusableError(f"part {digest}: {error}") from error
@@ -270,7 +270,7 @@ def versions(storage: Storage) -> list[int]:
     Raises:
         UnavailableError: the store failed.
     """
-    return [found for name in storage.list(FOLDER) if (found := version_in(name)) is not None]
+    return [version for name in storage.list(FOLDER) if (version := version_in(name)) is not None]
 
 
 def proof_of_later(storage: Storage, last: int) -> int | None:
@@ -296,35 +296,35 @@ class Checkpoints:
         """Know of none."""
         self._whole: tuple[int, frozenset[str]] | None = None
         self._bad: set[str] = set()
-        self._listed: list[int] = []
+        self._listing: list[int] = []
         self._lock = threading.Lock()
 
-    def newest(self, storage: Storage, at_most: int, named: int | None = None) -> State | None:
+    def newest(self, storage: Storage, at_most: int, candidate: int | None = None) -> State | None:
         """Return the newest checkpoint up to a version that can be believed; None if there is none.
 
         Args:
-            named: one that is said to be there, up to that version; it is tried first, and saves a listing.
+            candidate: one that is said to be there, up to that version; it is tried first, and saves a listing.
 
         It raises nothing: what cannot be read is passed over, and the entries say what there is.
         """
-        if named is not None and (state := self._tried(storage, named)) is not None:
+        if candidate is not None and (state := self._try(storage, candidate)) is not None:
             return state
         for version in reversed(self._up_to(storage, at_most)):
-            if version != named and (state := self._tried(storage, version)) is not None:
+            if version != candidate and (state := self._try(storage, version)) is not None:
                 return state
         return None
 
     def _up_to(self, storage: Storage, at_most: int) -> list[int]:
         """Return the versions up to one that have a checkpoint; those that are known already, if a newer one is."""
-        listed = self._listed
-        if not listed or listed[-1] <= at_most:
+        listing = self._listing
+        if not listing or listing[-1] <= at_most:
             try:
-                self._listed = listed = versions(storage)
+                self._listing = listing = versions(storage)
             except UnavailableError as error:
                 _log.warning("the timeline's checkpoints cannot be listed; its entries are read instead: %s", error)
-        return [version for version in listed if version <= at_most]
+        return [version for version in listing if version <= at_most]
 
-    def _tried(self, storage: Storage, version: int) -> State | None:
+    def _try(self, storage: Storage, version: int) -> State | None:
         try:
             manifest = read_manifest(storage, version)
             state = read_state(storage, manifest, self._bad)
@@ -350,16 +350,16 @@ class Checkpoints:
         manifest = manifest_of(state, digest_of(entry), list(parts))
         with self._lock:
             whole, bad = self._whole, self._bad & parts.keys()
-        there = storage.get(manifest_path(version)) == manifest
-        if there:  # another process was first
-            shared = set(parts) - bad
+        is_there = storage.get(manifest_path(version)) == manifest
+        if is_there:  # another process was first
+            known_parts = set(parts) - bad
         elif whole is not None and storage.exists(manifest_path(whole[0])):
-            shared = set(whole[1] & parts.keys()) - bad
+            known_parts = set(whole[1] & parts.keys()) - bad
         else:  # somebody may have deleted them all
-            shared = set()
-        for digest in [digest for digest in parts if digest not in shared]:
+            known_parts = set()
+        for digest in [digest for digest in parts if digest not in known_parts]:
             _put(storage, part_path(digest), parts[digest])
-        if not there:
+        if not is_there:
             _put(storage, manifest_path(version), manifest)
         with self._lock:
             self._whole = version, frozenset(parts)

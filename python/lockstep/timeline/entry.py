@@ -290,8 +290,8 @@ class Database(Value, frozen=True):
 
     def __post_init__(self) -> None:
         for field in ("namespaces", "tables", "views", "batches"):
-            if not isinstance(given := getattr(self, field), Map):
-                msgspec.structs.force_setattr(self, field, Map(given))
+            if not isinstance(value := getattr(self, field), Map):
+                msgspec.structs.force_setattr(self, field, Map(value))
         if self.index is NOT_INDEXED:
             msgspec.structs.force_setattr(self, "index", Index.of(self.tables, self.views))
 

@@ -58,8 +58,8 @@ def entry_path(version: int) -> str:
 
 def version_in(name: str) -> int | None:
     """Return the version that a file's name says, twenty digits and `.json`; None for another name."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _NAME.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def decode(data: bytes, version: int) -> Entry:
@@ -74,9 +74,9 @@ def decode(data: bytes, version: int) -> Entry:
         raise CorruptTimelineError(f"{path}: {len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
     try:
         # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
-        found = _decode_format(data).format
-        if found != FORMAT:
-            raise CorruptTimelineError(f"{path}: format {found}, this Lockstep reads {FORMAT}; upgrade")
+        number = _decode_format(data).format
+        if number != FORMAT:
+            raise CorruptTimelineError(f"{path}: format {number}, this Lockstep reads {FORMAT}; upgrade")
         entry = _decode_entry(data)
     except UNREADABLE as error:
         raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
@@ -113,16 +113,16 @@ def read_known(storage: Storage, versions: Iterable[int], last: int) -> list[Sto
     """
 
     def read_one(version: int) -> Stored:
-        found = read(storage, version)
-        if found is None:
+        stored = read(storage, version)
+        if stored is None:
             raise CorruptTimelineError(
                 f"{entry_path(version)} is missing: expected every entry from 0 to {last}. Restore it from a backup, "
                 "or from the store's old versions of the file"
             )
-        return found
+        return stored
 
-    wanted = list(versions)
-    if len(wanted) < 2:
-        return [read_one(version) for version in wanted]
-    with Threads(min(READERS, len(wanted)), thread_name_prefix="lockstep-timeline") as pool:
-        return list(pool.map(read_one, wanted))
+    numbers = list(versions)
+    if len(numbers) < 2:
+        return [read_one(version) for version in numbers]
+    with Threads(min(READERS, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
+        return list(pool.map(read_one, numbers))

@@ -57,42 +57,42 @@ NOT_MOVED: Moves = MappingProxyType({})
 DEFAULT_NAMESPACE: Namespace = ("default",)
 
 
-def apply(db: Database | None, entry: Entry, moved: Moves = NOT_MOVED) -> Database:
+def apply(db: Database | None, entry: Entry, moves: Moves = NOT_MOVED) -> Database:
     """Return the database after one more entry; `db` is None before entry 0, and never changed.
 
     Args:
         db: the database version before, made with the same amendments.
         entry: the next entry.
-        moved: what entries after this one say about it, see `amendments`.
+        moves: what entries after this one say about it, see `amendments`.
 
     Raises:
         CorruptTimelineError: the entry does not fit; the message names its version and what was expected.
     """
-    state = _State(db, moved)
+    state = _State(db, moves)
     state.apply(entry)
     return state.database()
 
 
-def fold(entries: Iterable[Entry], moved: Moves = NOT_MOVED, *, after: Database | None = None) -> Database:
+def fold(entries: Iterable[Entry], moves: Moves = NOT_MOVED, *, after: Database | None = None) -> Database:
     """Return the database after all the entries, which begin with entry 0, or follow a database version.
 
     Args:
         entries: without a gap.
-        moved: amendments from the whole timeline, of which `entries` may be a part.
+        moves: amendments from the whole timeline, of which `entries` may be a part.
         after: the database version before them, as `amended` with the same amendments; None before entry 0.
 
     Raises:
         CorruptTimelineError: an entry does not fit those before it, or there is none.
     """
-    state = _State(after, moved)
+    state = _State(after, moves)
     for entry in entries:
         state.apply(entry)
     return state.database()
 
 
-def amended(db: Database, moved: Moves) -> Database:
+def amended(db: Database, moves: Moves) -> Database:
     """Return a database version that was folded without amendments as it is with them."""
-    state = _State(db, moved)
+    state = _State(db, moves)
     state.amend()
     return state.database()
 
@@ -106,9 +106,9 @@ def amendments(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
     return ends(placements(entries))
 
 
-def ends(placed: Mapping[tuple[str, int], tuple[int, ...]]) -> dict[tuple[str, int], int]:
+def ends(places: Mapping[tuple[str, int], tuple[int, ...]]) -> dict[tuple[str, int], int]:
     """Return the amendments that placements make."""
-    return {key: versions[-1] for key, versions in placed.items()}
+    return {key: versions[-1] for key, versions in places.items()}
 
 
 def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -118,20 +118,20 @@ def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...
         CorruptTimelineError: an entry moves a commit that no earlier entry made, or moves it back, or leaves two
             commits of a table at one version.
     """
-    written: dict[str, dict[int, tuple[int, ...]]] = {}
-    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    by_table: dict[str, dict[int, tuple[int, ...]]] = {}
+    places: dict[tuple[str, int], tuple[int, ...]] = {}
     for entry in entries:
-        found |= _move_all(entry, written)
+        places |= _move_all(entry, by_table)
         for write in movable(entry):
-            written.setdefault(write.id, {})[entry.version] = as_ratified(write)
-    return found
+            by_table.setdefault(write.id, {})[entry.version] = as_ratified(write)
+    return places
 
 
-def placements_after(known: Placements, entry: Entry, between: Iterable[Entry]) -> Placements:
+def placements_after(places: Placements, entry: Entry, between: Iterable[Entry]) -> Placements:
     """Return the placements after one more entry, as `placements` of the whole timeline does.
 
     Args:
-        known: those before it.
+        places: those before it.
         entry: the entry.
         between: the entries from the first one whose commits it moves (`first_moved`) to the one before it.
 
@@ -139,13 +139,13 @@ def placements_after(known: Placements, entry: Entry, between: Iterable[Entry]) 
         CorruptTimelineError: see `placements`.
     """
     ids = {move.id for move in entry.moved}
-    written: dict[str, dict[int, tuple[int, ...]]] = {}
+    by_table: dict[str, dict[int, tuple[int, ...]]] = {}
     for earlier in between:
         for write in movable(earlier):
             if write.id in ids:
-                placed = known.get((write.id, earlier.version)) or as_ratified(write)
-                written.setdefault(write.id, {})[earlier.version] = placed
-    return known.update(_move_all(entry, written))
+                versions = places.get((write.id, earlier.version)) or as_ratified(write)
+                by_table.setdefault(write.id, {})[earlier.version] = versions
+    return places.update(_move_all(entry, by_table))
 
 
 def first_moved(entry: Entry) -> int:
@@ -158,25 +158,25 @@ def movable(entry: Entry) -> list[TableWrite]:
     return entry.writes if entry.kind == "transaction" else []
 
 
-def _move_all(entry: Entry, written: dict[str, dict[int, tuple[int, ...]]]) -> dict[tuple[str, int], tuple[int, ...]]:
+def _move_all(entry: Entry, by_table: dict[str, dict[int, tuple[int, ...]]]) -> dict[tuple[str, int], tuple[int, ...]]:
     """Move what an entry moves, and return where that is now.
 
     Args:
-        written: by table id and entry, in the order of entries, where each commit is; changed in place.
+        by_table: by table id and entry, in the order of entries, where each commit is; changed in place.
     """
-    found: dict[tuple[str, int], tuple[int, ...]] = {}
+    places: dict[tuple[str, int], tuple[int, ...]] = {}
     for move in entry.moved:
-        was = written.get(move.id, {}).get(move.entry)
-        if not was:
+        versions = by_table.get(move.id, {}).get(move.entry)
+        if not versions:
             raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
-        written[move.id][move.entry] = found[move.id, move.entry] = _placed(entry, move, was)
+        by_table[move.id][move.entry] = places[move.id, move.entry] = _versions_after(entry, move, versions)
     for id_ in {move.id for move in entry.moved}:
-        for (one, low), (other, high) in pairwise(written[id_].items()):
+        for (one, low), (other, high) in pairwise(by_table[id_].items()):
             if low[-1] >= high[-1]:
                 raise _corrupt(
                     entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
                 )
-    return found
+    return places
 
 
 def as_ratified(write: TableWrite) -> tuple[int, ...]:
@@ -184,18 +184,20 @@ def as_ratified(write: TableWrite) -> tuple[int, ...]:
     return tuple(range(write.to_version - len(write.commits) + 1, write.to_version + 1))
 
 
-def _placed(entry: Entry, move: Moved, was: tuple[int, ...]) -> tuple[int, ...]:
+def _versions_after(entry: Entry, move: Moved, versions: tuple[int, ...]) -> tuple[int, ...]:
     """Return the versions of a write's commits after a move: the first ones stay, the others end at its version."""
-    if move.to_version <= was[-1]:
-        raise _corrupt(entry, f"moves table {move.id} in entry {move.entry} to {move.to_version}, not past {was[-1]}")
-    if not 0 <= move.kept < len(was):
+    if move.to_version <= versions[-1]:
+        raise _corrupt(
+            entry, f"moves table {move.id} in entry {move.entry} to {move.to_version}, not past {versions[-1]}"
+        )
+    if not 0 <= move.kept < len(versions):
         raise _corrupt(
             entry,
-            f"moves table {move.id} in entry {move.entry} and keeps {move.kept} of its {len(was)} commits: expected to "
-            "keep less than all",
+            f"moves table {move.id} in entry {move.entry} and keeps {move.kept} of its {len(versions)} commits: "
+            "expected to keep less than all",
         )
-    behind = len(was) - move.kept
-    return was[: move.kept] + tuple(range(move.to_version - behind + 1, move.to_version + 1))
+    behind = len(versions) - move.kept
+    return versions[: move.kept] + tuple(range(move.to_version - behind + 1, move.to_version + 1))
 
 
 _NOTHING: Map[Any, Any] = Map()
@@ -209,7 +211,7 @@ def _changing(values: Mapping[K, V]) -> MapMutation[K, V]:
 class _State:
     """A database in the making; it costs what the entries say, not what the lake holds. Good for one `database`."""
 
-    def __init__(self, db: Database | None, moved: Moves) -> None:
+    def __init__(self, db: Database | None, moves: Moves) -> None:
         self._version = -1 if db is None else db.version
         self._committed_at = None if db is None else db.committed_at
         self._namespaces = _changing(_NOTHING if db is None else db.namespaces)
@@ -220,7 +222,7 @@ class _State:
         self._names = _changing(index.ids)
         self._locations = _changing(index.locations)
         self._inside = _changing(index.inside)
-        self._moved = moved
+        self._moves = moves
 
     def database(self) -> Database:
         """Return the state as a value."""
@@ -261,7 +263,7 @@ class _State:
 
     def amend(self) -> None:
         """Put each table where the last of its commits up to this version is now."""
-        for (id_, entry), to_version in self._moved.items():
+        for (id_, entry), to_version in self._moves.items():
             name = self._names.get(id_) if entry <= self._version else None
             if name is not None and (table := self._tables[name]).version < to_version:
                 self._put(msgspec.structs.replace(table, version=to_version))
@@ -271,8 +273,8 @@ class _State:
         if entry.version != self._version + 1:
             raise _corrupt(entry, f"expected entry {self._version + 1}")
         if self._committed_at is not None and entry.committed_at <= self._committed_at:
-            at, before = entry.committed_at.isoformat(), self._committed_at.isoformat()
-            raise _corrupt(entry, f"committed at {at}: expected a time after {before}, its predecessor's")
+            at, previous = entry.committed_at.isoformat(), self._committed_at.isoformat()
+            raise _corrupt(entry, f"committed at {at}: expected a time after {previous}, its predecessor's")
         if (entry.kind == "create") != (entry.version == 0):
             raise _corrupt(entry, f"is of kind {entry.kind!r}: expected 'create' in entry 0 and only there")
         if entry.kind == "create" and (_touches(entry) or entry.moved):
@@ -296,10 +298,10 @@ class _State:
         name = ".".join(ddl.name)
         if not ddl.name or not all(ddl.name):
             raise _corrupt(entry, f"names a namespace {name!r}: expected no empty part")
-        known = ddl.name in self._namespaces
-        if ddl.action == "create" and known:
+        exists = ddl.name in self._namespaces
+        if ddl.action == "create" and exists:
             raise _corrupt(entry, f"creates namespace {name}: expected no such namespace before")
-        if ddl.action != "create" and not known:
+        if ddl.action != "create" and not exists:
             raise _corrupt(entry, f"has {ddl.action} of namespace {name}: expected it to exist")
         if ddl.action == "drop":
             del self._namespaces[ddl.name]
@@ -369,14 +371,14 @@ class _State:
             raise _corrupt(
                 entry, f"writes table {write.name} to {write.to_version}: expected past {write.from_version}"
             )
-        expected = 0 if entry.kind == "external" else write.to_version - write.from_version
-        if len(write.commits) != expected:
-            raise _corrupt(entry, f"has {len(write.commits)} commits of table {write.name}: expected {expected}")
+        commits = 0 if entry.kind == "external" else write.to_version - write.from_version
+        if len(write.commits) != commits:
+            raise _corrupt(entry, f"has {len(write.commits)} commits of table {write.name}: expected {commits}")
         if any((commit.inline is None) == (commit.staged is None) for commit in write.commits):
             raise _corrupt(
                 entry, f"writes table {write.name}: expected each commit to be inline or staged, and not both"
             )
-        version = max(write.to_version, self._moved.get((write.id, entry.version), NEW))
+        version = max(write.to_version, self._moves.get((write.id, entry.version), NEW))
         self._put(msgspec.structs.replace(table, version=max(version, table.version), since=entry.version))
 
     def _record(self, entry: Entry, batch: Batch) -> None:
@@ -389,7 +391,7 @@ class _State:
 
     def _was_moved(self, table: Table) -> bool:
         """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""
-        return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moved.items())
+        return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moves.items())
 
     def _move(self, entry: Entry, move: Moved) -> None:
         """Put the table where its moved commits are; `amendments` has judged whether the move itself makes sense."""
@@ -403,18 +405,18 @@ class _State:
 
     def _check_result(self, entry: Entry) -> None:
         """See that the whole entry leaves no table without a version, and nothing without a namespace."""
-        created = {ddl.id for ddl in entry.tables if ddl.action == "create"}
-        for id_ in created:
+        created_ids = {ddl.id for ddl in entry.tables if ddl.action == "create"}
+        for id_ in created_ids:
             if id_ in self._names and self._tables[self._names[id_]].version == NEW:
                 raise _corrupt(entry, f"creates table {self._names[id_]}: expected a write of its first version")
-        for dropped in {ddl.name for ddl in entry.namespaces if ddl.action == "drop"}:
-            if dropped in self._inside and dropped not in self._namespaces:
+        for namespace in {ddl.name for ddl in entry.namespaces if ddl.action == "drop"}:
+            if namespace in self._inside and namespace not in self._namespaces:
                 names = (*self._tables.finish(), *self._views.finish())
-                left = min(str(name) for name in names if name.namespace == dropped)
-                raise _corrupt(entry, f"drops namespace {'.'.join(dropped)}: expected nothing in it, not {left}")
+                remainder = min(str(name) for name in names if name.namespace == namespace)
+                raise _corrupt(entry, f"drops namespace {'.'.join(namespace)}: expected nothing in it, not {remainder}")
         if entry.kind == "create" and (len(self._namespaces), self._namespaces.get(DEFAULT_NAMESPACE)) != (1, {}):
-            found = dict(self._namespaces.finish())
-            raise _corrupt(entry, f"creates namespaces {found}: expected 'default' alone, without properties")
+            namespaces = dict(self._namespaces.finish())
+            raise _corrupt(entry, f"creates namespaces {namespaces}: expected 'default' alone, without properties")
 
     def _table(self, entry: Entry, id_: str, name: Name, action: str) -> Table:
         """Return the table that has this name and this id."""

@@ -63,7 +63,7 @@ def write_hint(storage: Storage, hint: Hint) -> None:
     storage.put(HINT, msgspec.json.encode(hint))
 
 
-def lost(version: int, last: int | None, said_by: str = HINT) -> CorruptTimelineError:
+def lost_entries(version: int, last: int | None, said_by: str = HINT) -> CorruptTimelineError:
     """Return what to say of a hint, or a checkpoint, that names an entry after the last one that is there.
 
     Args:
@@ -72,7 +72,7 @@ def lost(version: int, last: int | None, said_by: str = HINT) -> CorruptTimeline
         said_by: the hint's path, or the checkpoint's.
     """
     ends = "with no entry at all" if last is None else f"with entry {last}"
-    then = (
+    effect = (
         "there is no database any more"
         if last is None
         else f"the database then ends with version {last}, and commits that tables' logs have beyond it are taken in "
@@ -81,5 +81,5 @@ def lost(version: int, last: int | None, said_by: str = HINT) -> CorruptTimeline
     return CorruptTimelineError(
         f"{entry_path(version)} is gone: {said_by} is written after the entry that it names, so database version "
         f"{version} was committed, and the folder ends {ends}. Put the lost entries back, from a backup or the store's "
-        f"old versions of the files. If they are lost for good, delete {HINT} and the folder {CHECKPOINTS}: {then}"
+        f"old versions of the files. If they are lost for good, delete {HINT} and the folder {CHECKPOINTS}: {effect}"
     )

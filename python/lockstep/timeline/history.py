@@ -26,21 +26,21 @@ class History:
 
     def __init__(self, *, entries: int = KEPT_ENTRIES, size: int = KEPT_BYTES) -> None:
         """Keep so many entries, and so many bytes of them, at most."""
-        self._kept: OrderedDict[int, Stored] = OrderedDict()
+        self._by_version: OrderedDict[int, Stored] = OrderedDict()
         self._size = 0
         self._most = entries, size
         self._lock = threading.Lock()
 
-    def keep(self, found: Iterable[Stored]) -> None:
+    def keep(self, entries: Iterable[Stored]) -> None:
         """Keep entries in memory, instead of those that nobody has asked for the longest."""
         with self._lock:
-            for stored in found:
+            for stored in entries:
                 self._size += stored.size
-                if (old := self._kept.pop(stored.entry.version, None)) is not None:
+                if (old := self._by_version.pop(stored.entry.version, None)) is not None:
                     self._size -= old.size
-                self._kept[stored.entry.version] = stored
-            while self._kept and (len(self._kept) > self._most[0] or self._size > self._most[1]):
-                _, old = self._kept.popitem(last=False)
+                self._by_version[stored.entry.version] = stored
+            while self._by_version and (len(self._by_version) > self._most[0] or self._size > self._most[1]):
+                _, old = self._by_version.popitem(last=False)
                 self._size -= old.size
 
     def read(self, storage: Storage, versions: range, *, last: int, keep: bool = True) -> list[Entry]:
@@ -53,17 +53,17 @@ class History:
         Raises:
             UnavailableError, CorruptTimelineError: one that is not in memory cannot be read, or is gone.
         """
-        found: dict[int, Entry] = {}
+        entries: dict[int, Entry] = {}
         with self._lock:
             for version in versions:
-                if (stored := self._kept.get(version)) is not None:
-                    found[version] = stored.entry
-                    self._kept.move_to_end(version)
-        new = read_known(storage, [version for version in versions if version not in found], last)
+                if (stored := self._by_version.get(version)) is not None:
+                    entries[version] = stored.entry
+                    self._by_version.move_to_end(version)
+        new = read_known(storage, [version for version in versions if version not in entries], last)
         if keep:
             self.keep(new)
-        found |= {stored.entry.version: stored.entry for stored in new}
-        return [found[version] for version in versions]
+        entries |= {stored.entry.version: stored.entry for stored in new}
+        return [entries[version] for version in versions]
 
     def scan(self, storage: Storage, versions: range, *, last: int) -> Iterator[Entry]:
         """Yield entries that are known to exist, in the order of the versions, a few in memory at a time.

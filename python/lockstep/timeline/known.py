@@ -51,7 +51,7 @@ class Known:
         self._every = every or CHECKPOINT_EVERY
         self._head = state.database
         self._placements: Placements = state.placements
-        self._moved: Moves = ends(state.placements)
+        self._moves: Moves = ends(state.placements)
         self._cache: OrderedDict[int, Database] = OrderedDict()
         self._anchors = OrderedDict({state.database.version: state.database})
 
@@ -61,9 +61,9 @@ class Known:
         return self._head
 
     @property
-    def moved(self) -> Moves:
+    def moves(self) -> Moves:
         """The amendments of all entries known, see `lockstep.timeline.fold.amendments`."""
-        return self._moved
+        return self._moves
 
     def versions(self, write: TableWrite, entry: int) -> tuple[int, ...]:
         """Return the table version of each commit of an entry's write, as it is now known: see `Moved`.
@@ -81,8 +81,8 @@ class Known:
             InvalidError: one of the two is beyond the head, or below -1.
             UnavailableError, CorruptTimelineError: an entry that is not in memory cannot be read, or is gone.
         """
-        head, wanted = self._range(after, through)
-        return self._history.read(self.storage, wanted, last=head, keep=len(wanted) <= FEW)
+        head, numbers = self._range(after, through)
+        return self._history.read(self.storage, numbers, last=head, keep=len(numbers) <= FEW)
 
     def scan(self, after: int = -1, through: int | None = None) -> Iterator[Entry]:
         """Yield what `entries` returns, a few in memory at a time.
@@ -90,8 +90,8 @@ class Known:
         Raises:
             InvalidError, UnavailableError, CorruptTimelineError: see `entries`.
         """
-        head, wanted = self._range(after, through)
-        return self._history.scan(self.storage, wanted, last=head)
+        head, numbers = self._range(after, through)
+        return self._history.scan(self.storage, numbers, last=head)
 
     def newest_first(self, after: int = -1, through: int | None = None) -> Iterator[Entry]:
         """Yield what `entries` returns, newest first and a few in memory at a time.
@@ -99,8 +99,8 @@ class Known:
         Raises:
             InvalidError, UnavailableError, CorruptTimelineError: see `entries`.
         """
-        head, wanted = self._range(after, through)
-        return self._history.scan(self.storage, wanted[::-1], last=head)
+        head, numbers = self._range(after, through)
+        return self._history.scan(self.storage, numbers[::-1], last=head)
 
     def states(self) -> Iterator[tuple[Entry, State]]:
         """Yield every entry, each with what the entries up to it say: all of them are read, and no checkpoint is.
@@ -109,12 +109,12 @@ class Known:
             UnavailableError, CorruptTimelineError: an entry cannot be read, is gone, or does not fit.
         """
         database: Database | None = None
-        placed: Placements = Map()
+        places: Placements = Map()
         for entry in self.scan():
             database = apply(database, entry)
             if entry.moved:
-                placed = self._placed(entry, placed)
-            yield entry, State(database, placed)
+                places = self._places(entry, places)
+            yield entry, State(database, places)
 
     def _range(self, after: int, through: int | None) -> tuple[int, range]:
         head = self._head.version
@@ -133,7 +133,7 @@ class Known:
                 cannot be read.
         """
         with self._lock:
-            head, moved = self._head, self._moved
+            head, moves = self._head, self._moves
             if not 0 <= version <= head.version:
                 raise InvalidError(f"database version {version} does not exist: there are 0 to {head.version}")
             if version == head.version:
@@ -141,20 +141,20 @@ class Known:
             if version in self._cache:
                 self._cache.move_to_end(version)
                 return self._cache[version]
-            known = [*self._anchors.values(), *self._cache.values()]
-        before = [database for database in known if database.version <= version]
-        base = max(before, key=lambda database: database.version, default=None)
+            databases = [*self._anchors.values(), *self._cache.values()]
+        earlier = [database for database in databases if database.version <= version]
+        base = max(earlier, key=lambda database: database.version, default=None)
         if base is None or version - base.version >= self._every:
             state = self._checkpoints.newest(self.storage, version)
             if state is not None and (base is None or state.database.version > base.version):
                 base = state.database
         since = range(0 if base is None else base.version + 1, version + 1)
         entries = self._history.scan(self.storage, since, last=head.version)
-        found = fold(entries, moved, after=None if base is None else amended(base, moved))
+        result = fold(entries, moves, after=None if base is None else amended(base, moves))
         with self._lock:
-            if self._moved is moved:
-                self._remember(found)
-        return found
+            if self._moves is moves:
+                self._remember(result)
+        return result
 
     def _remember(self, database: Database) -> None:
         self._cache[database.version] = database
@@ -173,9 +173,11 @@ class Known:
             raise InvalidError(f"time {ts.isoformat()} has no time zone: give one, the timeline's times are UTC")
         with self._lock:
             last = self._head
-            known = [*self._anchors.values(), *self._cache.values(), last]
-        version = max((database.version for database in known if database.committed_at <= ts), default=-1)
-        later = min((database.version for database in known if database.committed_at > ts), default=last.version + 1)
+            databases = [*self._anchors.values(), *self._cache.values(), last]
+        version = max((database.version for database in databases if database.committed_at <= ts), default=-1)
+        later = min(
+            (database.version for database in databases if database.committed_at > ts), default=last.version + 1
+        )
         while later - version > 1:
             middle = (version + later) // 2
             [entry] = self.entries(middle - 1, middle)
@@ -197,20 +199,20 @@ class Known:
             )
         return self.at(version)
 
-    def _take(self, head: Database, placed: Placements | None) -> None:
-        """Make a database version the head, and `placed`, unless it is None, where commits are; under the lock."""
+    def _take(self, head: Database, places: Placements | None) -> None:
+        """Make a database version the head, and `places`, unless it is None, where commits are; under the lock."""
         self._remember(self._head)  # statements that are under way go on reading it
         self._head = head
-        if placed is not None:  # last: who reads without the lock may see the new head first, and never the old one
-            self._placements = placed
-            self._moved = ends(placed)
+        if places is not None:  # last: who reads without the lock may see the new head first, and never the old one
+            self._placements = places
+            self._moves = ends(places)
             self._cache.clear()
         if head.version % self._every == 0:
             self._anchors[head.version] = head
             if len(self._anchors) > ANCHORS:
                 self._anchors.popitem(last=False)
 
-    def _placed(self, entry: Entry, known: Placements) -> Placements:
+    def _places(self, entry: Entry, places: Placements) -> Placements:
         """Return where commits are after an entry that moves some; see `placements_after`."""
         between = range(first_moved(entry), entry.version)
-        return placements_after(known, entry, self._history.scan(self.storage, between, last=entry.version - 1))
+        return placements_after(places, entry, self._history.scan(self.storage, between, last=entry.version - 1))

@@ -31,7 +31,7 @@ from lockstep.timeline.fold import (
     Placements,
     apply,
 )
-from lockstep.timeline.hint import Hint, lost, read_hint, write_hint
+from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
 from lockstep.timeline.known import CHECKPOINT_EVERY, Known
 from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
 
@@ -68,7 +68,7 @@ class Timeline(Known):
         """Begin with what the entries up to a version say."""
         super().__init__(storage, state, clock=clock, checkpoints=checkpoints, every=checkpoint_every)
         self._writes_checkpoints = checkpoint_every > 0
-        self._due: State | None = None
+        self._due_state: State | None = None
         self._checkpoint: int | None = None
         self._published_through = published_through
         if far := far_ahead(self._head, clock()):
@@ -142,10 +142,10 @@ class Timeline(Known):
         """
         hint = _end(storage)
         checkpoints = Checkpoints()
-        named = None if hint.checkpoint is UNSET else hint.checkpoint
+        candidate = None if hint.checkpoint is UNSET else hint.checkpoint
         state = None
-        if named is not None or hint.version >= CHECKPOINT_EVERY:  # a shorter history is not worth a listing
-            state = checkpoints.newest(storage, hint.version, named)
+        if candidate is not None or hint.version >= CHECKPOINT_EVERY:  # a shorter history is not worth a listing
+            state = checkpoints.newest(storage, hint.version, candidate)
         checkpoint = None if state is None else state.database.version
         [first] = read_known(storage, [0], hint.version)  # who cleans up by age takes the oldest first: that is found
         timeline = cls(
@@ -181,10 +181,10 @@ class Timeline(Known):
             UnavailableError: the store failed; what was read before that is kept.
             CorruptTimelineError: a new entry cannot be read or does not fit.
         """
-        known = self._head.version
+        version = self._head.version
         while (stored := read(self.storage, self._head.version + 1)) is not None:
             self._absorb(stored)
-        return self.entries(known)
+        return self.entries(version)
 
     def append(self, draft: MakeEntry, after: int) -> AppendOutcome:
         """Try to make an entry the next version; THE commit.
@@ -205,15 +205,15 @@ class Timeline(Known):
             CorruptTimelineError: what has the version cannot be read.
         """
         with self._lock:
-            known = State(self._head, self._placements)
-        head = known.database
+            state = State(self._head, self._placements)
+        head = state.database
         if not 0 <= after <= head.version:
             raise InvalidError(f"cannot append after database version {after}: there are 0 to {head.version}")
         stamp = max(to_millisecond(self._clock()), head.committed_at + _TICK)
         entry = draft(after + 1, stamp)
         if after < head.version:
-            return self._settled(entry)
-        entry, data, placed = self._checked(entry, known, stamp)
+            return self._outcome(entry)
+        entry, data, places = self._checked(entry, state, stamp)
         stored: Stored | None = None
         attempt = 0
         while stored is None:
@@ -221,25 +221,25 @@ class Timeline(Known):
             try:
                 match self.storage.put_if_absent(entry_path(entry.version), data):
                     case Mine():
-                        self._absorb(Stored(entry, len(data)), placed)
+                        self._absorb(Stored(entry, len(data)), places)
                         return Ratified(entry)
-                    case Theirs(found):
-                        stored = Stored(decode(found, entry.version), len(found))
+                    case Theirs(content):
+                        stored = Stored(decode(content, entry.version), len(content))
             except UnavailableError as error:
                 if error.definite and attempt == 1:  # a write before this one might still arrive
                     raise
                 # A lost response, another's entry, or nothing at all: only a look tells. And even a look that finds
                 # nothing proves nothing, while a late request may still arrive: the same write, tried again, is what
                 # settles it, for only one of the two can be the first.
-                looked = self._read_back(entry.version)
-                if isinstance(looked, UnavailableError) or (looked is None and attempt == ATTEMPTS):
+                answer = self._read_back(entry.version)
+                if isinstance(answer, UnavailableError) or (answer is None and attempt == ATTEMPTS):
                     return Unknown(entry, error)
-                stored = looked
+                stored = answer
         try:
             self._absorb(stored)
         except UnavailableError as error:
             return Unknown(entry, error)
-        return self._settled(entry)
+        return self._outcome(entry)
 
     def secure(self, entry: Entry) -> None:
         """See that an entry which was read is durable: who wrote it may have failed just before it was.
@@ -279,8 +279,8 @@ class Timeline(Known):
     @property
     def checkpoint_due(self) -> int | None:
         """The newest version that a checkpoint should be of and that is not known to have one."""
-        due = self._due
-        return None if due is None else due.database.version
+        state = self._due_state
+        return None if state is None else state.database.version
 
     def write_checkpoint(self) -> None:
         """Write the checkpoint that is due, if one is; after a failure, the next one is that of a later version.
@@ -290,7 +290,7 @@ class Timeline(Known):
             CorruptTimelineError: the version's entry is not there any more, or cannot be read.
         """
         with self._lock:
-            state, self._due = self._due, None
+            state, self._due_state = self._due_state, None
         if state is None:
             return
         version = state.database.version
@@ -302,38 +302,38 @@ class Timeline(Known):
             self._checkpoint = max(version, self._checkpoint or 0)
         self._write_hint()
 
-    def _absorb(self, stored: Stored, placed: Placements | None = None) -> None:
+    def _absorb(self, stored: Stored, places: Placements | None = None) -> None:
         """Make an entry the head, unless another thread already has.
 
         Args:
-            placed: where commits are after it, if that is known already and it moves some.
+            places: where commits are after it, if that is known already and it moves some.
 
         Raises:
             CorruptTimelineError: it does not fit.
             UnavailableError, CorruptTimelineError: it moves commits of entries that cannot be read.
         """
         entry = stored.entry
-        if entry.moved and placed is None:
-            placed = self._placed(entry, self._placements)
+        if entry.moved and places is None:
+            places = self._places(entry, self._placements)
         now = self._clock()
         with self._lock:
-            before = self._head
-            if entry.version <= before.version:
+            old_head = self._head
+            if entry.version <= old_head.version:
                 return
-            head = apply(before, entry)
+            head = apply(old_head, entry)
             self._history.keep([stored])
-            self._take(head, placed)
+            self._take(head, places)
             if self._writes_checkpoints and head.version % self._every == 0:
-                self._due = State(head, self._placements)
-        if (far := far_ahead(head, now)) and not far_ahead(before, now):
+                self._due_state = State(head, self._placements)
+        if (far := far_ahead(head, now)) and not far_ahead(old_head, now):
             _log.warning("%s", far)
 
-    def _checked(self, entry: Entry, known: State, stamp: datetime) -> tuple[Entry, bytes, Placements | None]:
+    def _checked(self, entry: Entry, state: State, stamp: datetime) -> tuple[Entry, bytes, Placements | None]:
         """Return an entry as readers will see it, its bytes, and where commits are after it if it moves some.
 
         What readers would refuse must never be written.
         """
-        head = known.database
+        head = state.database
         if (entry.format, entry.version, entry.committed_at) != (FORMAT, head.version + 1, stamp):
             raise InvalidError(f"entry {head.version + 1} must have the version and the time given to its draft")
         try:
@@ -348,13 +348,13 @@ class Timeline(Known):
         try:
             stored = decode(data, entry.version)
             apply(head, stored)
-            placed = self._placed(stored, known.placements) if stored.moved else None
+            places = self._places(stored, state.placements) if stored.moved else None
         except CorruptTimelineError as error:
             raise InvalidError(
                 f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
                 "report it"
             ) from error
-        return stored, data, placed
+        return stored, data, places
 
     def _read_back(self, version: int) -> Stored | UnavailableError | None:
         """Read what has a version now, or the failure after `ATTEMPTS` tries."""
@@ -366,7 +366,7 @@ class Timeline(Known):
                 failure = error
         return failure
 
-    def _settled(self, entry: Entry) -> AppendOutcome:
+    def _outcome(self, entry: Entry) -> AppendOutcome:
         """Tell the outcome of an entry whose version is known to be taken: the transaction's id says by whom."""
         try:
             self.refresh()
@@ -398,12 +398,12 @@ def _end(storage: Storage) -> Hint:
     # What a hint names must be there before anything is built on it.
     if hint is not None and read(storage, hint.version) is not None:
         return hint
-    listed = [found for name in storage.list(FOLDER) if (found := version_in(name)) is not None]
-    last = max(listed, default=None)
-    if hint is not None and hint.version > max(listed, default=-1):
-        raise lost(hint.version, last)
-    if (later := proof_of_later(storage, max(listed, default=-1))) is not None:
-        raise lost(later, last, manifest_path(later))
+    numbers = [number for name in storage.list(FOLDER) if (number := version_in(name)) is not None]
+    last = max(numbers, default=None)
+    if hint is not None and hint.version > max(numbers, default=-1):
+        raise lost_entries(hint.version, last)
+    if (later := proof_of_later(storage, max(numbers, default=-1))) is not None:
+        raise lost_entries(later, last, manifest_path(later))
     if last is None:
         root = storage.url
         raise InvalidError(f"no Lockstep timeline at {root}: make one with `lockstep init {root}`")

@@ -46,56 +46,56 @@ def folded(name: Name) -> Name:
     return Name(namespace=tuple(part.lower() for part in name.namespace), table=name.table.lower())
 
 
-def spellings(name: Name, seen: HasNames) -> list[Name]:
+def spellings(name: Name, scope: HasNames) -> list[Name]:
     """Return the stored names that one whose case does not count may mean: itself alone, if that is one."""
-    if name in seen.tables or name in seen.views:
+    if name in scope.tables or name in scope.views:
         return [name]
-    wanted = folded(name)
-    return sorted(each for each in (*seen.tables, *seen.views) if folded(each) == wanted)
+    key = folded(name)
+    return sorted(each for each in (*scope.tables, *scope.views) if folded(each) == key)
 
 
-def spelled(name: Name, seen: HasNames) -> Name:
+def spelled(name: Name, scope: HasNames) -> Name:
     """Return how a name is stored whose case does not count; one that nothing has as it is, in its stored namespace.
 
     Raises:
         InvalidError (42702): several fit, and none of them exactly; they were made where case counts.
     """
-    if name in seen.tables or name in seen.views:
+    if name in scope.tables or name in scope.views:
         return name
-    inside = Name(namespace=spelled_namespace(name.namespace, seen), table=name.table)
-    found = spellings(inside, seen)
-    return _only(found, str(name)) if found else inside
+    inside = Name(namespace=spelled_namespace(name.namespace, scope), table=name.table)
+    matches = spellings(inside, scope)
+    return _only(matches, str(name)) if matches else inside
 
 
-def spelled_namespace(namespace: Namespace, seen: HasNames) -> Namespace:
+def spelled_namespace(namespace: Namespace, scope: HasNames) -> Namespace:
     """Return how a namespace is stored whose case does not count, as far as there is one."""
     for length in range(len(namespace), 0, -1):
-        if namespace[:length] in seen.namespaces:
+        if namespace[:length] in scope.namespaces:
             return namespace
-        wanted = tuple(part.lower() for part in namespace[:length])
-        if found := sorted(each for each in seen.namespaces if tuple(part.lower() for part in each) == wanted):
-            return _only(found, ".".join(namespace)) + namespace[length:]
+        key = tuple(part.lower() for part in namespace[:length])
+        if matches := sorted(each for each in scope.namespaces if tuple(part.lower() for part in each) == key):
+            return _only(matches, ".".join(namespace)) + namespace[length:]
     return namespace
 
 
-def _only(found: Sequence[T], name: str) -> T:
-    if len(found) > 1:
+def _only(candidates: Sequence[T], name: str) -> T:
+    if len(candidates) > 1:
         raise InvalidError(
-            f"{name} may be any of {', '.join(map(str, found))}, which differ in case alone: say it as it is "
+            f"{name} may be any of {', '.join(map(str, candidates))}, which differ in case alone: say it as it is "
             "stored, or SET spark.sql.caseSensitive = true",
             sqlstate=AMBIGUOUS,
         )
-    return found[0]
+    return candidates[0]
 
 
-def holder(name: Name, seen: HasNames, *, case_sensitive: bool = True) -> str | None:
+def holder(name: Name, scope: HasNames, *, case_sensitive: bool = True) -> str | None:
     """Return what has this name, a "table" or a "view", which share their names; None if it is free."""
     if not case_sensitive:
-        wanted = folded(name)
-        name = next((each for each in (*seen.tables, *seen.views) if folded(each) == wanted), name)
-    if name in seen.tables:
+        key = folded(name)
+        name = next((each for each in (*scope.tables, *scope.views) if folded(each) == key), name)
+    if name in scope.tables:
         return "table"
-    return "view" if name in seen.views else None
+    return "view" if name in scope.views else None
 
 
 def check_size(name: Name, definition: ViewDefinition) -> None:
@@ -150,17 +150,17 @@ def net_views(before: Mapping[Name, View], after: Mapping[Name, View]) -> list[V
 
 def _without_collisions(renames: Sequence[TableDdl], unique: str) -> list[TableDdl]:
     """Order renames so that each finds its new name free; in a circle (a swap) one table takes a detour."""
-    waiting = {rename.name: rename for rename in renames}
-    ordered = []
-    while waiting:
+    by_name = {rename.name: rename for rename in renames}
+    order = []
+    while by_name:
         name, rename = next(
-            ((name, rename) for name, rename in waiting.items() if rename.new_name not in waiting),
-            next(iter(waiting.items())),
+            ((name, rename) for name, rename in by_name.items() if rename.new_name not in by_name),
+            next(iter(by_name.items())),
         )
-        del waiting[name]
-        if rename.new_name in waiting:
+        del by_name[name]
+        if rename.new_name in by_name:
             detour = Name(namespace=rename.new_name.namespace, table=f"{rename.new_name.table}-{unique}")
-            waiting[detour] = msgspec.structs.replace(rename, name=detour)
+            by_name[detour] = msgspec.structs.replace(rename, name=detour)
             rename = msgspec.structs.replace(rename, new_name=detour)
-        ordered.append(rename)
-    return ordered
+        order.append(rename)
+    return order

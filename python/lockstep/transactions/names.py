@@ -39,7 +39,7 @@ class Names:
         """Begin with the names of a snapshot."""
         self.base = base
         self.case_sensitive = case_sensitive
-        self.gone: list[Table] = []
+        self.dropped: list[Table] = []
         self._tables = dict(base.tables)
         self._views = dict(base.views)
         self._namespaces = dict(base.namespaces)
@@ -102,7 +102,7 @@ class Names:
 
     def drop_table(self, name: Name) -> None:
         """Take a table out of the catalog; its files stay for the database versions that have it."""
-        self.gone.append(self.table(name))
+        self.dropped.append(self.table(name))
         del self._tables[name]
 
     def rename_table(self, name: Name, new_name: Name) -> None:
@@ -208,5 +208,5 @@ class Names:
 
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Return the changes of the list of namespaces, in order, without those both made and dropped."""
-        gone = {n.name for n in self._namespace_ddl} - set(self._namespaces) - set(self.base.namespaces)
-        return [ddl for ddl in self._namespace_ddl if ddl.name not in gone]
+        transient = {n.name for n in self._namespace_ddl} - set(self._namespaces) - set(self.base.namespaces)
+        return [ddl for ddl in self._namespace_ddl if ddl.name not in transient]

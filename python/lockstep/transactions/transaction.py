@@ -109,8 +109,10 @@ class Transaction:
         self.names = Names(self.base, case_sensitive=self.case_sensitive)
 
     def __repr__(self) -> str:
-        wrote = f", {len(self.staged)} tables written" if self.staged else ""
-        return f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{wrote}>"
+        writes = f", {len(self.staged)} tables written" if self.staged else ""
+        return (
+            f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{writes}>"
+        )
 
     # --- what it sees -------------------------------------------------------------------------------------------------
 
@@ -241,12 +243,12 @@ class Transaction:
         self.state = State.INFLIGHT
 
     def _table_at(self, location: str) -> Table:
-        if found := [table for table in self.names.tables.values() if table.location == location]:
-            return found[0]
-        if (made := self._creations.get(location)) is None:
+        if tables := [table for table in self.names.tables.values() if table.location == location]:
+            return tables[0]
+        if (creation := self._creations.get(location)) is None:
             raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
-        self.names.check_free(made.name)
-        return Table(id=made.id, name=made.name, location=location, version=NEW, since=self.base.version)
+        self.names.check_free(creation.name)
+        return Table(id=creation.id, name=creation.name, location=location, version=NEW, since=self.base.version)
 
     def reserve(self, name: Name, id: str) -> Creation:
         """Choose where a new table of this name will lie; `stage` of its first version makes it real.
@@ -305,14 +307,14 @@ class Transaction:
         at = self._find_savepoint(name)
         del self._savepoints[at + 1 :]
         point = self._savepoints[at]
-        tables = (*self.names.tables.values(), *self.dropped, *point.names.tables.values())
-        known = {table.id: table for table in tables}
+        tables = (*self.names.tables.values(), *self.dropped_tables, *point.names.tables.values())
+        by_id = {table.id: table for table in tables}
         cut = [
-            (known[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
+            (by_id[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
             for id, versions in self.staged.items()
-            if len(versions) > len(point.staged.get(id, ())) and known[id].location not in self._made_since(point)
+            if len(versions) > len(point.staged.get(id, ())) and by_id[id].location not in self._folders_since(point)
         ]
-        undone = Undone(cut, self._made_since(point))
+        undone = Undone(cut, self._folders_since(point))
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
         self.statements, self._creations = list(point.statements), dict(point.creations)
@@ -339,28 +341,28 @@ class Transaction:
             sqlstate=NO_SAVEPOINT,
         )
 
-    def _made_since(self, point: Savepoint) -> list[str]:
+    def _folders_since(self, point: Savepoint) -> list[str]:
         return [location for location in self._creations if location not in point.creations]
 
     # --- what it changed ----------------------------------------------------------------------------------------------
 
-    def written(self) -> list[Table]:
+    def written_tables(self) -> list[Table]:
         """The tables with staged commits, by their names now."""
         return sorted((t for t in self.names.tables.values() if t.id in self.staged), key=lambda t: t.name)
 
-    def made(self) -> list[str]:
+    def created_folders(self) -> list[str]:
         """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
         return list(self._creations)
 
-    def abandoned(self) -> list[str]:
+    def abandoned_folders(self) -> list[str]:
         """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
-        kept = {table.location for table in self.names.tables.values()}
-        return [location for location in self._creations if location not in kept]
+        locations = {table.location for table in self.names.tables.values()}
+        return [location for location in self._creations if location not in locations]
 
     @property
-    def dropped(self) -> list[Table]:
+    def dropped_tables(self) -> list[Table]:
         """The tables that it staged commits for, and then dropped."""
-        return [table for table in self.names.gone if table.id in self.staged]
+        return [table for table in self.names.dropped if table.id in self.staged]
 
     def changes_names(self) -> bool:
         """Whether it makes, drops or renames anything, all in all."""
@@ -379,8 +381,10 @@ class Transaction:
     def reads(self) -> list[TableRead]:
         """The tables of its snapshot that it read, and which rows."""
         rows = self._reads.by_table()
-        read = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
-        return [TableRead(id=t.id, name=t.name, version=t.version, predicates=predicates_of(rows[t.id])) for t in read]
+        tables = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
+        return [
+            TableRead(id=t.id, name=t.name, version=t.version, predicates=predicates_of(rows[t.id])) for t in tables
+        ]
 
     def info(self, operations: Sequence[str] = ()) -> TransactionInfo:
         """Who, when and why, for the entry; `operations` stand in where no statement's text is known."""

@@ -31,14 +31,14 @@ MAX_FOLDERS = 8
 
 def check_root(url: str) -> None:
     """Raise InvalidError if a lake's root lies in one of `RESERVED_FOLDERS`."""
-    if found := sorted(RESERVED_FOLDERS.intersection(url.split("/"))):
-        raise InvalidError(f"{url} cannot be a lake's root: tables in a folder {found[0]} could not be written")
+    if folders := sorted(RESERVED_FOLDERS.intersection(url.split("/"))):
+        raise InvalidError(f"{url} cannot be a lake's root: tables in a folder {folders[0]} could not be written")
 
 
 def new_location(name: Name, id: str) -> str:
     """Return a folder for a new table: readable, and unique because the id is."""
-    shown = (*name.namespace[: MAX_FOLDERS - 1], name.table)
-    return f"{'/'.join(map(_folder, shown))}-{id}"
+    parts = (*name.namespace[: MAX_FOLDERS - 1], name.table)
+    return f"{'/'.join(map(_folder, parts))}-{id}"
 
 
 def _folder(part: str) -> str:
@@ -64,8 +64,8 @@ class Undone:
 
     Attributes:
         cut: tables with staged commits that were undone: the versions that are kept, and those that go.
-        made: folders of tables that were made since.
+        folders: folders of tables that were made since.
     """
 
     cut: list[tuple[Table, list[int], list[int]]]
-    made: list[str]
+    folders: list[str]

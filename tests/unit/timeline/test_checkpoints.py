@@ -54,7 +54,7 @@ def test_a_checkpoint_is_what_the_fold_says(steps: Steps, data: st.DataObject) -
     assert entries_read(store) <= {0, *needed}, "what is before it is not read, but for commits that are moved"
     assert opened.head == fold(entries)
     moved = amendments(entries)
-    assert dict(opened.moved) == moved
+    assert dict(opened.moves) == moved
     for older in data.draw(st.lists(st.integers(0, last), max_size=5)):
         assert opened.at(older) == fold(entries[: older + 1], moved)
         assert opened.at_time(entries[older].committed_at) == opened.at(older)

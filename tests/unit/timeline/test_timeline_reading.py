@@ -135,7 +135,7 @@ def test_an_older_version_sees_a_commit_that_moved_since(timeline: Timeline, sto
     for seen in (timeline, Timeline.open(store)):
         assert [seen.at(n).tables[name].version for n in (1, 2, 3, 4)] == [0, 2, 2, 2]
         assert seen.head.tables[name].version == 2
-        assert seen.moved == {("id-t", 2): 2}
+        assert seen.moves == {("id-t", 2): 2}
 
 
 def test_readers_see_whole_states_while_others_write(tmp_path: Path) -> None:

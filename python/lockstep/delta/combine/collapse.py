@@ -87,10 +87,10 @@ def collapse(
     """
     effective = [commit for commit in commits if any("commitInfo" not in action for action in commit)]
     if copies_own_rows(effective, pin):  # their numbers stand in data files: not even an empty one may go
-        return [_kept(commit, transaction_id) for commit in commits]
+        return [_separate_commit(commit, transaction_id) for commit in commits]
     if len(effective) == 1 or _must_stay_separate(effective):
-        return [_kept(commit, transaction_id) for commit in effective]
-    files, again = _net_files(effective)
+        return [_separate_commit(commit, transaction_id) for commit in effective]
+    files, readded_count = _net_files(effective)
     net = [*_last_wins(effective), *files, *_change_files(effective)]
     # Row ids were given out to files that are gone again: a mark alone would be a commit that changes nothing.
     if all(action.get("domainMetadata", {}).get("domain") == ROW_TRACKING for action in net):
@@ -102,7 +102,7 @@ def collapse(
         "operationParameters": {"statements": _json(list(statements) or [i.get("operation") for i in infos])},
         **({"readVersion": pin} if pin >= 0 else {}),  # Delta leaves it out too where there was nothing to read
         **_summary(infos),
-        "operationMetrics": _metrics(infos, net, again),
+        "operationMetrics": _metrics(infos, net, readded_count),
         "engineInfo": engine,
         "txnId": transaction_id,
     }
@@ -121,7 +121,7 @@ def _must_stay_separate(commits: Sequence[Commit]) -> bool:
     return ("cdc" in kinds and changing > 1) or not kinds <= set(_ORDER)
 
 
-def _kept(commit: Commit, transaction_id: str) -> list[Action]:
+def _separate_commit(commit: Commit, transaction_id: str) -> list[Action]:
     info = {**_info(commit), "txnId": transaction_id}
     rest = [action for action in commit if "commitInfo" not in action]
     return _ordered(traced([{"commitInfo": info}, *rest], transaction_id))
@@ -160,37 +160,37 @@ class _File:
 def _net_files(commits: Sequence[Commit]) -> tuple[list[Action], int]:
     """Return the net actions, and how many of them add a file again that was there at the pin and stays."""
     files: dict[LogicalFile, _File] = {}
-    changed: set[LogicalFile] = set()
-    rearranged: list[set[LogicalFile]] = []
+    changed_files: set[LogicalFile] = set()
+    rearrangements: list[set[LogicalFile]] = []
     for commit in commits:
         quiet = _changed_nothing(commit)
         recommits = only_recommits(commit) and not quiet
-        moved: set[LogicalFile] = set()
+        moved_files: set[LogicalFile] = set()
         for kind, body in _file_actions(commit):
             key = logical_file(body)
             change = changes_rows(body) and not quiet
             recommit = kind == "add" and not change and recommits
             if not recommit:
-                (changed if change else moved).add(key)
+                (changed_files if change else moved_files).add(key)
             at_pin = files[key].at_pin if key in files else kind == "remove" or recommit
             files[key] = _File(at_pin, kind, body)
-        rearranged.append(moved)
-    changed = _spread(changed, rearranged)
-    again = {key for key, file in files.items() if file.at_pin and file.kind == "add"}
+        rearrangements.append(moved_files)
+    changed_files = _spread(changed_files, rearrangements)
+    readded_files = {key for key, file in files.items() if file.at_pin and file.kind == "add"}
     net = [
-        {file.kind: {**file.body, "dataChange": key in changed and key not in again}}
+        {file.kind: {**file.body, "dataChange": key in changed_files and key not in readded_files}}
         for key, file in files.items()
         if file.at_pin or file.kind == "add"
     ]
-    return net, len(again)
+    return net, len(readded_files)
 
 
-def _spread(changed: set[LogicalFile], rearranged: Sequence[set[LogicalFile]]) -> set[LogicalFile]:
+def _spread(changed_files: set[LogicalFile], rearrangements: Sequence[set[LogicalFile]]) -> set[LogicalFile]:
     """Add all files of each rearrangement that shares one with the changed files, until none does."""
-    while hit := [files for files in rearranged if not changed.isdisjoint(files)]:
-        rearranged = [files for files in rearranged if changed.isdisjoint(files)]
-        changed = changed.union(*hit)
-    return changed
+    while hit := [files for files in rearrangements if not changed_files.isdisjoint(files)]:
+        rearrangements = [files for files in rearrangements if changed_files.isdisjoint(files)]
+        changed_files = changed_files.union(*hit)
+    return changed_files
 
 
 def _file_actions(commit: Commit) -> list[tuple[str, dict[str, Any]]]:
@@ -211,7 +211,7 @@ def _changed_nothing(commit: Commit) -> bool:
     info = _info(commit)
     metrics = info.get("operationMetrics") or {}
     return info.get("operation") == "MERGE" and all(
-        metrics.get(f"numTargetRows{done}") == "0" for done in ("Inserted", "Updated", "Deleted")
+        metrics.get(f"numTargetRows{verb}") == "0" for verb in ("Inserted", "Updated", "Deleted")
     )
 
 
@@ -234,7 +234,7 @@ def _summary(infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Say of the whole what its parts say: who, user metadata, how isolated, whether blind, common tags."""
     last = infos[-1]
     levels = [info["isolationLevel"] for info in infos if info.get("isolationLevel") in _ISOLATION]
-    said = [info["userMetadata"] for info in infos if info.get("userMetadata") is not None]
+    user_metadata = [info["userMetadata"] for info in infos if info.get("userMetadata") is not None]
     tags = (infos[0].get("tags") or {}).items()
     # A tag says "this commit does only that" (DeltaCommitTag merges by "and"): it holds of the whole if of each part.
     common = {key: value for key, value in tags if all((i.get("tags") or {}).get(key) == value for i in infos)}
@@ -242,17 +242,17 @@ def _summary(infos: Sequence[dict[str, Any]]) -> dict[str, Any]:
         **{field: last[field] for field in (*_WHO, "inCommitTimestamp") if last.get(field) is not None},
         "isBlindAppend": all(info.get("isBlindAppend") is True for info in infos),
         **({"isolationLevel": min(levels, key=_ISOLATION.index)} if levels else {}),
-        **({"userMetadata": said[-1]} if said else {}),
+        **({"userMetadata": user_metadata[-1]} if user_metadata else {}),
         **({"tags": common} if common else {}),
     }
 
 
-def _metrics(infos: Sequence[dict[str, Any]], net: Sequence[Action], again: int) -> dict[str, str]:
+def _metrics(infos: Sequence[dict[str, Any]], net: Sequence[Action], readded_count: int) -> dict[str, str]:
     rows = [(info.get("operationMetrics") or {}).get("numOutputRows") for info in infos]
     return {
-        "numAddedFiles": str(len(bodies(net, "add")) - again),
+        "numAddedFiles": str(len(bodies(net, "add")) - readded_count),
         "numRemovedFiles": str(len(bodies(net, "remove"))),
-        ADDED_AGAIN: str(again),
+        ADDED_AGAIN: str(readded_count),
         **({"numOutputRows": str(sum(int(n) for n in rows if n))} if any(rows) else {}),
     }
 
@@ -268,17 +268,17 @@ def created_paths(commits: Sequence[Commit]) -> set[str]:
     added by an operation known to write new files (so no RESTORE, CLONE, CONVERT or a backfill, which add files that
     others own), never with a remove of the same path beside it (a deletion vector on an old file), never absolute.
     """
-    seen: set[str] = set()
-    created: set[str] = set()
+    earlier_paths: set[str] = set()
+    new_paths: set[str] = set()
     for commit in commits:
         recommits = only_recommits(commit)
         adds = [body for body in bodies(commit, "add") if changes_rows(body) or not recommits]
-        removed = {body["path"] for body in bodies(commit, "remove")}
+        removed_paths = {body["path"] for body in bodies(commit, "remove")}
         if _info(commit).get("operation") in CREATES_FILES:
-            written = {body["path"] for body in (*adds, *bodies(commit, "cdc"))}
-            created |= {path for path in written - removed - seen if is_inside(path)}
-        seen |= removed.union(body["path"] for kind in ("add", "cdc") for body in bodies(commit, kind))
-    return {unquote(path) for path in created}
+            written_paths = {body["path"] for body in (*adds, *bodies(commit, "cdc"))}
+            new_paths |= {path for path in written_paths - removed_paths - earlier_paths if is_inside(path)}
+        earlier_paths |= removed_paths.union(body["path"] for kind in ("add", "cdc") for body in bodies(commit, kind))
+    return {unquote(path) for path in new_paths}
 
 
 def is_inside(path: str) -> bool:

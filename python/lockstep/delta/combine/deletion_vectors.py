@@ -76,7 +76,9 @@ def decode(descriptor: Descriptor | None, read: Read, *, location: str, root: st
     size, cardinality = _number(descriptor, "sizeInBytes"), _number(descriptor, "cardinality")
     if size > MAX_VECTOR_BYTES:
         raise _corrupt(name, f"at most {MAX_VECTOR_BYTES} bytes", f"{size}")
-    data = _inline(descriptor, size) if descriptor["storageType"] == "i" else _stored(descriptor, read, location, root)
+    data = (
+        _inline(descriptor, size) if descriptor["storageType"] == "i" else _from_file(descriptor, read, location, root)
+    )
     rows = deserialize(data, name)
     if len(rows) != cardinality:
         raise _corrupt(name, f"{cardinality} rows, as its descriptor says", f"{len(rows)}")
@@ -148,7 +150,7 @@ def _inline(descriptor: Descriptor, size: int) -> bytes:
     return padded[:size]
 
 
-def _stored(descriptor: Descriptor, read: Read, location: str, root: str) -> bytes:
+def _from_file(descriptor: Descriptor, read: Read, location: str, root: str) -> bytes:
     path = file_path(descriptor, location=location, root=root)
     content = read(path)
     if content is None:
@@ -162,13 +164,13 @@ def _stored(descriptor: Descriptor, read: Read, location: str, root: str) -> byt
     end = start + 4 + size
     if len(content) < end + 4:
         raise _corrupt(path, f"a vector of {size} bytes at {start}", f"a file of {len(content)} bytes")
-    stored = int.from_bytes(content[start : start + 4], "big")
-    if stored != size:
-        raise _corrupt(path, f"a vector of {size} bytes at {start}", f"one of {stored}")
+    length = int.from_bytes(content[start : start + 4], "big")
+    if length != size:
+        raise _corrupt(path, f"a vector of {size} bytes at {start}", f"one of {length}")
     data = content[start + 4 : end]
-    expected, found = int.from_bytes(content[end : end + 4], "big"), zlib.crc32(data)
-    if expected != found:
-        raise _corrupt(path, f"data at {start} with the CRC-32 {expected:08x}", f"{found:08x}")
+    expected_crc, crc = int.from_bytes(content[end : end + 4], "big"), zlib.crc32(data)
+    if expected_crc != crc:
+        raise _corrupt(path, f"data at {start} with the CRC-32 {expected_crc:08x}", f"{crc:08x}")
     return data
 
 
@@ -255,5 +257,5 @@ def _name(descriptor: Descriptor) -> str:
     return f"deletion vector {descriptor.get('storageType')}{str(descriptor.get('pathOrInlineDv'))[:40]}"
 
 
-def _corrupt(name: str, expected: str, found: str) -> CorruptTimelineError:
-    return CorruptTimelineError(f"{name}: expected {expected}, found {found}")
+def _corrupt(name: str, expectation: str, finding: str) -> CorruptTimelineError:
+    return CorruptTimelineError(f"{name}: expected {expectation}, found {finding}")

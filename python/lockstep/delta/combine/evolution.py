@@ -102,10 +102,10 @@ def metadata_change(before: Body, after: Body) -> Kinds:
     if _without(before, *_SAID_ELSEWHERE) != _without(after, *_SAID_ELSEWHERE):
         return UNCLEAR  # id, format, partition columns, time of creation: another table
     columns = _columns_change(before, after)
-    changed = _changed_properties(before, after)
+    properties = _changed_properties(before, after)
     if COLUMNS in columns and _ids_moved_on(before, after):
-        changed -= {_COLUMN_IDS}
-    harmless = all(key in INERT or not key.startswith("delta.") for key in changed)
+        properties -= {_COLUMN_IDS}
+    harmless = all(key in INERT or not key.startswith("delta.") for key in properties)
     return columns | {PROPERTIES} if harmless and OTHER not in columns else UNCLEAR
 
 
@@ -136,11 +136,11 @@ def _columns_change(before: Body, after: Body) -> Kinds:
     old, new = _fields(before), _fields(after)
     if old is None or new is None or len(new) < len(old):
         return UNCLEAR
-    found = NOTHING.union(*(_field_change(one, other) for one, other in zip(old, new, strict=False)))
-    added = new[len(old) :]
-    if not all(map(_is_plain, added)):
+    kinds = NOTHING.union(*(_field_change(one, other) for one, other in zip(old, new, strict=False)))
+    new_fields = new[len(old) :]
+    if not all(map(_is_plain, new_fields)):
         return UNCLEAR
-    return found | {COLUMNS} if added else found
+    return kinds | {COLUMNS} if new_fields else kinds
 
 
 def _fields(metadata: Body) -> list[dict[str, Any]] | None:
@@ -239,8 +239,8 @@ def protocol_change(before: Body, after: Body, metadata: Body) -> Kinds:
         return UNCLEAR
     if any(after[version] < before[version] for version in ("minReaderVersion", "minWriterVersion")):
         return UNCLEAR
-    said = str(msgspec.json.encode([metadata.get("configuration"), metadata.get("schemaString")]), "utf-8").lower()
-    asleep = all(name in ACTS_BY and not (ACTS_BY[name] and ACTS_BY[name].lower() in said) for name in new - old)
+    text = str(msgspec.json.encode([metadata.get("configuration"), metadata.get("schemaString")]), "utf-8").lower()
+    asleep = all(name in ACTS_BY and not (ACTS_BY[name] and ACTS_BY[name].lower() in text) for name in new - old)
     return frozenset({FEATURES}) if asleep else UNCLEAR
 
 

@@ -107,10 +107,10 @@ class _Landing:
         return [self._action(action, version, stamp) for action in commit]
 
     def _stamp(self, commit: Sequence[Action]) -> int | None:
-        own = next((info.get("inCommitTimestamp") for info in bodies(commit, "commitInfo")), None)
-        if own is None:
+        timestamp = next((info.get("inCommitTimestamp") for info in bodies(commit, "commitInfo")), None)
+        if timestamp is None:
             return None
-        self.clock = max(int(own), self.clock + 1)
+        self.clock = max(int(timestamp), self.clock + 1)
         return self.clock
 
     def _action(self, action: Action, version: int, stamp: int | None) -> Action:
@@ -134,11 +134,11 @@ class _Landing:
 
     def _metadata(self, metadata: dict[str, Any], version: int, stamp: int | None) -> dict[str, Any]:
         configuration = metadata.get("configuration") or {}
-        staged = configuration.get(_ICT_VERSION)
-        if staged is None or _number(staged) <= self.pin:
+        version_text = configuration.get(_ICT_VERSION)
+        if version_text is None or _number(version_text) <= self.pin:
             return metadata
         # Later commits repeat the properties: they follow the commit that first said so.
-        since, at = self.enabled.setdefault(staged, (version, stamp))
+        since, at = self.enabled.setdefault(version_text, (version, stamp))
         new = {**configuration, _ICT_VERSION: str(since)}
         if at is not None:
             new[_ICT_TIMESTAMP] = str(at)
@@ -154,8 +154,8 @@ class _Landing:
         new = dict(info)
         if stamp is not None:
             new["inCommitTimestamp"] = stamp
-        read = info.get("readVersion")
-        if read is not None and read > self.pin:
+        read_version = info.get("readVersion")
+        if read_version is not None and read_version > self.pin:
             new["readVersion"] = self.pin if version == self.first_version else version - 1
         return new
 

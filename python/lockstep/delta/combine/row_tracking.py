@@ -34,8 +34,10 @@ def copies_own_rows(commits: Iterable[Sequence[Action]], pin: int) -> bool:
     file's rows may be others (INSERT OVERWRITE), which the log does not tell.
     """
     for commit in commits:
-        removed = {file["path"] for file in bodies(commit, "remove") if is_new(file, pin)}
-        if removed and any(file["path"] not in removed and is_new(file, pin) for file in bodies(commit, "add")):
+        removed_paths = {file["path"] for file in bodies(commit, "remove") if is_new(file, pin)}
+        if removed_paths and any(
+            file["path"] not in removed_paths and is_new(file, pin) for file in bodies(commit, "add")
+        ):
             return True
     return False
 

@@ -51,25 +51,25 @@ def vectors_now(ours: Footprint, winners: Sequence[Footprint]) -> dict[str, Desc
     Raises:
         CorruptTimelineError: one of them replaced another vector than the file had.
     """
-    now: dict[str, Descriptor] = {}
+    vectors: dict[str, Descriptor] = {}
     for winner in winners:
         for path in ours.vectors.keys() & winner.vectors.keys():
             change = winner.vectors[path]
-            had = deletion_vector_id(now.get(path, ours.vectors[path].before))
-            if had != (replaced := deletion_vector_id(change.before)):
+            old_id = deletion_vector_id(vectors.get(path, ours.vectors[path].before))
+            if old_id != (replaced_id := deletion_vector_id(change.before)):
                 raise CorruptTimelineError(
-                    f"data file {path}: expected a commit that replaces its deletion vector {had}, found one that "
-                    f"replaces {replaced}. What the file's rows are now cannot be told, and nothing was committed: "
+                    f"data file {path}: expected a commit that replaces its deletion vector {old_id}, found one that "
+                    f"replaces {replaced_id}. What the file's rows are now cannot be told, and nothing was committed: "
                     "restore the commits of the table's log that `lockstep verify` lists"
                 )
-            now[path] = change.after
-    return now
+            vectors[path] = change.after
+    return vectors
 
 
 def merge_vectors(
     commits: Sequence[Sequence[Action]],
     ours: Footprint,
-    now: Mapping[str, Descriptor],
+    vectors: Mapping[str, Descriptor],
     *,
     load: Callable[[Descriptor], RowSet],
     save: Callable[[RowSet], Descriptor],
@@ -84,22 +84,22 @@ def merge_vectors(
     Args:
         commits: ours, as `collapse` returns them; left as they are.
         ours: what they touch.
-        now: as `vectors_now` returns it; `clash` found nothing.
+        vectors: as `vectors_now` returns it; `clash` found nothing.
         load: read a vector.
         save: give a vector a descriptor: the same one for the same rows.
     """
-    theirs = {path: load(vector) for path, vector in now.items()}
+    theirs = {path: load(vector) for path, vector in vectors.items()}
 
-    def merged(path: str, vector: Descriptor | None) -> Descriptor:
+    def merge(path: str, vector: Descriptor | None) -> Descriptor:
         if vector is None or deletion_vector_id(vector) == deletion_vector_id(ours.vectors[path].before):
-            return now[path]
+            return vectors[path]
         return save(load(vector) | theirs[path])
 
     def landing(action: Action) -> Action:
         kind, body = split(action)
-        if kind not in ("add", "remove") or body["path"] not in now:
+        if kind not in ("add", "remove") or body["path"] not in vectors:
             return action
-        new = {**body, "deletionVector": merged(body["path"], body.get("deletionVector"))}
+        new = {**body, "deletionVector": merge(body["path"], body.get("deletionVector"))}
         return {kind: _with_wide_bounds(new) if kind == "add" else new}
 
     return [[landing(action) for action in commit] for commit in commits]

@@ -100,8 +100,8 @@ def united(many: Iterable[Condition]) -> Condition:
             parts.append(each)
             continue
         key = each.column, each.kind
-        known = comparisons.get(key)
-        comparisons[key] = each if known is None else _either(known, each)
+        comparison = comparisons.get(key)
+        comparisons[key] = each if comparison is None else _either(comparison, each)
     parts += comparisons.values()
     return parts[0] if len(parts) == 1 else Disjunction((Constant(FALSE), *parts))
 
@@ -125,21 +125,21 @@ _AND = tuple(tuple(_both(one, other) for other in range(8)) for one in range(8))
 _OR = tuple(tuple(_NOT[_both(_NOT[one], _NOT[other])] for other in range(8)) for one in range(8))
 
 
-def outcomes(condition: Condition, known: Knowledge) -> int:
+def outcomes(condition: Condition, knowledge: Knowledge) -> int:
     """Return which of TRUE, FALSE and NULL a condition may give on some row."""
     match condition:
         case Comparison(column, kind, true_in, false_in, on_null):
-            may_be = known(column, kind)
-            found = on_null if may_be.null else 0
+            may_be = knowledge(column, kind)
+            result = on_null if may_be.null else 0
             if overlap(may_be.values, true_in):
-                found |= TRUE
-            return found | FALSE if overlap(may_be.values, false_in) else found
-        case Constant(found):
-            return found
+                result |= TRUE
+            return result | FALSE if overlap(may_be.values, false_in) else result
+        case Constant(result):
+            return result
         case Conjunction(parts):
-            return reduce(lambda one, other: _AND[one][other], (outcomes(part, known) for part in parts))
+            return reduce(lambda one, other: _AND[one][other], (outcomes(part, knowledge) for part in parts))
         case Disjunction(parts):
-            return reduce(lambda one, other: _OR[one][other], (outcomes(part, known) for part in parts))
+            return reduce(lambda one, other: _OR[one][other], (outcomes(part, knowledge) for part in parts))
 
 
 # --- judged against each other ----------------------------------------------------------------------------------------
@@ -162,10 +162,10 @@ def _branches(condition: Condition) -> tuple[tuple[Condition, ...], ...]:
         case Conjunction(parts):
             branches = ((),)
             for part in parts:
-                found = _branches(part)
-                if len(branches) * len(found) > _BRANCHES_AT_MOST:
-                    found = ((part,),)
-                branches = tuple(before + after for before in branches for after in found)
+                inner = _branches(part)
+                if len(branches) * len(inner) > _BRANCHES_AT_MOST:
+                    inner = ((part,),)
+                branches = tuple(before + after for before in branches for after in inner)
             return branches
         case _:
             return ((condition,),)
@@ -174,7 +174,7 @@ def _branches(condition: Condition) -> tuple[tuple[Condition, ...], ...]:
 def _satisfiable(parts: tuple[Condition, ...]) -> bool:
     """Return whether one row may satisfy all parts."""
     rows = _Rows(part for part in parts if isinstance(part, Comparison))
-    return all(outcomes(part, rows.known) & TRUE for part in parts)
+    return all(outcomes(part, rows.possible) & TRUE for part in parts)
 
 
 class _Rows:
@@ -186,10 +186,10 @@ class _Rows:
         for comparison in comparisons:
             self._take(comparison)
 
-    def _take(self, made: Comparison) -> None:
-        key = made.column, made.kind
-        self._null[made.column] = self._null.get(made.column, True) and bool(made.on_null & TRUE)
-        self._values[key] = intersect(self._values.get(key, EVERYTHING), made.true_in)
+    def _take(self, comparison: Comparison) -> None:
+        key = comparison.column, comparison.kind
+        self._null[comparison.column] = self._null.get(comparison.column, True) and bool(comparison.on_null & TRUE)
+        self._values[key] = intersect(self._values.get(key, EVERYTHING), comparison.true_in)
 
-    def known(self, column: Path, kind: Kind | None) -> Possible:
+    def possible(self, column: Path, kind: Kind | None) -> Possible:
         return Possible(null=self._null.get(column, True), values=self._values.get((column, kind), EVERYTHING))

@@ -51,21 +51,21 @@ def covers(files: Sequence[FileValues]) -> tuple[tuple[FileValues, ...], ...]:
 
 def _stats(files: Iterable[FileValues]) -> str | None:
     """Return statistics that hold for all files, as JSON; None if nothing is known of all."""
-    known: list[_Stats] = []
+    all_stats: list[_Stats] = []
     for file in files:
         try:
-            known.append(_decode(file.stats or ""))
+            all_stats.append(_decode(file.stats or ""))
         except (msgspec.DecodeError, RecursionError):
             return None
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    for column in set.intersection(*(_columns(stats) for stats in known)):
-        bounds = [found for stats in known if (found := _bounds(stats, column)) is not None]
+    for column in set.intersection(*(_columns(stats) for stats in all_stats)):
+        bounds = [pair for stats in all_stats if (pair := _bounds(stats, column)) is not None]
         if not _comparable(bounds):
             continue
         low[column], high[column] = min(least for least, _ in bounds), max(greatest for _, greatest in bounds)
-        if all(type(count := stats.nullCount.get(column)) is int and count == 0 for stats in known):
+        if all(type(count := stats.nullCount.get(column)) is int and count == 0 for stats in all_stats):
             nulls[column] = 0
     if not low:
         return None

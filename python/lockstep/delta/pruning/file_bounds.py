@@ -117,12 +117,12 @@ def _decoded(stats: str) -> _Stats | None:
 
 def _at(values: dict[str, Any] | None, column: Path) -> Any:
     """Return what stands at a column, None if nothing does."""
-    found: Any = values
+    value: Any = values
     for name in column:
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             return None
-        found = found.get(name)
-    return found
+        value = value.get(name)
+    return value
 
 
 def _between(kind: Kind, low: Any, high: Any) -> Ranges:
@@ -203,8 +203,8 @@ def _greatest_string(high: str) -> Cut | None:
         high = high.rstrip("\ufffd")
     elif len(high.encode("utf-16-le")) // 2 < _CUT_UNITS:
         return high, True
-    kept = high.encode("utf-16-le")[: 2 * (_CUT_UNITS - 1)].decode("utf-16-le", errors="ignore")
-    return starting_with(kept)[0].upper
+    prefix = high.encode("utf-16-le")[: 2 * (_CUT_UNITS - 1)].decode("utf-16-le", errors="ignore")
+    return starting_with(prefix)[0].upper
 
 
 def _dates(low: Any, high: Any) -> _Bounds:
@@ -278,12 +278,12 @@ def read_timestamp(text: Any, *, zoned: bool) -> int | None:
     if not isinstance(text, str) or not _TIMESTAMP.fullmatch(text):
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:  # no such day or time
         return None
-    if (found.tzinfo is not None) != zoned:
+    if (moment.tzinfo is not None) != zoned:
         return None
-    return ((found if zoned else found.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    return ((moment if zoned else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
 
 def _partition_timestamp(text: str) -> int | None:

@@ -145,15 +145,15 @@ def _bare(tree: exp.Expr) -> exp.Expr:
 
 def _operands(tree: exp.Expr) -> list[exp.Expr]:
     """Return what a chain of one operator joins, however it is nested: Catalyst nests a long AND deeply."""
-    found = []
-    left = [tree]
-    while left:
-        each = _bare(left.pop())
+    operands = []
+    stack = [tree]
+    while stack:
+        each = _bare(stack.pop())
         if each.key == tree.key:
-            left += [each.expression, each.this]
+            stack += [each.expression, each.this]
         else:
-            found.append(each)
-    return found
+            operands.append(each)
+    return operands
 
 
 def _column(tree: exp.Expr) -> Path | None:

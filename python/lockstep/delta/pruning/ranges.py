@@ -52,11 +52,11 @@ NOTHING: Ranges = ()
 
 def points(values: Iterable[Any]) -> Ranges:
     """Return the set of these values of one kind, given in any order."""
-    found: list[Range] = []
+    ranges: list[Range] = []
     for value in sorted(values):
-        if not found or found[-1].lower != (value, False):
-            found.append(Range((value, False), (value, True)))
-    return tuple(found)
+        if not ranges or ranges[-1].lower != (value, False):
+            ranges.append(Range((value, False), (value, True)))
+    return tuple(ranges)
 
 
 def below(value: Any, *, inclusive: bool) -> Ranges:
@@ -77,24 +77,24 @@ def starting_with(prefix: str) -> Ranges:
 
 def _after_all_with(prefix: str) -> str | None:
     """Return a string above all that start with a prefix and below or equal to all others above, None without one."""
-    kept = prefix.rstrip(chr(sys.maxunicode))
-    if not kept:
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if not stem:
         return None
-    return kept[:-1] + chr(ord(kept[-1]) + 1)
+    return stem[:-1] + chr(ord(stem[-1]) + 1)
 
 
 def complement(ranges: Ranges) -> Ranges:
     """Return all values that are not in a set."""
-    found = []
+    gaps = []
     lower: Cut | None = None
     for index, each in enumerate(ranges):
         if each.lower is not None and (index == 0 or each.lower != lower):
-            found.append(Range(lower, each.lower))
+            gaps.append(Range(lower, each.lower))
         lower = each.upper
         if lower is None:
-            return tuple(found)
-    found.append(Range(lower, None))
-    return tuple(found)
+            return tuple(gaps)
+    gaps.append(Range(lower, None))
+    return tuple(gaps)
 
 
 def overlap(one: Ranges, other: Ranges) -> bool:
@@ -113,7 +113,7 @@ def union(one: Ranges, other: Ranges) -> Ranges:
 
 def intersect(one: Ranges, other: Ranges) -> Ranges:
     """Return the values that are in both of two sets of one kind."""
-    found = []
+    ranges = []
     i = j = 0
     while i < len(one) and j < len(other):
         a, b = one[i], other[j]
@@ -121,12 +121,12 @@ def intersect(one: Ranges, other: Ranges) -> Ranges:
         a_ends_first = b.upper is None or (a.upper is not None and a.upper < b.upper)
         upper = a.upper if a_ends_first else b.upper
         if _before(lower, upper):
-            found.append(Range(lower, upper))
+            ranges.append(Range(lower, upper))
         if a_ends_first:
             i += 1
         else:
             j += 1
-    return tuple(found)
+    return tuple(ranges)
 
 
 def _before(lower: Cut | None, upper: Cut | None) -> bool:

@@ -30,8 +30,8 @@ class RowsRead:
 
     def __init__(self) -> None:
         self._rows: dict[str, Rows] = {}
-        self._touched: set[tuple[str, int | None]] = set()
-        self._settled: set[int] = set()
+        self._uses: set[tuple[str, int | None]] = set()
+        self._settled_uses: set[int] = set()
 
     def add(self, table: str, condition: str | None) -> None:
         """Add rows: those that satisfy a condition, or any."""
@@ -39,18 +39,18 @@ class RowsRead:
 
     def touch(self, table: str, number: int | None) -> None:
         """Add a use of the table, by its number: it may be of any row until it is settled."""
-        self._touched.add((table, number if len(self._touched) < MAX_TOUCHES else None))
+        self._uses.add((table, number if len(self._uses) < MAX_TOUCHES else None))
 
     def settle(self, numbers: Iterable[int]) -> None:
         """Note of which uses all is known: they read columns, and the rows that were added."""
-        self._settled.update(numbers)
+        self._settled_uses.update(numbers)
 
     def by_table(self) -> dict[str, Rows]:
         """Return all that was read."""
-        found = dict(self._rows)
-        for table, number in self._touched:
-            found[table] = found.get(table, NO_ROW) if number in self._settled else EVERY_ROW
-        return found
+        rows = dict(self._rows)
+        for table, number in self._uses:
+            rows[table] = rows.get(table, NO_ROW) if number in self._settled_uses else EVERY_ROW
+        return rows
 
 
 def either(rows: Rows, condition: str | None) -> Rows:

@@ -18,7 +18,7 @@ import msgspec
 
 from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
-from lockstep.spark.host.protocol import Request, decode, described
+from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.tables import Claim
 from lockstep.spark.host.protocol.transactions import Ended, HostLost, Lapse
@@ -53,16 +53,16 @@ class Host:
     def call(self, request: str | bytes) -> str:
         """Answer one request. Whatever goes wrong is an answer too: an exception's type would be lost on the way."""
         try:
-            asked = decode(request)
+            parsed_request = decode(request)
         except LockstepError as error:
-            _log.error("%s: %s", described(request), error.message)
+            _log.error("%s: %s", description_of(request), error.message)
             return refusal(error)
         try:
-            return msgspec.json.encode({"ok": self._answer(asked)}).decode()
+            return msgspec.json.encode({"ok": self._answer(parsed_request)}).decode()
         except LockstepError as error:
             return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
-            _log.exception("%s failed", described(request))
+            _log.exception("%s failed", description_of(request))
             what = f"internal error: {type(error).__name__}: {error}"
             return refusal(LockstepError(f"{what}. Please report it; `lockstep log` shows what was committed"))
 
@@ -70,10 +70,10 @@ class Host:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
             if not isinstance(request, HostLost | Lapse | Ended):
-                if session.lost is not None:
-                    return self._in_lost(session, session.lost, request)
+                if session.lost_transaction is not None:
+                    return self._in_lost(session, session.lost_transaction, request)
                 if request.within is not None and not session.has(request.within):
-                    raise _ended(request.within)
+                    raise _no_transaction(request.within)
             return self._operations[type(request)](session, request)
 
     def close(self) -> None:
@@ -123,10 +123,10 @@ class Host:
             tx, house = session.transaction, session.catalog  # read once: the session may end it at any moment
             if tx is not None and house is not None and tx.id == id:
                 return session, house, tx
-        raise _ended(id)
+        raise _no_transaction(id)
 
 
-def _ended(transaction: str) -> NoTransactionError:
+def _no_transaction(transaction: str) -> NoTransactionError:
     return NoTransactionError(
         f"transaction {transaction} has ended; nothing of this statement is in any table. Run it again in a new "
         "transaction"
@@ -136,8 +136,8 @@ def _ended(transaction: str) -> NoTransactionError:
 def refusal(error: LockstepError) -> str:
     """Return the answer that raises an error in Spark; what is no text, half an emoji say, is shown as `?` in it."""
     message = error.message.encode(errors="replace").decode()
-    described = {"condition": condition_of(type(error)), "message": message, "sqlstate": error.sqlstate}
-    return msgspec.json.encode({"error": described}).decode()
+    fields = {"condition": condition_of(type(error)), "message": message, "sqlstate": error.sqlstate}
+    return msgspec.json.encode({"error": fields}).decode()
 
 
 def condition_of(kind: type[LockstepError]) -> str:

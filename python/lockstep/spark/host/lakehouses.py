@@ -128,9 +128,9 @@ class Lakehouses:
         """
         setup = (name, _digest(options))
         with self._lock:
-            if (known := self._catalogs.get(setup)) is not None:
-                return known
-        house = self._made(name, options)
+            if (house := self._catalogs.get(setup)) is not None:
+                return house
+        house = self._new_house(name, options)
         with self._lock:
             return self._catalogs.setdefault(setup, house)
 
@@ -151,8 +151,8 @@ class Lakehouses:
                 "transaction that ended. Use the table by its name, as lake.namespace.table"
             )
         longest = max(map(len, roots.values()))
-        found = [self.get(name, catalogs[name]) for name, root in roots.items() if len(root) == longest]
-        return max(found, key=lambda house: house.strictness)
+        houses = [self.get(name, catalogs[name]) for name, root in roots.items() if len(root) == longest]
+        return max(houses, key=lambda house: house.strictness)
 
     def _holder(self, uri: str, options: Mapping[str, str]) -> Uris | None:
         """Return the URIs of a catalog with these settings, if this is one of them."""
@@ -162,7 +162,7 @@ class Lakehouses:
             return None
         return uris if uris.holds(uri) else None
 
-    def _made(self, name: str, options: Mapping[str, str]) -> Lakehouse:
+    def _new_house(self, name: str, options: Mapping[str, str]) -> Lakehouse:
         root = ROOT.value_in(options)
         if not root:
             raise InvalidError(f"catalog {name} has no root: set {ROOT.of(name)} to a path or URL")
@@ -191,22 +191,22 @@ class Lakehouses:
         url = self._urls(root)
         place = (Uris(url).real(""), _digest(store))
         with self._lock:
-            if (known := self._lakes.get(place)) is not None:
-                return known
-            others = self._opening.get((place, create))
-            mine: Future[Lake] = self._opening.setdefault((place, create), Future())
-        if others is not None:
-            return _of_another(others)
+            if (lake := self._lakes.get(place)) is not None:
+                return lake
+            opening = self._opening.get((place, create))
+            future: Future[Lake] = self._opening.setdefault((place, create), Future())
+        if opening is not None:
+            return _of_another(opening)
         try:
-            opened = TransactionalCatalog.open(
+            new_lake = TransactionalCatalog.open(
                 url, create=create, options=store, author=self._author, checkpoint_interval=checkpoint_interval(options)
             ).lake
             with self._lock:
-                opened = self._lakes.setdefault(place, opened)
-            mine.set_result(opened)
-            return opened
+                new_lake = self._lakes.setdefault(place, new_lake)
+            future.set_result(new_lake)
+            return new_lake
         except BaseException as error:  # an interrupt too: nobody may wait for it for ever
-            mine.set_exception(error)
+            future.set_exception(error)
             raise
         finally:
             with self._lock:
@@ -260,7 +260,7 @@ def checkpoint_interval(options: Mapping[str, str]) -> int:
     Raises:
         InvalidError: the setting is no number.
     """
-    said = CHECKPOINT_INTERVAL.value_in(options) or ""
-    if not (said.isdecimal() and said.isascii()):
-        raise InvalidError(f"{CHECKPOINT_INTERVAL.name} is {said!r}: expected a number, 0 or more")
-    return int(said)
+    text = CHECKPOINT_INTERVAL.value_in(options) or ""
+    if not (text.isdecimal() and text.isascii()):
+        raise InvalidError(f"{CHECKPOINT_INTERVAL.name} is {text!r}: expected a number, 0 or more")
+    return int(text)

@@ -48,7 +48,7 @@ class Requests:
     def _house(self, request: AboutCatalog) -> Lakehouse:
         return self._host.lakehouses.get(request.catalog, request.options)
 
-    def _seen(self, session: Session, house: Lakehouse) -> Transaction | Database:
+    def _scope(self, session: Session, house: Lakehouse) -> Transaction | Database:
         """Return what a session sees now: its transaction's view, or the newest database version."""
         return session.inside(house) or house.catalog.database()
 
@@ -60,13 +60,13 @@ class Requests:
         head = house.catalog.timeline.head
         if session.inside(house) is None and (name in head.tables or name in head.views):
             return name  # most are, and need no look at the store
-        return spelled(name, self._seen(session, house))
+        return spelled(name, self._scope(session, house))
 
     def _new_name(self, session: Session, house: Lakehouse, request: AboutName, to: tuple[str, ...], old: Name) -> Name:
         """Return what a request renames a table or view to, which may be its own name in another case."""
         new = new_name_of(request, to, old)
-        stored = new if request.case_sensitive else spelled(new, self._seen(session, house))
-        return Name(namespace=stored.namespace, table=new.table) if stored == old else stored
+        name = new if request.case_sensitive else spelled(new, self._scope(session, house))
+        return Name(namespace=name.namespace, table=new.table) if name == old else name
 
     def _pinned(self, house: Lakehouse, request: AboutRelation) -> Database:
         """Return the database version that a statement outside a transaction reads.
@@ -74,14 +74,14 @@ class Requests:
         The shim keeps its number, and sends it with each request of the statement: this host may be another one than
         that which chose it.
         """
-        mentioned, seen, pin = _names(request.mentioned), _names(request.seen), request.pin
+        mentions, names, pin = _names(request.mentioned), _names(request.seen), request.pin
         if not request.case_sensitive:
             timeline = house.catalog.timeline
-            mentioned = [found for each in mentioned for found in {each, *spellings(each, timeline.head)}]
+            mentions = [spelling for each in mentions for spelling in {each, *spellings(each, timeline.head)}]
             if pin is not None and pin <= timeline.head.version:
                 at = (timeline.at(pin), timeline.head)
-                seen += [found for each in seen for database in at for found in spellings(each, database)]
-        return house.catalog.read(mentioned, pin=pin, seen=seen)
+                names += [spelling for each in names for database in at for spelling in spellings(each, database)]
+        return house.catalog.read(mentions, pin=pin, seen=names)
 
     def _change(self, session: Session, request: AboutCatalog, change: Change, text: str) -> None:
         """Change the catalog in the open transaction, or in one of its own."""
@@ -102,14 +102,14 @@ def name_of(request: AboutName) -> Name:
     return Name(namespace=request.namespace or ("default",), table=request.table)
 
 
-def stored_name(request: AboutName, seen: Transaction | Database) -> Name:
+def stored_name(request: AboutName, scope: Transaction | Database) -> Name:
     """Return how the name of a request is stored in what is seen, as written if nothing there has it.
 
     Raises:
         InvalidError (42702): several names may be meant.
     """
     name = name_of(request)
-    return name if request.case_sensitive else spelled(name, seen)
+    return name if request.case_sensitive else spelled(name, scope)
 
 
 def find(request: AboutName, database: Database) -> Table:
@@ -121,9 +121,9 @@ def find(request: AboutName, database: Database) -> Table:
     return find_table(database, stored_name(request, database))
 
 
-def stored_namespace(request: AboutCatalog, namespace: Namespace, seen: Transaction | Database) -> Namespace:
+def stored_namespace(request: AboutCatalog, namespace: Namespace, scope: Transaction | Database) -> Namespace:
     """Return how a namespace that a request names is stored."""
-    return namespace if request.case_sensitive else spelled_namespace(namespace, seen)
+    return namespace if request.case_sensitive else spelled_namespace(namespace, scope)
 
 
 def new_name_of(request: AboutName, to: tuple[str, ...], old: Name) -> Name:
@@ -133,13 +133,13 @@ def new_name_of(request: AboutName, to: tuple[str, ...], old: Name) -> Name:
     return Name(namespace=to[:-1] or old.namespace, table=to[-1])
 
 
-def listing(request: AboutNamespace, seen: Transaction | Database, names: Iterable[Name]) -> Listing:
+def listing(request: AboutNamespace, scope: Transaction | Database, names: Iterable[Name]) -> Listing:
     """Return those of the names that are in the namespace of a request, by their last parts, and how that is stored.
 
     Raises:
         UndefinedError (3F000): there is no such namespace.
     """
-    namespace = stored_namespace(request, request.namespace, seen) or ("default",)
-    if namespace not in seen.namespaces:
+    namespace = stored_namespace(request, request.namespace, scope) or ("default",)
+    if namespace not in scope.namespaces:
         raise UndefinedError(f"no namespace {'.'.join(namespace)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
     return Listing(names=sorted(name.table for name in names if name.namespace == namespace), namespace=namespace)

@@ -41,28 +41,29 @@ class Session:
 
     Attributes:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
-        used: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of them.
+        used_tables: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of
+            them.
         text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
-        lost: the transaction that ended behind the session's back, until somebody ends it.
+        lost_transaction: the transaction that ended behind the session's back, until somebody ends it.
         requests: how many are under way or wait; counted under the host's lock.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     transaction: Transaction | None = None
     catalog: Lakehouse | None = None
-    used: set[tuple[str, Name]] = field(default_factory=set)
+    used_tables: set[tuple[str, Name]] = field(default_factory=set)
     text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
-    lost: LostTransaction | None = None
+    lost_transaction: LostTransaction | None = None
     requests: int = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether it has no request under way, no transaction, and none to hear of."""
-        return not self.requests and self.transaction is None and self.lost is None
+        return not self.requests and self.transaction is None and self.lost_transaction is None
 
     def has(self, transaction: str) -> bool:
         """Whether it keeps the transaction of this id."""
@@ -82,8 +83,8 @@ class Session:
         return self.transaction
 
     def forget_used(self) -> Used:
-        """Return, for the last time, what was `used`: the URIs, and the names of the tables in parts."""
-        used, self.used = self.used, set()
-        names = {(*name.namespace, name.table) for _, name in used}
+        """Return, for the last time, what is in `used_tables`: the URIs, and the names of the tables in parts."""
+        uses, self.used_tables = self.used_tables, set()
+        names = {(*name.namespace, name.table) for _, name in uses}
         catalog = "" if self.catalog is None else self.catalog.name
-        return Used(uris=sorted({uri for uri, _ in used}), tables=[[catalog, *name] for name in sorted(names)])
+        return Used(uris=sorted({uri for uri, _ in uses}), tables=[[catalog, *name] for name in sorted(names)])

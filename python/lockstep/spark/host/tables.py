@@ -124,11 +124,11 @@ class TableRequests(Requests):
         if (tx := session.inside(house)) is None:
             return self._time_travel_alone(house, request)
         if (micros := request.system_time_micros) is not None:
-            return self._was(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
+            return self._past_table(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
+            return self._past_table(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
         table = tx.table(self._name(session, house, request))
         return self._own(session, house, tx, table, version=_number(version))
 
@@ -136,20 +136,20 @@ class TableRequests(Requests):
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
         if (micros := request.system_time_micros) is not None:
             pinned = self._pinned(house, request)
-            then = house.catalog.timeline.at_time(_time(micros))
-            was = then if then.version < pinned.version else pinned
-            return self._was(house, was, request, pin=pinned.version)
+            database = house.catalog.timeline.at_time(_time(micros))
+            past_database = database if database.version < pinned.version else pinned
+            return self._past_table(house, past_database, request, pin=pinned.version)
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._was(house, house.catalog.as_of(_number(version[1:])), request)
-        wanted, pinned = _number(version), self._pinned(house, request)
+            return self._past_table(house, house.catalog.as_of(_number(version[1:])), request)
+        number, pinned = _number(version), self._pinned(house, request)
         table = find(request, pinned)
-        if wanted > table.version:
-            raise InvalidError(f"table {table.name} has no version {wanted}: its versions go up to {table.version}")
-        return self._head(house, table, version=wanted, pin=pinned.version)
+        if number > table.version:
+            raise InvalidError(f"table {table.name} has no version {number}: its versions go up to {table.version}")
+        return self._head(house, table, version=number, pin=pinned.version)
 
-    def _was(
+    def _past_table(
         self, house: Lakehouse, database: Database, request: protocol.Resolve, pin: int | UnsetType = UNSET
     ) -> protocol.Found:
         table = find(request, database)
@@ -159,24 +159,26 @@ class TableRequests(Requests):
         """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
         house = self._house(request)
         name, tx = self._name(session, house, request), session.inside(house)
-        seen = house.catalog.database([name]) if tx is None else tx
-        if (table := seen.tables.get(name)) is None:
+        scope = house.catalog.database([name]) if tx is None else tx
+        if (table := scope.tables.get(name)) is None:
             return protocol.VersionThenAnswer(version=None)
         at_most = None if tx is None else tx.base.version
         when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
         assert when is not None, "one of the two is said"
         database = house.catalog.as_of(when, at_most=at_most)
-        if (was := database.table_by_id(table.id)) is None:
+        if (old_table := database.table_by_id(table.id)) is None:
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
-        return protocol.VersionThenAnswer(version=was.version)
+        return protocol.VersionThenAnswer(version=old_table.version)
 
     def _by_path(self, session: Session, request: protocol.ByPath) -> Answer:
         """Refuse a transaction what it would read of its lake's tables without knowing."""
         if session.transaction is not None and session.catalog is not None:
             tx = session.transaction
             lake = session.catalog.catalog.lake
-            now = lake.refresh().tables  # one that another session has made since BEGIN is no more the snapshot's
-            tables = {table.id: table for each in (now, tx.base.tables, tx.tables) for table in each.values()}
+            head_tables = (
+                lake.refresh().tables
+            )  # one that another session has made since BEGIN is no more the snapshot's
+            tables = {table.id: table for each in (head_tables, tx.base.tables, tx.tables) for table in each.values()}
             refuse_paths(request.paths, lake.storage.url, tables.values())
         return Answer()
 
@@ -222,7 +224,7 @@ class TableRequests(Requests):
     ) -> protocol.Found:
         house.catalog.lake.publisher.refuse_aside(table)
         uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
-        session.used.add((uri, table.name))
+        session.used_tables.add((uri, table.name))
         return protocol.Found(
             uri=uri,
             name=[*table.name.namespace, table.name.table],
@@ -234,11 +236,11 @@ class TableRequests(Requests):
 
     def _exists(self, session: Session, request: protocol.Exists) -> protocol.ExistsAnswer:
         house = self._house(request)
-        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._seen(session, house).tables)
+        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._scope(session, house).tables)
 
     def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
-        seen = self._seen(session, self._house(request))
-        return listing(request, seen, seen.tables)
+        scope = self._scope(session, self._house(request))
+        return listing(request, scope, scope.tables)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -259,16 +261,16 @@ class TableRequests(Requests):
                 "CREATE TABLE … AS SELECT copies data that lies elsewhere"
             )
         session.text = request.text or ""
-        seen = self._seen(session, house)
-        if request.mode != "create" and name in seen.tables:
+        scope = self._scope(session, house)
+        if request.mode != "create" and name in scope.tables:
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
-        if isinstance(seen, Transaction):
-            seen.note_statement(session.text)
-            creation = seen.reserve(name, house.catalog.lake.new_id())
-            uri = house.uris.own(creation.location, seen.id, NEW, seen.epoch)
-            session.used.add((uri, name))
+        if isinstance(scope, Transaction):
+            scope.note_statement(session.text)
+            creation = scope.reserve(name, house.catalog.lake.new_id())
+            uri = house.uris.own(creation.location, scope.id, NEW, scope.epoch)
+            session.used_tables.add((uri, name))
             return protocol.CreateAnswer(uri=uri)
         creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive)
         self._host.lakehouses.creations.add(house, creation)
@@ -313,8 +315,8 @@ class TableRequests(Requests):
                     f"{house.uris.real(view.location)} ran; nothing of the statement was written, run it again",
                     sqlstate="25000",
                 )
-            taken = house.catalog.is_taken(tx, view.location, request.version)
-            return protocol.StagingAnswer(outcome="taken" if taken else "free")
+            is_taken = house.catalog.is_taken(tx, view.location, request.version)
+            return protocol.StagingAnswer(outcome="taken" if is_taken else "free")
 
     def _staged(self, _: Session, request: protocol.Staged) -> protocol.StagedAnswer:
         """Note that Delta staged a commit of a transaction."""
@@ -339,7 +341,7 @@ class TableRequests(Requests):
     def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._seen(session, house).tables:
+        if name not in self._scope(session, house).tables:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
         return Dropped(dropped=True)
@@ -356,20 +358,20 @@ class TableRequests(Requests):
     # --- namespaces ---------------------------------------------------------------------------------------------------
 
     def _list_namespaces(self, session: Session, request: protocol.Namespaces) -> protocol.NamespacesAnswer:
-        seen = self._seen(session, self._house(request))
-        parent = stored_namespace(request, request.parent, seen)
-        if parent and parent not in seen.namespaces:
+        scope = self._scope(session, self._house(request))
+        parent = stored_namespace(request, request.parent, scope)
+        if parent and parent not in scope.namespaces:
             raise UndefinedError(f"no namespace {'.'.join(parent)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
-        inside = (n for n in seen.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
+        inside = (n for n in scope.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
         return protocol.NamespacesAnswer(namespaces=sorted(inside))
 
     def _describe_namespace(self, session: Session, request: protocol.DescribeNamespace) -> protocol.NamespaceAnswer:
-        seen = self._seen(session, self._house(request))
-        properties = seen.namespaces.get(stored_namespace(request, request.namespace, seen))
+        scope = self._scope(session, self._house(request))
+        properties = scope.namespaces.get(stored_namespace(request, request.namespace, scope))
         return protocol.NamespaceAnswer(exists=properties is not None, properties=properties or {})
 
     def _create_namespace(self, session: Session, request: protocol.CreateNamespace) -> Answer:
-        name = stored_namespace(request, request.namespace, self._seen(session, self._house(request)))
+        name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
         self._change(
             session,
             request,
@@ -379,20 +381,20 @@ class TableRequests(Requests):
         return Answer()
 
     def _alter_namespace(self, session: Session, request: protocol.AlterNamespace) -> Answer:
-        name = stored_namespace(request, request.namespace, self._seen(session, self._house(request)))
+        name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
 
         def alter(tx: Transaction) -> None:
             tx.names.check_namespace(name)
-            kept = {key: value for key, value in tx.namespaces[name].items() if key not in request.unset}
-            tx.changing().alter_namespace(name, {**kept, **request.set})
+            properties = {key: value for key, value in tx.namespaces[name].items() if key not in request.unset}
+            tx.changing().alter_namespace(name, {**properties, **request.set})
 
         self._change(session, request, alter, f"ALTER NAMESPACE {'.'.join(name)}")
         return Answer()
 
     def _drop_namespace(self, session: Session, request: protocol.DropNamespace) -> Dropped:
-        seen = self._seen(session, self._house(request))
-        name = stored_namespace(request, request.namespace, seen)
-        if name not in seen.namespaces:
+        scope = self._scope(session, self._house(request))
+        name = stored_namespace(request, request.namespace, scope)
+        if name not in scope.namespaces:
             return Dropped(dropped=False)
         self._change(
             session,

@@ -85,7 +85,7 @@ class TransactionRequests:
             )
         house = self._host.lakehouses.get(name, catalogs[name])
         goes_on = _goes_on(ON_STATEMENT_ERROR.value_in(request.settings))
-        kept = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
+        kept_seconds = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
         tx = house.catalog.begin(
             isolation=request.isolation or isolation_of(SESSION_ISOLATION.value_in(request.settings)),
             read_only=request.read_only,
@@ -101,7 +101,7 @@ class TransactionRequests:
             transaction_id=tx.id,
             catalog=name,
             root=house.catalog.lake.storage.url,
-            kept_seconds=kept,
+            kept_seconds=kept_seconds,
         )
 
     def _batch(self, session: Session, request: protocol.NextBatch) -> Answer:
@@ -110,8 +110,8 @@ class TransactionRequests:
 
     def _begun(self, session: Session, _: protocol.Begun) -> protocol.BegunAnswer:
         tx = self._open_transaction(session, "a micro-batch")[0]
-        recorded = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
-        return protocol.BegunAnswer(last_batch=recorded, is_replay=tx.is_replay)
+        last_batch = None if tx.batch is None else tx.base.batches.get(tx.batch.application)
+        return protocol.BegunAnswer(last_batch=last_batch, is_replay=tx.is_replay)
 
     def _commit(self, session: Session, request: protocol.Commit) -> protocol.CommitAnswer:
         tx, house = self._open_transaction(session, "COMMIT")
@@ -123,13 +123,13 @@ class TransactionRequests:
             if scan.table in tables:  # not one of its own
                 tx.read(tables[scan.table], scan.where)
         tx.settle(request.settled)
-        started = house.catalog.lake.clock()
-        return _committed(tx.id, house, house.catalog.commit(tx), started)
+        start = house.catalog.lake.clock()
+        return _commit_answer(tx.id, house, house.catalog.commit(tx), start)
 
     def _rollback(self, session: Session, _: protocol.Rollback) -> protocol.Named:
         tx, house = self._open_transaction(session, "ROLLBACK")
         house.catalog.rollback(tx)
-        return _named(tx)
+        return _named_answer(tx)
 
     def _savepoint(self, session: Session, request: protocol.Savepoint) -> protocol.Named:
         tx, _ = self._open_transaction(session, "SAVEPOINT")
@@ -139,20 +139,20 @@ class TransactionRequests:
                 f"one. The failure was: {request.failure}"
             )
         tx.savepoint(request.name)
-        return _named(tx)
+        return _named_answer(tx)
 
     def _rollback_to(self, session: Session, request: protocol.RollbackTo) -> protocol.RollbackToAnswer:
         tx, house = self._open_transaction(session, "ROLLBACK TO")
         house.catalog.rollback_to(tx, request.name)
-        used = session.forget_used()
+        uses = session.forget_used()
         return protocol.RollbackToAnswer(
-            database_version=tx.base.version, transaction_id=tx.id, uris=used.uris, tables=used.tables
+            database_version=tx.base.version, transaction_id=tx.id, uris=uses.uris, tables=uses.tables
         )
 
     def _release(self, session: Session, request: protocol.Release) -> protocol.Named:
         tx, _ = self._open_transaction(session, "RELEASE")
         tx.release(request.name)
-        return _named(tx)
+        return _named_answer(tx)
 
     def _open_transaction(self, session: Session, verb: str) -> tuple[Transaction, Lakehouse]:
         if session.transaction is None or session.catalog is None:
@@ -161,17 +161,17 @@ class TransactionRequests:
 
     def _ended(self, session: Session, _: protocol.Ended) -> protocol.EndedAnswer:
         is_open = session.transaction is not None and session.transaction.is_open
-        if is_open or (session.lost is not None and session.lost.find_out is not None):
+        if is_open or (session.lost_transaction is not None and session.lost_transaction.find_out is not None):
             return protocol.EndedAnswer(open=True, uris=[], tables=[])
-        used = session.forget_used()
-        session.transaction, session.catalog, session.lost = None, None, None
-        return protocol.EndedAnswer(open=False, uris=used.uris, tables=used.tables)
+        uses = session.forget_used()
+        session.transaction, session.catalog, session.lost_transaction = None, None, None
+        return protocol.EndedAnswer(open=False, uris=uses.uris, tables=uses.tables)
 
     def _lost(self, session: Session, request: protocol.HostLost) -> Answer:
-        lost = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
+        loss = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
         if request.sent is not None:
-            lost = replace(lost, find_out=partial(self._find_out, lost.transaction, request.sent))
-        session.lost = lost
+            loss = replace(loss, find_out=partial(self._find_out, loss.transaction, request.sent))
+        session.lost_transaction = loss
         return Answer()
 
     def _find_out(self, transaction: str, sent: protocol.Sent) -> tuple[Lakehouse, Committed | None]:
@@ -182,67 +182,67 @@ class TransactionRequests:
         tx, house = session.transaction, session.catalog
         if tx is not None and house is not None:
             refusal = end_unasked(tx, house)
-            session.lost = LostTransaction(
+            session.lost_transaction = LostTransaction(
                 tx.id,
                 f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
                 refusal,
             )
-        used = session.forget_used()
+        uses = session.forget_used()
         session.transaction = session.catalog = None
-        return used
+        return uses
 
-    def in_lost(self, session: Session, lost: LostTransaction, request: RequestBase) -> Answer:
+    def in_lost(self, session: Session, loss: LostTransaction, request: RequestBase) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
         ends = isinstance(request, protocol.Commit | protocol.Rollback)
-        if lost.find_out is not None:
-            answer = self._settle(session, lost, lost.find_out, request)
+        if loss.find_out is not None:
+            answer = self._settle(session, loss, loss.find_out, request)
             if answer is not None:
                 return answer
-            assert session.lost is not None
-            lost = session.lost
-        if lost.refusal is not None:
+            assert session.lost_transaction is not None
+            loss = session.lost_transaction
+        if loss.refusal is not None:
             if ends:
-                raise lost.refusal.again()
+                raise loss.refusal.again()
             raise FailedTransactionError(
-                f"transaction {lost.transaction} has ended: {lost.why}. A COMMIT of it had had no answer: "
-                f"{lost.refusal.message}. ROLLBACK, which says so once more, and begin again"
+                f"transaction {loss.transaction} has ended: {loss.why}. A COMMIT of it had had no answer: "
+                f"{loss.refusal.message}. ROLLBACK, which says so once more, and begin again"
             )
         if isinstance(request, protocol.Rollback):
-            return protocol.Named(transaction_id=lost.transaction)
+            return protocol.Named(transaction_id=loss.transaction)
         raise FailedTransactionError(
-            f"transaction {lost.transaction} was rolled back: {lost.why}. "
+            f"transaction {loss.transaction} was rolled back: {loss.why}. "
             + ("Begin again" if ends else "ROLLBACK, and begin again")
         )
 
     def _settle(
-        self, session: Session, lost: LostTransaction, find_out: FindOut, request: RequestBase
+        self, session: Session, loss: LostTransaction, find_out: FindOut, request: RequestBase
     ) -> protocol.CommitAnswer | None:
         """Find out what became of a COMMIT that a host died of; return the answer to another one, if it landed."""
         if not isinstance(request, protocol.Commit | protocol.Rollback):
             raise FailedTransactionError(
-                f"transaction {lost.transaction} is in doubt: {lost.why} of its COMMIT. COMMIT again, which finds out "
+                f"transaction {loss.transaction} is in doubt: {loss.why} of its COMMIT. COMMIT again, which finds out "
                 "whether it is committed"
             )
         try:
-            house, done = find_out()
+            house, commit = find_out()
         except UnavailableError as error:
             raise CommitUnknownError(
-                f"the store does not say whether transaction {lost.transaction} is committed: {error.message}. COMMIT "
+                f"the store does not say whether transaction {loss.transaction} is committed: {error.message}. COMMIT "
                 "again, which finds out, or look for its id in the timeline"
             ) from error
-        if done is None:
-            why = f"{lost.why} of its COMMIT, and nothing of it is committed"
-            session.lost = LostTransaction(lost.transaction, why)
+        if commit is None:
+            why = f"{loss.why} of its COMMIT, and nothing of it is committed"
+            session.lost_transaction = LostTransaction(loss.transaction, why)
             return None
         refusal = TransactionStateError(
-            f"too late to roll back: transaction {lost.transaction} is committed as database version {done.version}. "
+            f"too late to roll back: transaction {loss.transaction} is committed as database version {commit.version}. "
             "The answer to its COMMIT was lost, not the COMMIT",
             sqlstate="2D000",
         )
-        session.lost = LostTransaction(lost.transaction, lost.why, refusal)
+        session.lost_transaction = LostTransaction(loss.transaction, loss.why, refusal)
         if isinstance(request, protocol.Rollback):
             return None
-        return _committed(lost.transaction, house, done, house.catalog.lake.clock())
+        return _commit_answer(loss.transaction, house, commit, house.catalog.lake.clock())
 
     def _outside(self, session: Session, request: protocol.Outside) -> Answer:
         """Refuse what a ROLLBACK could not take back."""
@@ -295,30 +295,30 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
     return None
 
 
-def _committed(id: str, house: Lakehouse, done: Committed, started: datetime) -> protocol.CommitAnswer:
+def _commit_answer(id: str, house: Lakehouse, commit: Committed, start: datetime) -> protocol.CommitAnswer:
     """Return what COMMIT answers: what the transaction changed, by its entry in the timeline."""
-    writes = done.entry.writes if done.entry is not None else []
+    writes = commit.entry.writes if commit.entry is not None else []
     return protocol.CommitAnswer(
-        database_version=done.version,
+        database_version=commit.version,
         transaction_id=id,
-        tables_changed=len({w.id for w in writes} | {d.id for d in (done.entry.tables if done.entry else [])}),
+        tables_changed=len({w.id for w in writes} | {d.id for d in (commit.entry.tables if commit.entry else [])}),
         files_added=sum(write.counts.files_added for write in writes),
         files_removed=sum(write.counts.files_removed for write in writes),
         rows_added=_sum_if_known(write.counts.rows_added for write in writes),
         rows_removed=_sum_if_known(write.counts.rows_removed for write in writes),
-        milliseconds=round((house.catalog.lake.clock() - started).total_seconds() * 1000),
+        milliseconds=round((house.catalog.lake.clock() - start).total_seconds() * 1000),
         checkpoints=[house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
     )
 
 
-def _named(tx: Transaction) -> protocol.Named:
+def _named_answer(tx: Transaction) -> protocol.Named:
     return protocol.Named(database_version=tx.base.version, transaction_id=tx.id)
 
 
 def _sum_if_known(rows: Iterable[int]) -> int | None:
     """Return how many rows there are in all; None if of some it is not known."""
-    counted = list(rows)
-    return None if -1 in counted else sum(counted)
+    counts = list(rows)
+    return None if -1 in counts else sum(counts)
 
 
 def _goes_on(value: str | None) -> bool:

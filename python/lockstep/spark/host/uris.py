@@ -104,8 +104,8 @@ def _viewer(authority: str) -> tuple[str | None, int]:
 
 
 def _split(uri: str) -> tuple[str, str]:
-    scheme, found, rest = uri.partition("://")
-    if not found or scheme != SCHEME:
+    scheme, separator, rest = uri.partition("://")
+    if not separator or scheme != SCHEME:
         raise InvalidError(f"{uri} is not a {SCHEME}:// URI: use the table by its name, as lake.namespace.table")
     authority, _, path = rest.partition("/")
     return authority, f"/{path}"

@@ -45,13 +45,13 @@ class ViewRequests(Requests):
         if (tx := session.inside(house)) is not None:
             name = self._name(session, house, request)
             tx.read_view(name)
-            return _shown(tx.views.get(name))
+            return _view_answer(tx.views.get(name))
         database = self._pinned(house, request)
-        return _shown(database.views.get(stored_name(request, database)), pin=database.version)
+        return _view_answer(database.views.get(stored_name(request, database)), pin=database.version)
 
     def _list_views(self, session: Session, request: protocol.Views) -> Listing:
-        seen = self._seen(session, self._house(request))
-        return listing(request, seen, seen.views)
+        scope = self._scope(session, self._house(request))
+        return listing(request, scope, scope.views)
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
         name, mode = self._name(session, self._house(request), request), request.replace
@@ -67,7 +67,7 @@ class ViewRequests(Requests):
     def _drop_view(self, session: Session, request: protocol.DropView) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._seen(session, house).views:
+        if name not in self._scope(session, house).views:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
         return Dropped(dropped=True)
@@ -82,7 +82,7 @@ class ViewRequests(Requests):
         return Answer()
 
 
-def _shown(view: View | None, pin: int | UnsetType = UNSET) -> protocol.ViewAnswer | Missing:
+def _view_answer(view: View | None, pin: int | UnsetType = UNSET) -> protocol.ViewAnswer | Missing:
     if view is None:
         return Missing(pin=pin)
     whole = protocol.WholeDefinition(**msgspec.structs.asdict(view.definition))

@@ -67,7 +67,7 @@ def decode(request: str | bytes) -> Request:
         ) from None
 
 
-def described(request: str | bytes) -> str:
+def description_of(request: str | bytes) -> str:
     """Return which request it is, readable or not, for the log: the rest of one has keys of stores in it, and data."""
     head = _head(request)
     return f"the request {_text(head.op)} of session {_text(head.session)} about catalog {_text(head.catalog)}"
@@ -80,15 +80,15 @@ def _head(request: str | bytes) -> _Head:
         return _Head()
 
 
-def _text(said: object) -> str:
-    return f"{said!r:.{_MOST_SHOWN}}" if isinstance(said, str) else "?"
+def _text(value: object) -> str:
+    return f"{value!r:.{_MOST_SHOWN}}" if isinstance(value, str) else "?"
 
 
 def _reason(error: msgspec.ValidationError) -> str:
     """Return what is wrong with which field. Of a value that is none of a few, msgspec would show which it was."""
-    what, found, path = str(error).rpartition(" - at ")
-    if not found:
+    what, separator, path = str(error).rpartition(" - at ")
+    if not separator:
         what, path = path, ""
     if what.startswith("Invalid "):
         what = "Not one of the known values"
-    return re.sub(r"`([^`]*)`", lambda name: f"`{name[1]:.{_MOST_SHOWN}}`", f"{what}{found}{path}")
+    return re.sub(r"`([^`]*)`", lambda name: f"`{name[1]:.{_MOST_SHOWN}}`", f"{what}{separator}{path}")
