@@ -23,8 +23,8 @@ from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
 from lockstep.commit.ending import rollback, settle_orphan
+from lockstep.commit.files import Gone
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome, Taken
-from lockstep.commit.presence import Gone
 from lockstep.commit.savepoint import rollback_to
 from lockstep.commit.scans import Scan
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
@@ -48,8 +48,9 @@ from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
+from lockstep.transactions.folders import check_root, new_location
+from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.transaction import State, Transaction, shortened
-from lockstep.transactions.undo import Creation, check_root, new_location
 
 
 def new_id() -> str:

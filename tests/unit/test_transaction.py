@@ -22,13 +22,13 @@ from lockstep.errors import (
 )
 from lockstep.timeline.entry import FORMAT, NEW, Commit, Database, Entry, Name, Table, TableDdl, TableWrite
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply
+from lockstep.transactions.folders import new_location
 from lockstep.transactions.transaction import (
     MAX_STATEMENT_CHARACTERS,
     MAX_STATEMENTS,
     State,
     Transaction,
 )
-from lockstep.transactions.undo import new_location
 from tests.support.entries import T0
 from tests.support.lakes import named
 

@@ -42,14 +42,14 @@ def test_threads_that_outlive_the_main_one_may_open_a_lake_and_commit(tmp_path: 
     program = f"""
 import threading
 from lockstep.catalog import TransactionalCatalog
-from lockstep.commit import presence
+from lockstep.commit import files
 
 def late():
     threading.main_thread().join()
     catalog = TransactionalCatalog.open({str(tmp_path)!r}, create=True)
     tx = catalog.begin()
     tx.names.create_namespace(("late",), {{}})
-    assert presence.missing_files(catalog.lake.storage, ["nothing"], "it") is not None
+    assert files.missing_files(catalog.lake.storage, ["nothing"], "it") is not None
     print(catalog.commit(tx).version)
 
 threading.Thread(target=late).start()

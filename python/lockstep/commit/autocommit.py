@@ -7,10 +7,10 @@ from datetime import datetime
 
 from msgspec import structs
 
-from lockstep.commit.drafts import store
+from lockstep.commit.files import Gone, added_files, missing_files
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Taken
-from lockstep.commit.presence import Gone, added_files, missing_files
 from lockstep.commit.scans import Scan, judge_statement, table_reads
+from lockstep.commit.staging import store
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
 from lockstep.delta.actions import Action, bodies, traced
@@ -34,7 +34,7 @@ from lockstep.timeline.entry import (
 )
 from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 from lockstep.transactions.ddl import check_name, holder
-from lockstep.transactions.undo import Creation
+from lockstep.transactions.savepoint import Creation
 
 
 def commit_statement(

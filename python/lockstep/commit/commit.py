@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from lockstep.commit.drafts import Draft, changes_of, collect, store
+from lockstep.commit.drafts import Draft, changes_of, collect
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
+from lockstep.commit.files import Gone, missing_files
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
-from lockstep.commit.presence import Gone, missing_files
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
+from lockstep.commit.staging import store
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import bodies
 from lockstep.delta.combine.rebase import rebase

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
-import msgspec
 from msgspec import structs
 
 from lockstep import __version__
-from lockstep.commit.presence import added_files
+from lockstep.commit.files import added_files
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import Action, bodies, render
+from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.counts import total
 from lockstep.delta.footprint import Footprint, overwrites
-from lockstep.delta.log import ratified_path, read_staged
+from lockstep.delta.log import read_staged
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, rows_of
 from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import INLINE_BYTES, Commit, Counts, Table
+from lockstep.timeline.entry import Counts, Table
 from lockstep.transactions.transaction import Transaction
 
 
@@ -88,15 +86,3 @@ def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
         batch=tx.batch,
         case_sensitive=tx.case_sensitive,
     )
-
-
-def store(lake: Lake, location: str, transaction: str, version: int, actions: list[Action]) -> Commit:
-    """Make a commit's actions part of an entry: inline, or in a staged file if they are many."""
-    data = render(actions)
-    if len(data) <= INLINE_BYTES:
-        return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
-    # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
-    # may still be on its way.
-    path = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
-    lake.storage.put_once(f"{location}/{path}", data)
-    return Commit(staged=path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from lockstep.commit.presence import Gone
+from lockstep.commit.files import Gone
 from lockstep.conflict.writes import Conflict
 from lockstep.errors import LockstepError
 from lockstep.timeline.entry import Entry

@@ -9,7 +9,7 @@ from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.files import FOLDER
-from lockstep.transactions.undo import check_root
+from lockstep.transactions.folders import check_root
 
 
 def refuse_inside(url: str) -> None:

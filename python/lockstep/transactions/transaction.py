@@ -35,8 +35,9 @@ from lockstep.timeline.entry import (
     TransactionInfo,
     View,
 )
+from lockstep.transactions.folders import new_location
 from lockstep.transactions.names import Names
-from lockstep.transactions.undo import Creation, Savepoint, Undone, new_location
+from lockstep.transactions.savepoint import Creation, Savepoint, Undone
 
 MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000

@@ -28,7 +28,7 @@ from lockstep.settings import CHECKPOINT_INTERVAL, CREATE, ISOLATION, OUTSIDE_WR
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import url_of
 from lockstep.timeline.entry import Isolation
-from lockstep.transactions.undo import Creation
+from lockstep.transactions.savepoint import Creation
 
 REMEMBERED_CATALOGS = 200
 """Catalogs that are kept although no transaction is open in them, those that were used last: each may hold a lake."""
