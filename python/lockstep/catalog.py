@@ -26,7 +26,7 @@ from lockstep.commit.ending import rollback, settle_orphan
 from lockstep.commit.files import Gone
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome, Taken
 from lockstep.commit.savepoint import rollback_to
-from lockstep.commit.scans import Scan
+from lockstep.commit.scans import NO_VIEWS, Scan
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import parse
@@ -408,6 +408,7 @@ class TransactionalCatalog:
         *,
         creation: Creation | None = None,
         scans: Sequence[Scan] = (),
+        views: Mapping[Name, int] = NO_VIEWS,
         isolation: Isolation | None = None,
         text: str = "",
         author: str | None = None,
@@ -441,6 +442,7 @@ class TransactionalCatalog:
             parse(content),
             creation=creation,
             scans=scans,
+            views=views,
             backoff=self.backoff,
         )
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)

@@ -73,3 +73,28 @@ def test_a_frame_cannot_be_written_into_a_view(v: str, spark: Any) -> None:
     with pytest.raises(PySparkException) as refused:
         spark.sql("SELECT 1 AS id").writeTo(v).append()
     assert refused.value.getSqlState() in ("42809", "42P01")
+
+
+def test_a_statement_that_used_an_older_definition_is_judged_by_it(spark: Any, other: Any) -> None:
+    """Write skew through a view: the statement used its definition, and wrote what who replaced it had read."""
+    for table in ("src", "u"):
+        spark.sql(f"CREATE TABLE lake.default.{table} AS SELECT 1 AS id")
+    spark.sql("CREATE NAMESPACE lake.a")
+    spark.sql("CREATE NAMESPACE lake.a.b")
+    spark.sql("CREATE VIEW lake.a.b.v AS SELECT id FROM lake.default.src")
+    frames = [spark.sql("SELECT id FROM lake.a.b.v"), spark.sql("SELECT id FROM lake.a.b.v").where("id > 0").cache()]
+    for added, session in enumerate((spark, other), 1):
+        session.sql("BEGIN")
+        session.sql("SELECT * FROM lake.default.u").collect()
+        session.sql(f"CREATE OR REPLACE VIEW lake.a.b.v AS SELECT id + {added} AS id FROM lake.default.src")
+        session.sql("COMMIT")
+        for frame in frames:
+            with pytest.raises(PySparkException, match=r"replaced view a\.b\.v, which this transaction read") as caught:
+                frame.write.insertInto("lake.default.u")
+            assert caught.value.getSqlState() == "40001"
+    spark.sql("INSERT INTO lake.default.u SELECT id FROM lake.a.b.v")
+    assert spark.table("lake.default.u").count() == 2
+    shown = "".join(str(row) for row in spark.sql("DESCRIBE EXTENDED lake.a.b.v").collect())
+    assert "lockstep.viewed" not in shown
+    spark.sql("ALTER VIEW lake.a.b.v SET TBLPROPERTIES ('colour' = 'red')")
+    assert [row.key for row in spark.sql("SHOW TBLPROPERTIES lake.a.b.v").collect()] == ["colour"]

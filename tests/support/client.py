@@ -36,6 +36,7 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
         "location": None,
         "reads": [],
         "paths": [],
+        "views": [],
         "settled": [],
         "failure": None,
         "sent": None,

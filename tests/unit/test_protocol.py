@@ -20,6 +20,7 @@ from tests.support.client import Client
 SECRET = "wJalrXUtnFEMI"
 """A value that no message may show, wherever it stands."""
 
+VIEWED = {"catalog": "lake", "name": ["default", "v"], "version": 3}
 OPTIONS = {"root": "/lake", "store.secret_access_key": SECRET}
 CATALOG: dict[str, Any] = {"catalog": "lake", "options": OPTIONS, "case_sensitive": False}
 NAME = {**CATALOG, "namespace": ["sales"], "table": "orders"}
@@ -74,7 +75,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "exists": NAME,
     "tables": NAMESPACE,
     "create": {**NAME, "mode": "create", "provider": "delta", "location": None, "text": None},
-    "write": {**COMMIT, **CATALOGS, "actions": "{}\n", "reads": [READ], "paths": ["file:/a"]},
+    "write": {**COMMIT, **CATALOGS, "actions": "{}\n", "reads": [READ], "paths": ["file:/a"], "views": [VIEWED]},
     "staging": COMMIT,
     "staged": COMMIT,
     "claim": COMMIT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ import pytest
 from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.commit.scans import Scan
+from lockstep.commit.scans import NO_VIEWS, Scan
 from lockstep.delta.actions import Action, render
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.errors import ConflictError, UnsupportedError
 from lockstep.storage import open_storage
-from lockstep.timeline.entry import Entry, Isolation
+from lockstep.timeline.entry import Entry, Isolation, Name, ViewDefinition
 from tests.support.lakes import add, append, create, foreign, lay, metadata, named, open_catalog, remove, stage
 
 
@@ -39,6 +39,7 @@ def write(
     name: str,
     *actions: Action,
     scans: tuple[Scan, ...] = (),
+    views: Mapping[Name, int] = NO_VIEWS,
     isolation: Isolation | None = None,
     read: int | None = None,
     operation: str = "WRITE",
@@ -48,7 +49,7 @@ def write(
     info: dict[str, Any] = {"operation": operation, "readVersion": table.version if read is None else read}
     content = render([{"commitInfo": info}, *actions]).decode()
     lay(catalog.lake.storage, table.location, actions)
-    done = catalog.write(table.location, table.version + 1, content, scans=scans, isolation=isolation)
+    done = catalog.write(table.location, table.version + 1, content, scans=scans, views=views, isolation=isolation)
     entry = getattr(done, "entry", None)
     assert isinstance(entry, Entry)
     return entry
@@ -82,6 +83,36 @@ def test_write_skew_between_a_statement_and_a_transaction(catalog: Transactional
         write(catalog, "a", add("x"), scans=(scan(catalog, "b"),))
     assert catalog.database([named("a")]).tables[named("a")].version == 0
     assert write(catalog, "a", add("x"), scans=(scan(catalog, "b", version=1),)).version == 4, "read again, it commits"
+
+
+def redefine_and_read(catalog: TransactionalCatalog, reads: str) -> int:
+    """Commit a transaction that reads a table and replaces the view v."""
+    tx = catalog.begin()
+    tx.read(tx.table(named(reads)))
+    tx.changing().create_view(named("v"), ViewDefinition(text=f"SELECT * FROM {reads}", schema="{}"), replace=True)
+    return catalog.commit(tx).version
+
+
+def test_write_skew_through_the_definition_of_a_view(catalog: TransactionalCatalog) -> None:
+    """The statement used what the view said before, and wrote what its new author had read."""
+    defined = redefine_and_read(catalog, reads="b")
+    redefine_and_read(catalog, reads="a")
+    with pytest.raises(ConflictError, match=r"replaced view default\.v, which this transaction read, and read what"):
+        write(catalog, "a", add("x"), views={named("v"): defined})
+    assert catalog.database([named("a")]).tables[named("a")].version == 0
+    entry = write(catalog, "b", add("x"), views={named("v"): defined})
+    assert (entry.precedes, entry.view_reads) == (defined + 1, [named("v")]), "before the other, that did not read b"
+    assert write(catalog, "a", add("x"), views={named("v"): defined + 1}).precedes is None
+
+
+def test_a_transaction_is_judged_against_the_views_that_a_statement_used(catalog: TransactionalCatalog) -> None:
+    defined = redefine_and_read(catalog, reads="b")
+    tx = catalog.begin()
+    tx.read(tx.table(named("a")))
+    tx.changing().create_view(named("v"), ViewDefinition(text="SELECT 2", schema="{}"), replace=True)
+    write(catalog, "a", add("x"), views={named("v"): defined})
+    with pytest.raises(ConflictError):
+        catalog.commit(tx)
 
 
 def test_write_skew_between_two_statements(catalog: TransactionalCatalog) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec import structs
 
 from lockstep.commit.files import Gone, added_files, missing_files
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Taken
-from lockstep.commit.scans import Scan, judge_statement, table_reads
+from lockstep.commit.scans import NO_VIEWS, Scan, judge_statement, table_reads
 from lockstep.commit.staging import store
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
@@ -26,6 +26,7 @@ from lockstep.timeline.entry import (
     NEW,
     Database,
     Entry,
+    Name,
     Table,
     TableDdl,
     TableRead,
@@ -46,6 +47,7 @@ def commit_statement(
     *,
     creation: Creation | None = None,
     scans: Sequence[Scan] = (),
+    views: Mapping[Name, int] = NO_VIEWS,
     backoff: Backoff = RACE,
 ) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
     """Commit what Delta wants to write as one version of one table: an autocommitted statement.
@@ -60,6 +62,7 @@ def commit_statement(
         actions: the commit.
         creation: given for the first version of a new table.
         scans: what the statement read.
+        views: the views whose definitions it used, and in which database version each had it.
         backoff: how often, and how soon, it is tried again after a lost race.
 
     Raises:
@@ -70,7 +73,15 @@ def commit_statement(
     litter = staging_folder(location, info.id) if creation is None else location
     try:
         outcome = _commit_statement(
-            lake, info, backoff, location=location, version=version, actions=actions, creation=creation, scans=scans
+            lake,
+            info,
+            backoff,
+            location=location,
+            version=version,
+            actions=actions,
+            creation=creation,
+            scans=scans,
+            views=views,
         )
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         lake.delete([litter], [])
@@ -90,6 +101,7 @@ def _commit_statement(
     actions: list[Action],
     creation: Creation | None,
     scans: Sequence[Scan],
+    views: Mapping[Name, int],
 ) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
     actions = traced(real_paths(actions), info.id)
     assert_real(actions)
@@ -105,7 +117,7 @@ def _commit_statement(
             return Settled(Taken())
         writes = {table.id: lake.past.footprint(actions, location, before=version - 1)}
         mine = Changes(info.id, writes=writes, isolation=info.isolation)
-        verdict = judge_statement(lake, head, mine, scans, read_version)
+        verdict = judge_statement(lake, head, mine, scans, read_version, views=views)
         if isinstance(verdict, Conflict):
             return Settled(verdict)
         if not is_looked_for:
@@ -122,7 +134,7 @@ def _commit_statement(
             commits=[store(lake, location, info.id, version, actions)],
             counts=total([actions]),
         )
-        draft = _entry(info, creation, write, table_reads(scans, head, writes), verdict)
+        draft = _entry(info, creation, write, table_reads(scans, head, writes), verdict, views=views)
         return Proposal(draft, after=head.version)
 
     match append_until(
@@ -192,6 +204,8 @@ def _entry(
     write: TableWrite,
     reads: list[TableRead],
     first: Antidependency | None,
+    *,
+    views: Mapping[Name, int],
 ) -> MakeEntry:
     precedes = None if first is None else first.winner.database_version
 
@@ -207,6 +221,7 @@ def _entry(
             else [],
             writes=[write],
             reads=reads,
+            view_reads=sorted(views),
             precedes=precedes,
         )
 

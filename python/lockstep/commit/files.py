@@ -1,7 +1,7 @@
 """Whether the files are there that a commit is about to add.
 
-A file that no version names is nobody's to VACUUM, which deletes it once it is older than its retention. So a
-transaction that is open for longer than that, or beside a VACUUM with a short retention, may have lost what it wrote,
+A file that is in no version of the table is litter to VACUUM, which deletes it once it is older than its retention. So
+a transaction that is open for longer than that, or beside a VACUUM with a short retention, may have lost what it wrote,
 and its commit would leave a table that nobody can read. So each commit looks first, that of a statement on its own too.
 Between the look and the commit is a moment that nothing can close: VACUUM asks nobody.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from lockstep.conflict.serializable import Antidependency, antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, Hit
@@ -16,8 +17,11 @@ from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, predicates_of
 from lockstep.errors import UnsupportedError
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database, Entry, TableRead
+from lockstep.timeline.entry import Database, Entry, Name, TableRead
 from lockstep.timeline.log import Timeline
+
+NO_VIEWS: Mapping[Name, int] = MappingProxyType({})
+"""A statement that used no view's definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,13 @@ def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Foot
 
 
 def judge_statement(
-    lake: Lake, head: Database, mine: Changes, scans: Sequence[Scan], read_version: int
+    lake: Lake,
+    head: Database,
+    mine: Changes,
+    scans: Sequence[Scan],
+    read_version: int,
+    *,
+    views: Mapping[Name, int] = NO_VIEWS,
 ) -> Conflict | Antidependency | None:
     """Judge a statement that is about to commit behind `head`, as `lockstep.conflict.serializable` does a transaction.
 
@@ -75,18 +85,20 @@ def judge_statement(
         mine: what it changes: one table. Its `reads` are not looked at.
         scans: what it read. Delta judges what it read of its own table, but for what came from a cache.
         read_version: the version of its own table that it began from; `NEW` for a table that it makes.
+        views: the views whose definitions it used, and in which database version each had it.
     """
     [target] = mine.writes
     if mine.isolation == "SERIALIZABLE":
         _check_known(head, scans)
     others = [scan for scan in scans if scan.version is not None and (scan.cached or scan.table != target)]
-    first = first_unseen(lake.timeline, head, _oldest(others))
+    unseen = [first_unseen(lake.timeline, head, _oldest(others)), _first_redefined(lake.timeline, head, views)]
+    first = min((version for version in unseen if version is not None), default=None)
     if first is None:
         return None
     reads = rows_read(others)
     if target in reads:  # from a cache; what is removed is bounded by all that was looked for, and not by the cache's
         reads[target] = EVERY_ROW if mine.writes[target].overwrites else rows_read(scans)[target]
-    mine = replace(mine, reads=reads, base=first - 1)
+    mine = replace(mine, reads=reads, view_reads=frozenset(views), base=first - 1)
     entries = lake.timeline.entries(first - 1, head.version)
     if (conflict := _half_read(lake, entries, _oldest(others))) is not None:
         return conflict
@@ -124,6 +136,16 @@ def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -
         if not read_versions:
             break
     return first
+
+
+def _first_redefined(timeline: Timeline, head: Database, views: Mapping[Name, int]) -> int | None:
+    """Return the first database version that replaced, dropped or renamed one of these views after it was used."""
+    if not views:
+        return None
+    for entry in timeline.entries(min(views.values()), head.version):
+        if any(entry.version > views.get(ddl.name, head.version) for ddl in entry.views):
+            return entry.version
+    return None
 
 
 def _touches(entry: Entry, table: str) -> bool:

@@ -132,7 +132,10 @@ class ViewDefinition(Value, frozen=True):
 
 
 class ViewDdl(Value, frozen=True):
-    """A change of the catalog's list of views; `create` and `replace` give the definition. A rename is both others."""
+    """A change of the catalog's list of views; `create` and `replace` give the definition.
+
+    A rename drops the old name and creates the new one.
+    """
 
     action: Literal["create", "replace", "drop"]
     name: Name

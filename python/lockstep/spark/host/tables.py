@@ -24,7 +24,7 @@ from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
 from lockstep.spark.host.uris import OverlayView, transaction_in
-from lockstep.timeline.entry import NEW, Database, Table
+from lockstep.timeline.entry import NEW, Database, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
 from lockstep.transactions.transaction import Transaction
 
@@ -297,6 +297,7 @@ class TableRequests(Requests):
             request.actions,
             creation=creation,
             scans=scans_of(request.reads),
+            views=self._views_of(house, request),
             isolation=isolation,
             text=session.text,
             author=request.user,
@@ -304,6 +305,16 @@ class TableRequests(Requests):
         if isinstance(outcome, Taken):
             return protocol.WriteAnswer(outcome="taken")
         return protocol.WriteAnswer(outcome="committed")
+
+    def _views_of(self, house: Lakehouse, request: protocol.Write) -> dict[Name, int]:
+        """Return the views of this lake that the statement used, each with the oldest version that it was used of."""
+        versions: dict[Name, int] = {}
+        for view in request.views:
+            catalog = self._host.lakehouses.get(view.catalog, request.catalogs[view.catalog])
+            if catalog.is_same(house):
+                name = Name(namespace=view.name[:-1], table=view.name[-1])
+                versions[name] = min(view.version, versions.get(name, view.version))
+        return versions
 
     def _staging(self, _: Session, request: protocol.Staging) -> protocol.StagingAnswer:
         """Answer whether Delta may stage this commit of a transaction: nothing is written that nobody would undo."""

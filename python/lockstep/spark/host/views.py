@@ -86,4 +86,4 @@ def _view_answer(view: View | None, pin: int | UnsetType = UNSET) -> protocol.Vi
     if view is None:
         return Missing(pin=pin)
     whole = protocol.WholeDefinition(**msgspec.structs.asdict(view.definition))
-    return protocol.ViewAnswer(view=whole, pin=pin)
+    return protocol.ViewAnswer(name=(*view.name.namespace, view.name.table), view=whole, pin=pin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from lockstep.spark.host.protocol.base import (
@@ -173,6 +174,19 @@ class CreateAnswer(Answer, frozen=True, kw_only=True):
     """Where Delta creates it."""
 
 
+class UsedView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A view whose definition a statement on its own used."""
+
+    catalog: str
+    """The catalog that it is in, by its name in the session."""
+
+    name: Parts
+    """Its name as it is stored: namespace and name."""
+
+    version: int
+    """The database version whose definition it was."""
+
+
 class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
     """Commit one version of one table: a statement on its own, which must not run inside a transaction."""
 
@@ -196,6 +210,9 @@ class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
 
     paths: tuple[str, ...]
     """Where files lie that it has read by their path: whose they are is not known."""
+
+    views: tuple[UsedView, ...]
+    """Which views' definitions it used."""
 
 
 class WriteAnswer(Answer, frozen=True, kw_only=True):

@@ -24,6 +24,9 @@ class ViewAnswer(Answer, frozen=True, kw_only=True):
     missing: Literal[False] = False
     """What tells it from `Missing`."""
 
+    name: Parts
+    """Its name as it is stored: namespace and name."""
+
     view: WholeDefinition
     """What it says."""
 

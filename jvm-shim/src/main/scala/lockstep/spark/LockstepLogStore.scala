@@ -64,6 +64,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       "actions" -> actions.asScala.map(_ + "\n").mkString,
       "reads" -> Reads.ofExecution(session),
       "paths" -> Reads.pathsOfExecution(session),
+      "views" -> Reads.viewsOfExecution(session),
       "catalogs" -> LockstepCatalog.in(session),
       SessionSettings.ofTransactions(session)
     )

@@ -3,6 +3,7 @@ package lockstep.spark.catalog
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.LockstepCatalog
 import lockstep.spark.grammar.Tokens
+import lockstep.spark.scans.Scans
 import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
 import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, StringUtils}
@@ -56,7 +57,8 @@ private[spark] trait Views extends RelationCatalog {
 
   private def view(ident: Identifier): Option[View] = {
     val answer = StatementScope.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*))
-    if (answer.get("missing").asBoolean) None else Some(Views.read(answer.get("view")))
+    if (answer.get("missing").asBoolean) None
+    else Some(Views.read(answer.get("view"), Scans.viewed(name, answer.get("name"), answer.get("pin"))))
   }
 
   private def put(ident: Identifier, view: View, mode: String): View = missingNamespace(ident.namespace) {
@@ -85,21 +87,26 @@ private[spark] object Views {
     "schema" -> CharVarcharUtils.getRawSchema(view.schema).json,
     "catalog" -> Option(view.currentCatalog),
     "namespace" -> Option(view.currentNamespace).fold(Seq.empty[String])(_.toSeq),
-    "configs" -> view.sqlConfigs.asScala,
+    "configs" -> view.sqlConfigs.asScala.toMap.removed(Scans.Viewed),
     "mode" -> Option(view.schemaMode),
     "query_columns" -> Option(view.queryColumnNames).fold(Seq.empty[String])(_.toSeq),
     "properties" -> view.properties.asScala
   )
 
-  /** With CHAR columns as Spark's own views have them: strings that say so. Others are neither padded nor encoded. */
-  def read(node: JsonNode): View = {
+  /**
+   * With CHAR columns as Spark's own views have them: strings that say so. Others are neither padded nor encoded.
+   *
+   * @param mark
+   *   which definition it is, for the plans that use it to tell: a view in a plan has nothing else of ours.
+   */
+  def read(node: JsonNode, mark: Option[String]): View = {
     val schema = DataType.fromJson(node.get("schema").asText).asInstanceOf[StructType]
     val builder = new View.Builder()
       .withSchema(CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema))
       .withProperties(LockstepCatalog.textMap(node.get("properties")))
       .withQueryText(node.get("text").asText)
       .withCurrentNamespace(texts(node.get("namespace")))
-      .withSqlConfigs(LockstepCatalog.textMap(node.get("configs")))
+      .withSqlConfigs((LockstepCatalog.textMap(node.get("configs")).asScala ++ mark.map(Scans.Viewed -> _)).asJava)
       .withQueryColumnNames(texts(node.get("query_columns")))
     text(node.get("catalog")).foreach(builder.withCurrentCatalog)
     text(node.get("mode")).foreach(builder.withSchemaMode)

@@ -6,6 +6,7 @@ import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 
+import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.Bridge
 import lockstep.spark.scans.{ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
@@ -47,6 +48,7 @@ private[spark] object Reads {
       val isBatch: Boolean) {
     val log = new ReadLog
     val paths: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
+    val views: java.util.Set[JsonNode] = ConcurrentHashMap.newKeySet[JsonNode]()
   }
 
   /** By their ids, as long as they run: what a statement on its own has read is judged when it commits. */
@@ -67,6 +69,10 @@ private[spark] object Reads {
   /** What a statement on its own read by path. The source of a stream is read as a stream is, version by version. */
   def pathsOfExecution(session: SparkSession): Seq[String] =
     current(session).filterNot(_.isBatch).fold(Seq.empty[String])(_.paths.asScala.toSeq)
+
+  /** Which definitions of views a statement on its own used. */
+  def viewsOfExecution(session: SparkSession): Seq[JsonNode] =
+    current(session).fold(Seq.empty[JsonNode])(_.views.asScala.toSeq)
 
   /**
    * An execution begins in this thread. Unless it is part of another it is a statement. In a batch of a stream each is one,
@@ -161,6 +167,9 @@ private[spark] object Reads {
       unseen
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
-    current(session).foreach(_.paths.addAll(Scans.paths(plan).asJava))
+    current(session).foreach { executed =>
+      executed.paths.addAll(Scans.paths(plan).asJava)
+      executed.views.addAll(Scans.views(plan).asJava)
+    }
   }
 }

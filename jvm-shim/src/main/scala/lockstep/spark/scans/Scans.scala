@@ -1,5 +1,7 @@
 package lockstep.spark.scans
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import lockstep.spark.overlay.Overlay
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.expressions.{
@@ -12,7 +14,8 @@ import org.apache.spark.sql.catalyst.expressions.{
   SubqueryExpression
 }
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.catalog.CatalogTable
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, View}
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaLogFileIndex, NoMapping}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
@@ -141,6 +144,26 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       case scan: DataSourceV2ScanRelation => scan.relation.table
     }.collect { case files: FileTable => files.fileIndex.rootPaths }.flatten ++
       cached(plan).flatMap(cache => ofFileTables(cache.cacheBuilder.logicalPlan))
+
+  /** And a view names under this one which definition of it is used. */
+  val Viewed = "lockstep.viewed"
+
+  private val json = new ObjectMapper()
+
+  /** Which definition of a view a statement outside a transaction is told; inside, Python knows. */
+  def viewed(catalog: String, name: JsonNode, version: JsonNode): Option[String] = Option(version).map { version =>
+    json.createObjectNode().put(
+      "catalog",
+      catalog).set[ObjectNode]("name", name).set[ObjectNode]("version", version).toString
+  }
+
+  /** The definitions of views that a plan uses, those below caches among them. */
+  def views(plan: LogicalPlan): Set[JsonNode] = {
+    val used = fields(plan).flatMap(_.collectWithSubqueries { case view: View =>
+      view.desc.properties.get(s"${CatalogTable.VIEW_SQL_CONFIG_PREFIX}$Viewed")
+    }).flatten.map(json.readTree)
+    (used ++ fields(plan).flatMap(cached).flatMap(cache => views(cache.cacheBuilder.logicalPlan))).toSet
+  }
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))
