@@ -225,8 +225,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       provider: Option[String],
       location: Option[String]): JsonNode = {
     val text = StatementScope.latestText.map(Internals.redacted)
-    val said = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> text)
-    ask("create", names(ident) ++ said: _*)
+    val fields = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> text)
+    ask("create", names(ident) ++ fields: _*)
   }
 
   protected def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
@@ -272,10 +272,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       columns: Array[Column],
       parts: Array[Transform],
       properties: util.Map[String, String]): StagedTable = {
-    val found = place(ident, "create_or_replace", properties)
-    val target = pathIdentifier(found.get("uri").asText)
+    val answer = place(ident, "create_or_replace", properties)
+    val target = pathIdentifier(answer.get("uri").asText)
     // Delta takes a path for no table of a catalog, and so would create where it has to replace.
-    if (found.has("missing")) delta.stageReplace(target, columns, parts, asDelta(properties))
+    if (answer.has("missing")) delta.stageReplace(target, columns, parts, asDelta(properties))
     else delta.stageCreateOrReplace(target, columns, parts, asDelta(properties))
   }
 

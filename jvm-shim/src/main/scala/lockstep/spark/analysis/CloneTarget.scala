@@ -37,8 +37,8 @@ private[spark] object CloneTarget {
     else {
       val mode =
         if (!clone.isReplaceCommand) "create" else if (clone.isCreateCommand) "create_or_replace" else "replace"
-      val found = catalog.place(ident, mode, provider = None, location = clone.targetLocation)
-      val table = DeltaTableV2(session, new Path(found.get("uri").asText))
+      val answer = catalog.place(ident, mode, provider = None, location = clone.targetLocation)
+      val table = DeltaTableV2(session, new Path(answer.get("uri").asText))
       clone.copy(target = DataSourceV2Relation.create(table, None, None))
     }
 }

@@ -70,13 +70,13 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   private def begin(session: SparkSession): JsonNode = {
     SinglePass.refuse("a transaction cannot begin")
     val catalogs = LockstepCatalog.in(session)
-    val said = Seq(
+    val fields = Seq(
       "catalogs" -> catalogs,
       "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains),
       SessionSettings.caseSensitive(session),
       SessionSettings.ofTransactions(session)
     )
-    val answer = Bridge.call("begin", session, (said ++ statement.options): _*)
+    val answer = Bridge.call("begin", session, (fields ++ statement.options): _*)
     val root = new Path(answer.get("root").asText)
     Executions.watch(session.sparkContext)
     val catalog = answer.get("catalog").asText

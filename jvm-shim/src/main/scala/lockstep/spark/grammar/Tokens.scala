@@ -27,10 +27,10 @@ private[spark] object Tokens {
 
   /** Has a token say where it stands as Java counts: ANTLR counts a character beyond the basic plane once, Java twice. */
   private def inUtf16(sql: String, token: Token): Unit = token match {
-    case found: CommonToken =>
-      found.setText(found.getText) // what it is asked for later would be looked up by its place
-      found.setStopIndex(sql.offsetByCodePoints(0, found.getStopIndex + 1) - 1)
-      found.setStartIndex(sql.offsetByCodePoints(0, found.getStartIndex))
+    case token: CommonToken =>
+      token.setText(token.getText) // what it is asked for later would be looked up by its place
+      token.setStopIndex(sql.offsetByCodePoints(0, token.getStopIndex + 1) - 1)
+      token.setStartIndex(sql.offsetByCodePoints(0, token.getStartIndex))
     case other => throw new IllegalStateException(s"Spark's lexer makes tokens of ${other.getClass.getName}")
   }
 
@@ -51,9 +51,9 @@ private[spark] object Tokens {
     if (!maySayTransaction(sql)) None
     else {
       val tokens = parameters.in(whole(sql))
-      val found = TransactionStatement.of(tokens)
-      if (found.isEmpty) TransactionStatement.refuse(tokens)
-      found
+      val statement = TransactionStatement.of(tokens)
+      if (statement.isEmpty) TransactionStatement.refuse(tokens)
+      statement
     }
 
   /**

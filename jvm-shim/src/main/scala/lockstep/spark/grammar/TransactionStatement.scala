@@ -76,7 +76,7 @@ private[spark] object TransactionStatement {
   /** `[SAVEPOINT] name`; the word is the verb itself in `SAVEPOINT name`. */
   private def named(verb: String, tokens: IndexedSeq[Token]): Option[TransactionStatement] = {
     val rest = if (tokens.headOption.exists(word(_) == "SAVEPOINT") && tokens.size > 1) tokens.drop(1) else tokens
-    name(rest.toList).map(found => TransactionStatement(verb, Map("name" -> found)))
+    name(rest.toList).map(savepoint => TransactionStatement(verb, Map("name" -> savepoint)))
   }
 
   /** A name, plain or quoted, or `IDENTIFIER('name')`, whose text may be a parameter, as everywhere in Spark. */
@@ -101,17 +101,17 @@ private[spark] object TransactionStatement {
     }
 
   @scala.annotation.tailrec
-  private def options(tokens: IndexedSeq[Token], found: Map[String, Any]): Either[Token, Map[String, Any]] =
+  private def options(tokens: IndexedSeq[Token], values: Map[String, Any]): Either[Token, Map[String, Any]] =
     tokens.take(3).map(word).toList match {
-      case Nil => Right(found)
-      case "," :: _ if found.nonEmpty && tokens.size > 1 => options(tokens.drop(1), found)
+      case Nil => Right(values)
+      case "," :: _ if values.nonEmpty && tokens.size > 1 => options(tokens.drop(1), values)
       case "ISOLATION" :: "LEVEL" :: (level @ ("SNAPSHOT" | "SERIALIZABLE")) :: Nil =>
-        options(tokens.drop(3), found + ("isolation" -> level))
+        options(tokens.drop(3), values + ("isolation" -> level))
       case "ISOLATION" :: "LEVEL" :: _ :: Nil => Left(tokens(2))
       case "READ" :: (mode @ ("ONLY" | "WRITE")) :: _ =>
-        options(tokens.drop(2), found + ("read_only" -> (mode == "ONLY")))
+        options(tokens.drop(2), values + ("read_only" -> (mode == "ONLY")))
       case "COMMENT" :: _ :: _ if tokens(1).getType == SqlBaseLexer.STRING_LITERAL =>
-        options(tokens.drop(2), found + ("comment" -> unquote(tokens(1).getText)))
+        options(tokens.drop(2), values + ("comment" -> unquote(tokens(1).getText)))
       case _ => Left(tokens.head)
     }
 

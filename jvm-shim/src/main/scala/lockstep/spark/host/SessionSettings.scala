@@ -18,8 +18,8 @@ private[spark] object SessionSettings {
   /** The files of a table whose state is kept in the driver. */
   def driverStateFiles(session: SparkSession): Int = {
     val name = "lockstep.driver_state_files"
-    session.conf.getOption(name).fold(2000)(said =>
-      said.toIntOption.filter(_ >= 0).getOrElse(
-        throw new LockstepException("LOCKSTEP_INVALID", s"$name is '$said': expected a whole number", "22023")))
+    session.conf.getOption(name).fold(2000)(value =>
+      value.toIntOption.filter(_ >= 0).getOrElse(
+        throw new LockstepException("LOCKSTEP_INVALID", s"$name is '$value': expected a whole number", "22023")))
   }
 }
