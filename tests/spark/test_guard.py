@@ -96,7 +96,7 @@ def commands(spark: Any) -> list[JavaClass]:
 
 
 def test_every_command_on_the_class_path_has_a_verdict(spark: Any) -> None:
-    said = spark._jvm.lockstep.spark.transactions.Commands.said
+    said = spark._jvm.lockstep.spark.transactions.Commands.described
     found = commands(spark)
     names = {each.name for each in found}
     assert len(found) > 200

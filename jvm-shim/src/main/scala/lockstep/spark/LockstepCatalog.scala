@@ -71,8 +71,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   }
 
   /** Spark looks for a view of the name where one will do; elsewhere it would only say that there is no table. */
-  private def missing(ident: Identifier, asked: Set[String]): Exception = {
-    val wantsTable = (asked & Set("writes", "version", "timestamp_micros", "system_time_micros")).nonEmpty
+  private def missing(ident: Identifier, fields: Set[String]): Exception = {
+    val wantsTable = (fields & Set("writes", "version", "timestamp_micros", "system_time_micros")).nonEmpty
     def view = s"${fullName(ident).mkString(".")} is a view"
     if ((Views.AreRead && !wantsTable) || !viewExists(ident)) new NoSuchTableException(fullName(ident))
     else if (wantsTable)
@@ -110,13 +110,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     load(ident, "use" -> useName(Pinned), "version" -> version)
 
   override def loadTable(ident: Identifier, micros: Long): Table = micros match {
-    case SystemTime(asked) => load(ident, "use" -> useName(Pinned), "system_time_micros" -> asked)
+    case SystemTime(time) => load(ident, "use" -> useName(Pinned), "system_time_micros" -> time)
     case _ => load(ident, "use" -> useName(Pinned), "timestamp_micros" -> micros)
   }
 
   /** The table version that a table has in a database version, or at a time; None if there is no such table now. */
-  private[spark] def versionThen(ident: Identifier, asked: (String, Any)): Option[Long] =
-    Option(ask("version_then", names(ident) :+ asked: _*).get("version")).filterNot(_.isNull).map(_.asLong)
+  private[spark] def versionThen(ident: Identifier, when: (String, Any)): Option[Long] =
+    Option(ask("version_then", names(ident) :+ when: _*).get("version")).filterNot(_.isNull).map(_.asLong)
 
   private def useName(use: Use): String = use match {
     case Pinned => "pinned"
@@ -130,8 +130,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     // What the database was at a time is known, whatever plain Delta writers did since.
     val isLookedAt = !args.exists(_._1 == "system_time_micros")
     val touch = Reads.newTouch()
-    val asked = names(ident) ++ args :+ ("touch" -> touch)
-    val answer = StatementScope.ask(catalogName, ident, isLookedAt)(said => ask("resolve", asked ++ said: _*))
+    val fields = names(ident) ++ args :+ ("touch" -> touch)
+    val answer = StatementScope.ask(catalogName, ident, isLookedAt)(read => ask("resolve", fields ++ read: _*))
     if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
     table(ident, answer, touch)
   }
@@ -151,10 +151,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
           Some(catalogName)))
       else None
     val bare = DeltaTableV2(session, path, timeTravelOpt = travel)
-    val found =
+    val existing =
       try Option.when(bare.tableExists)(bare.initialSnapshot)
       catch { case _: FileNotFoundException => None } // what Delta says of a log that it knew before
-    val snapshot = found.getOrElse(throw new LockstepException(
+    val snapshot = existing.getOrElse(throw new LockstepException(
       "LOCKSTEP_TABLE_FILES_MISSING",
       s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
         "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
@@ -215,8 +215,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     pathIdentifier(place(ident, mode, properties).get("uri").asText)
 
   private def place(ident: Identifier, mode: String, properties: util.Map[String, String]): JsonNode = {
-    val asked = properties.asScala
-    place(ident, mode, asked.get(TableCatalog.PROP_PROVIDER), asked.get(TableCatalog.PROP_LOCATION))
+    val values = properties.asScala
+    place(ident, mode, values.get(TableCatalog.PROP_PROVIDER), values.get(TableCatalog.PROP_LOCATION))
   }
 
   private[spark] def place(

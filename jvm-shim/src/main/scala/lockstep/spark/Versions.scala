@@ -11,7 +11,7 @@ private[spark] object Versions {
 
   def check(): Unit = {
     val deltaPlace = Option(classOf[DeltaLog].getProtectionDomain.getCodeSource).map(_.getLocation.toString)
-    val found = Seq(
+    val versions = Seq(
       ("Spark", minor(SPARK_VERSION), Built.Spark),
       ("Delta", minor(io.delta.VERSION), minor(Built.Delta)),
       (
@@ -19,7 +19,7 @@ private[spark] object Versions {
         deltaPlace.collect { case DeltaJar(spark) => spark }.getOrElse(Built.Spark),
         Built.Spark)
     )
-    found.filter { case (_, has, wants) => has != wants }.foreach { case (what, has, wants) =>
+    versions.filter { case (_, has, wants) => has != wants }.foreach { case (what, has, wants) =>
       throw new LockstepException(
         "LOCKSTEP_UNSUPPORTED",
         s"this is $what $has, and Lockstep's jar was made for $what $wants. What goes together, for each Spark 4.0, 4.1 " +
@@ -31,7 +31,7 @@ private[spark] object Versions {
   }
 
   private def minor(version: String): String = version match {
-    case Numbered(found) => found
+    case Numbered(number) => number
     case other => other
   }
 }

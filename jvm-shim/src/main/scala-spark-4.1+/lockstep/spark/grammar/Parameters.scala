@@ -49,7 +49,7 @@ private[spark] class Parameters private (
     tokens.indices.flatMap { at =>
       if (at > 0 && name(at - 1).isDefined) None
       else
-        name(at).map(found => Parameters.value(named(found), tokens(at), tokens(at + 1)))
+        name(at).map(parameter => Parameters.value(named(parameter), tokens(at), tokens(at + 1)))
           .orElse(places.get(at).map(Parameters.value(_, tokens(at), tokens(at))))
           .orElse(Some(tokens(at)))
     }
@@ -87,12 +87,12 @@ private[spark] object Parameters {
     else sql.codePoints.toArray.map(c => if (Character.isSupplementaryCodePoint(c)) '\uFFFD' else c.toChar).mkString
 
   /** Puts values into a text, at places that are counted in characters; so are those of the answer. */
-  private def filled(sql: String, found: List[Substitution]): Filled = {
-    val text = found.sortBy(-_.start).foldLeft(sql) { (text, each) =>
+  private def filled(sql: String, substitutions: List[Substitution]): Filled = {
+    val text = substitutions.sortBy(-_.start).foldLeft(sql) { (text, each) =>
       val (start, end) = (text.offsetByCodePoints(0, each.start), text.offsetByCodePoints(0, each.end))
       text.patch(start, each.replacement, end - start)
     }
-    Filled(text, found.map(each => each.copy(replacement = flat(each.replacement))))
+    Filled(text, substitutions.map(each => each.copy(replacement = flat(each.replacement))))
   }
 
   private def value(sql: String, first: Token, last: Token): Token = {

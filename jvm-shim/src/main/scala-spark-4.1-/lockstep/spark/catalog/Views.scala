@@ -14,7 +14,7 @@ private[spark] trait Views extends TableCatalog {
   def describedViews(namespace: Array[String], pattern: String): Seq[(String, String)] = Nil
 
   protected def viewExists(ident: Identifier): Boolean =
-    !StatementScope.ask(name, ident, isLookedAt = false)(said => ask("view", names(ident) ++ said: _*)).get("missing").asBoolean
+    !StatementScope.ask(name, ident, isLookedAt = false)(read => ask("view", names(ident) ++ read: _*)).get("missing").asBoolean
 }
 
 private[spark] object Views {

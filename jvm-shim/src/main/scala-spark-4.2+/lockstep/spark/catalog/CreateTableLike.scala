@@ -21,8 +21,8 @@ private[spark] trait CreateTableLike extends TableCatalog {
       .withProperties(asDelta(info.properties))
       .build()
     // Without USING, Spark says the format of the source.
-    val said = if (StatementScope.latestText.exists(Tokens.saysUsing)) info.properties else like.properties
-    delta.createTableLike(creating(ident, "create", said), like, source)
+    val properties = if (StatementScope.latestText.exists(Tokens.saysUsing)) info.properties else like.properties
+    delta.createTableLike(creating(ident, "create", properties), like, source)
     loadTable(ident)
   }
 }

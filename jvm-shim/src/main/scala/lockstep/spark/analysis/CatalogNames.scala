@@ -24,7 +24,7 @@ private[spark] object CatalogNames {
     def isOurs = LockstepCatalog.isOne(session.sessionState.catalogManager.currentCatalog.name)
     plan match {
       case exists: UnresolvedTableOrView if exists.commandName == "Catalog.tableExists" && isOurs =>
-        exists.copy(multipartIdentifier = said(name, exists.multipartIdentifier))
+        exists.copy(multipartIdentifier = written(name, exists.multipartIdentifier))
       case show: ShowTables if show.origin.sqlText.isEmpty && isOurs =>
         show.namespace match {
           case namespace: UnresolvedNamespace => show.copy(namespace = named(name, namespace))
@@ -36,10 +36,10 @@ private[spark] object CatalogNames {
   }
 
   private def named(name: Option[Seq[String]], namespace: UnresolvedNamespace): UnresolvedNamespace =
-    namespace.copy(multipartIdentifier = said(name, namespace.multipartIdentifier))
+    namespace.copy(multipartIdentifier = written(name, namespace.multipartIdentifier))
 
   /** What was said, where Spark may have put its own catalog before it. */
-  private def said(name: Option[Seq[String]], parts: Seq[String]): Seq[String] = name match {
+  private def written(name: Option[Seq[String]], parts: Seq[String]): Seq[String] = name match {
     case Some(whole) if whole == parts => parts
     case Some(short) if parts.endsWith(short) => short
     case _ if parts.headOption.contains("spark_catalog") => parts.tail

@@ -40,14 +40,14 @@ private[spark] object CommandTargets {
 
   /** What to call the target of a command of Spark's own catalog, or of files. */
   def named(command: Command): String = {
-    val found = command.productIterator.collectFirst {
+    val target = command.productIterator.collectFirst {
       case table: CatalogTable => table.identifier.unquotedString
       case table: TableIdentifier => table.unquotedString
       case function: FunctionIdentifier => function.unquotedString
       case path: Path => path.toString
       case text: String if text.nonEmpty => text
     }
-    shortened(found.getOrElse("files or another format"))
+    shortened(target.getOrElse("files or another format"))
   }
 
   private def things(value: Any): Seq[ChangedThing] = value match {

@@ -48,21 +48,21 @@ private[spark] object DeltaTravel {
         val parts = StatementScope.qualified(session, relation.multipartIdentifier)
         session.sessionState.catalogManager.catalog(parts.head) match {
           case catalog: LockstepCatalog =>
-            val asked =
+            val when =
               travel.version.fold[(String, Any)]("system_time_micros" -> micros(session, travel.timestamp.get))(
                 "version" -> _)
-            catalog.versionThen(Identifier.of(parts.tail.init.toArray, parts.last), asked)
+            catalog.versionThen(Identifier.of(parts.tail.init.toArray, parts.last), when)
           case _ => None
         }
       case _ => None
     }
-    val said = travel.copy(creationSource = Some("sql"))
-    version.fold(said)(found => said.copy(timestamp = None, version = Some(found)))
+    val inSql = travel.copy(creationSource = Some("sql"))
+    version.fold(inSql)(number => inSql.copy(timestamp = None, version = Some(number)))
   }
 
   private def micros(session: SparkSession, time: Expression): Long =
     Cast(time, TimestampType, Some(session.sessionState.conf.sessionLocalTimeZone), ansiEnabled = false).eval() match {
-      case found: Long => found
+      case number: Long => number
       case _ => throw new LockstepException(
           "LOCKSTEP_INVALID",
           s"SYSTEM_TIME AS OF ${time.sql}: that is no time. Write one as TIMESTAMP '2026-01-31 12:00:00'.",

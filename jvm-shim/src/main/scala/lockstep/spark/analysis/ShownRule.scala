@@ -21,11 +21,11 @@ import scala.annotation.nowarn
 /** Statements that show a table show where its files really lie; and SHOW CREATE TABLE, which Delta refuses, works. */
 private[spark] object ShownRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan match {
-    case ShowCreateTable(found @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _), false, output) =>
-      ShowCreateDeltaTable(found.name, table, output)
+    case ShowCreateTable(resolved @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _), false, output) =>
+      ShowCreateDeltaTable(resolved.name, table, output)
     case describe: DescribeRelation => describe.relation match { // it has more fields in some Sparks
-        case found @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _) =>
-          describe.copy(relation = found.copy(table = new ShownTable(table)))
+        case resolved @ ResolvedTable(_: LockstepCatalog, _, table: DeltaTableV2, _) =>
+          describe.copy(relation = resolved.copy(table = new ShownTable(table)))
         case _ => describe
       }
     case ShowTablesExtended(ResolvedNamespace(catalog: LockstepCatalog, namespace, _), pattern, output) =>

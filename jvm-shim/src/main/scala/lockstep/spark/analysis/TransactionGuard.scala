@@ -39,7 +39,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     case _ => Commands.verdict(command) match {
         case Harmless =>
         case ByTarget(fields @ _*) =>
-          targets(command, fields).find(!_.isOurs).foreach(found => outside(command, found.name))
+          targets(command, fields).find(!_.isOurs).foreach(target => outside(command, target.name))
         case Outside => outside(command, CommandTargets.named(command))
         case Unknown => refuse(s"${command.nodeName} (${command.getClass.getName})", isKnown = false)
       }

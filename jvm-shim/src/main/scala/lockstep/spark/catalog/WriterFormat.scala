@@ -43,7 +43,7 @@ private[spark] object WriterFormat {
       // `spark.catalog.createTable`: its Python says the default by itself.
       case create: CreateTable
           if create.origin.sqlText.isEmpty && isOurs(session, create.name) &&
-            said(create.tableSpec).contains(session.sessionState.conf.defaultDataSourceName) =>
+            providerOf(create.tableSpec).contains(session.sessionState.conf.defaultDataSourceName) =>
         create.copy(tableSpec = ofDelta(create.tableSpec))
       case other => other
     }
@@ -57,7 +57,7 @@ private[spark] object WriterFormat {
   private def isOurs(session: SparkSession, name: LogicalPlan): Boolean =
     qualified(session, name).exists(parts => LockstepCatalog.isOne(parts.head))
 
-  private def said(spec: TableSpecBase): Option[String] = spec match {
+  private def providerOf(spec: TableSpecBase): Option[String] = spec match {
     case unresolved: UnresolvedTableSpec => unresolved.provider
     case _ => None
   }
@@ -69,7 +69,7 @@ private[spark] object WriterFormat {
   private def isUnsaid(session: SparkSession, spec: TableSpecBase): Boolean = {
     val conf = session.sessionState.conf
     val default = conf.defaultDataSourceName
-    said(spec).exists { provider =>
+    providerOf(spec).exists { provider =>
       provider == default && (conf.contains(SQLConf.DEFAULT_DATA_SOURCE_NAME.key) || (provider eq default))
     }
   }

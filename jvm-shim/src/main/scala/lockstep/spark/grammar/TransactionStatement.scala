@@ -93,7 +93,7 @@ private[spark] object TransactionStatement {
 
   private def begin(tokens: IndexedSeq[Token]): TransactionStatement =
     options(tokens, Map.empty) match {
-      case Right(found) => TransactionStatement("begin", found)
+      case Right(options) => TransactionStatement("begin", options)
       case Left(unexpected) =>
         throw misunderstood(
           s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +

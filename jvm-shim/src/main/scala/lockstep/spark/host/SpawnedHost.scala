@@ -98,17 +98,17 @@ private[spark] object SpawnedHost {
     val answers = new BufferedReader(new InputStreamReader(process.getInputStream, UTF_8))
     val hello = new CompletableFuture[String]
     inBackground("lockstep-host-hello") { val _ = hello.complete(answers.readLine()) }
-    val said =
+    val answer =
       try hello.get(StartSeconds, TimeUnit.SECONDS)
       catch {
         case _: java.util.concurrent.TimeoutException =>
           throw notStarted(python, s"it did not answer within $StartSeconds seconds")
       }
-    if (said == null) {
+    if (answer == null) {
       val _ = process.waitFor(1, TimeUnit.SECONDS) // for the rest of what it has to say
       throw notStarted(python, complaints.asScala.lastOption.getOrElse("it ended without a word"))
     }
-    requireSameVersion(python, versionIn(python, said))
+    requireSameVersion(python, versionIn(python, answer))
     val host = new SpawnedHost(process)
     host.send(json.writeValueAsString(java.util.Map.of("application", context.appName)))
     inBackground("lockstep-host-answers")(host.listen(answers))
@@ -116,10 +116,10 @@ private[spark] object SpawnedHost {
   }
 
   private def versionIn(python: String, hello: String): String = {
-    val said =
+    val theirs =
       try Option(json.readTree(hello).get("version"))
       catch { case _: JsonProcessingException => None }
-    said.map(_.asText).getOrElse(throw notStarted(python, s"it said ${hello.take(KeptCharacters)}"))
+    theirs.map(_.asText).getOrElse(throw notStarted(python, s"it said ${hello.take(KeptCharacters)}"))
   }
 
   /** What runs the host: the setting, else the Python that Spark runs its users' functions with. */

@@ -31,7 +31,7 @@ private[spark] object RealPaths {
   def in(text: String): String =
     Root.replaceAllIn(
       text,
-      found => Matcher.quoteReplacement(Overlay.parse(found.group(1)).real(new Path("/")).toString))
+      uri => Matcher.quoteReplacement(Overlay.parse(uri.group(1)).real(new Path("/")).toString))
 
   /** Up to the path; whatever else begins like that in a user's comment stays as it is. */
   private val Root = s"${Overlay.Scheme}://((?:head|[0-9a-fx]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r

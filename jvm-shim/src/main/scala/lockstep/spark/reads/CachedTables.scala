@@ -40,8 +40,8 @@ private[spark] case class CachedTables(session: SparkSession) extends Rule[Logic
 
   private def pinned(table: CachedTables.OfHead, isTable: Boolean): LogicalPlan = {
     val unpinned = table.at(None)
-    val found = Option.unless(isCached(table.plan))(unpinned).flatMap(cached(_, table.index.version))
-    found.fold(table.plan)(data => if (isTable) unpinned else data.withOutput(table.plan.output))
+    val cache = Option.unless(isCached(table.plan))(unpinned).flatMap(cached(_, table.index.version))
+    cache.fold(table.plan)(data => if (isTable) unpinned else data.withOutput(table.plan.output))
   }
 
   private def live(table: CachedTables.OfHead): LogicalPlan =
@@ -57,9 +57,9 @@ private[spark] case class CachedTables(session: SparkSession) extends Rule[Logic
 
   /** What is cached of a table, at this version. What is older is cached anew, if this is the newest one. */
   private def cached(live: LogicalPlan, version: Long): Option[InMemoryRelation] = {
-    def found = Internals.cached(session, live)
-    if (found.flatMap(versionOf).exists(_ < version)) Internals.cacheAnew(session, live)
-    found.filter(versionOf(_).contains(version))
+    def data = Internals.cached(session, live)
+    if (data.flatMap(versionOf).exists(_ < version)) Internals.cacheAnew(session, live)
+    data.filter(versionOf(_).contains(version))
   }
 
   private def versionOf(data: InMemoryRelation): Option[Long] =

@@ -99,10 +99,10 @@ private[spark] object Reads {
   /** Refuses a plan that reads what is neither the transaction's nor its snapshot: rows of it must not be returned. */
   def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
     Transactions.of(session).foreach { tx =>
-      val asked = Scans.ofHead(plan).filterNot(tx.passed.contains)
-      if (asked.nonEmpty) {
-        Bridge.tell("snapshot", session, "reads" -> asked.map(_.said))
-        tx.passed.addAll(asked.asJava)
+      val unchecked = Scans.ofHead(plan).filterNot(tx.passed.contains)
+      if (unchecked.nonEmpty) {
+        Bridge.tell("snapshot", session, "reads" -> unchecked.map(_.fields))
+        tx.passed.addAll(unchecked.asJava)
       }
       val paths = Scans.paths(plan).filterNot(tx.passedPaths.contains)
       if (paths.nonEmpty) {
@@ -124,28 +124,28 @@ private[spark] object Reads {
   def optimizing(session: SparkSession, plan: LogicalPlan): Unit = plan match {
     case _: Subquery => ()
     case _ =>
-      val found = (Scans.of(plan) ++ asked(session, plan)).toSet
+      val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
-      run.scans = found
+      run.scans = scans
       val paths = Scans.paths(plan)
       current(session).foreach(_.paths.addAll(paths.asJava))
-      if (found.nonEmpty || paths.nonEmpty || Scans.folders(plan).nonEmpty) {
+      if (scans.nonEmpty || paths.nonEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan)
         val told = logs(session)
         told.foreach(_.add(run, plan))
-        if (told.isEmpty) StatementScope.current.foreach(note(_, found))
+        if (told.isEmpty) StatementScope.current.foreach(note(_, scans))
       }
   }
 
   /** A transaction has read it when the statement was analyzed. */
-  private def asked(session: SparkSession, plan: LogicalPlan): Seq[Scan] =
+  private def ofTravel(session: SparkSession, plan: LogicalPlan): Seq[Scan] =
     if (Transactions.isOpen(session)) Nil else Scans.askedFor(plan)
 
   /** What statements on their own have read while they are analyzed. */
   private val analyses = new WeakHashMap[StatementScope, Set[Scan]]
 
-  private def note(statement: StatementScope, found: Set[Scan]): Unit = analyses.synchronized {
-    val _ = analyses.merge(statement, found, _ ++ _)
+  private def note(statement: StatementScope, scans: Set[Scan]): Unit = analyses.synchronized {
+    val _ = analyses.merge(statement, scans, _ ++ _)
   }
 
   /** What the statement under analysis has read by now, for a table that it loads to tell. */
@@ -163,7 +163,7 @@ private[spark] object Reads {
     val known = runs.synchronized(Option(runs.get(query.tracker)))
     val run = known.getOrElse {
       val unseen = new ReadLog.Run(query.tracker)
-      unseen.scans = (Scans.whole(plan, query.executedPlan) ++ asked(session, plan)).toSet
+      unseen.scans = (Scans.whole(plan, query.executedPlan) ++ ofTravel(session, plan)).toSet
       unseen
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))

@@ -34,7 +34,7 @@ final private[spark] class ReadLog {
   /** Whether it is told of reads of the table that a file belongs to. */
   def knows(file: String): Boolean = synchronized(folders.exists(folder => file.startsWith(s"$folder/")))
 
-  def scans: Seq[Map[String, Any]] = synchronized((joined.toSet ++ open.flatMap(_.scans)).toSeq.map(_.said))
+  def scans: Seq[Map[String, Any]] = synchronized((joined.toSet ++ open.flatMap(_.scans)).toSeq.map(_.fields))
 
   def settled: Seq[Long] = synchronized(touches.toSeq)
 

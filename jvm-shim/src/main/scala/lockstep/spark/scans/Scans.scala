@@ -51,7 +51,7 @@ private[spark] case class Scan(
     isHead: Boolean,
     isCached: Boolean = false) {
 
-  def said: Map[String, Any] =
+  def fields: Map[String, Any] =
     Map("table" -> table, "version" -> version, "where" -> where, "head" -> isHead, "cached" -> isCached)
 }
 
@@ -89,14 +89,14 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   /** The relations of a plan that are tables of a Lockstep catalog, or their changes. */
   def relations(plan: LogicalPlan): Seq[OverlaidRelation] =
-    all(plan).flatMap(OverlaidRelation.of).filter(found => found.log.nonEmpty || found.changes.nonEmpty)
+    all(plan).flatMap(OverlaidRelation.of).filter(overlaid => overlaid.log.nonEmpty || overlaid.changes.nonEmpty)
 
   /** What a plan reads that is not seen through a transaction; `version` is said where it cannot become another. */
   def ofHead(plan: LogicalPlan): Seq[Scan] =
     for {
-      found <- relations(plan) if found.isHead && !found.changes.exists(haveEnded)
-      table <- tableOf(found.relation)
-    } yield Scan(table, found.log.filter(_.isTimeTravelQuery).map(_.version), None, isHead = true)
+      overlaid <- relations(plan) if overlaid.isHead && !overlaid.changes.exists(haveEnded)
+      table <- tableOf(overlaid.relation)
+    } yield Scan(table, overlaid.log.filter(_.isTimeTravelQuery).map(_.version), None, isHead = true)
 
   /** Whether changes are read up to a version that was there when the plan was made: no later one can be among them. */
   private def haveEnded(changes: DeltaCDFRelation): Boolean =
@@ -222,11 +222,11 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   private def scan(relation: LogicalRelation, filters: Seq[Expression]): Option[Scan] =
     tableOf(relation).flatMap { table =>
-      val found = OverlaidRelation.of(relation)
-      found.flatMap(_.index) match {
+      val overlaid = OverlaidRelation.of(relation)
+      overlaid.flatMap(_.index) match {
         case Some(_: TahoeBatchFileIndex) => None // a command's own, see `changed`
         case Some(index) =>
-          val ofHead = found.exists(_.isHead)
+          val ofHead = overlaid.exists(_.isHead)
           Some(Scan(table, Option.when(ofHead)(index.version), rendered(filters, relation, index), ofHead))
         case None => Some(Scan(table, None, None, isHead = false))
       }
@@ -238,11 +238,11 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
 
   /** A relation that is read afresh each time has been read at the version that the plan of the execution has. */
   private def filled(relations: Seq[LogicalRelation], executed: SparkPlan): Seq[Scan] = {
-    lazy val found = files(executed)
+    lazy val indexes = files(executed)
     relations.flatMap { relation =>
       OverlaidRelation.of(relation).filter(_.isHead).flatMap(_.log).filterNot(_.isTimeTravelQuery) match {
         case Some(index) =>
-          val versions = found.filter(_.path == index.path).map(_.version)
+          val versions = indexes.filter(_.path == index.path).map(_.version)
           tableOf(relation).map(Scan(_, versions.minOption, None, isHead = true))
         case None => scan(relation, Nil)
       }

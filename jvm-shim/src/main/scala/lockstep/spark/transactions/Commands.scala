@@ -63,7 +63,7 @@ private[spark] object Commands {
     session.sessionState.catalog.isTempView(name)
 
   /** For tests: a verdict in words. */
-  def said(className: String): String = verdict(className) match {
+  def described(className: String): String = verdict(className) match {
     case ByTarget(fields @ _*) => fields.mkString(" ")
     case other => other.toString
   }

@@ -27,7 +27,7 @@ private[spark] object EndedTransactions {
   /** Refuses a plan that reads what an ended transaction saw: a cache would answer it without a look at any file. */
   def check(plan: LogicalPlan): Unit =
     if (!ids.isEmpty)
-      Scans.relations(plan).flatMap(found => reason(found.view)).headOption.foreach(message =>
+      Scans.relations(plan).flatMap(relation => reason(relation.view)).headOption.foreach(message =>
         throw new LockstepException("LOCKSTEP_NO_TRANSACTION", message, "25P01"))
 
   private def reason(view: Overlay.View): Option[String] =

@@ -32,11 +32,11 @@ private[spark] object Lineage {
 
   def refusal(rdd: RDD[_], tx: OpenTransaction, most: Int): Option[LockstepException] = {
     val seen = mutable.HashSet.empty[Step]
-    val found = steps(rdd, step => !tx.computable.has(step) && seen.add(step)).flatMap { step =>
+    val refusals = steps(rdd, step => !tx.computable.has(step) && seen.add(step)).flatMap { step =>
       if (isOlder(step, tx)) Some(older(tx)) else Option.when(seen.size > most)(tooMany(tx, most))
     }.nextOption()
-    if (found.isEmpty) tx.computable.add(seen)
-    found
+    if (refusals.isEmpty) tx.computable.add(seen)
+    refusals
   }
 
   /** The transactions through whose views an RDD's rows are read, of the first of those that it is computed from. */

@@ -39,8 +39,8 @@ private[spark] object Transactions {
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
-    def said = if (isInStream(session)) None else session.conf.getOption(Shared).filter(_.nonEmpty)
-    all.find(_.hasJoined(own)).map(_.owner).orElse(said.map(SharedOwner + _)).getOrElse(own)
+    def shared = if (isInStream(session)) None else session.conf.getOption(Shared).filter(_.nonEmpty)
+    all.find(_.hasJoined(own)).map(_.owner).orElse(shared.map(SharedOwner + _)).getOrElse(own)
   }
 
   private val Shared = "lockstep.shared_transaction"
@@ -89,9 +89,10 @@ private[spark] object Transactions {
    */
   private def describe(session: SparkSession, tx: Option[OpenTransaction]): Unit = {
     session.sparkContext.setLocalProperty(Current, tx.map(_.id).orNull)
-    val said = Option(session.sparkContext.getLocalProperty("spark.job.description"))
+    val description = Option(session.sparkContext.getLocalProperty("spark.job.description"))
     val now = tx.map(Described + _.id)
-    if (said != now && said.forall(_.startsWith(Described))) session.sparkContext.setJobDescription(now.orNull)
+    if (description != now && description.forall(_.startsWith(Described)))
+      session.sparkContext.setJobDescription(now.orNull)
   }
 
   /** Says that a session's transaction is that of a block, whose END ends it and nothing else, or no longer so. */
@@ -125,7 +126,7 @@ private[spark] object Transactions {
 
   /** The open transaction whose statements a job's thread ran, by what the job's properties say. */
   def ofJob(properties: Properties): Option[OpenTransaction] =
-    Option(properties).flatMap(said => Option(said.getProperty(Current))).flatMap(id => all.find(_.id == id))
+    Option(properties).flatMap(each => Option(each.getProperty(Current))).flatMap(id => all.find(_.id == id))
 
   /** Whether a stream's thread runs the job: what its batches read is not the transaction's doing. */
   def isOfStream(properties: Properties): Boolean = properties.getProperty(QueryOfStream) != null

@@ -77,19 +77,19 @@ private class LocalSnapshot(own: Snapshot, view: TableStates.View, limit: Int) e
     if (isLocal) Option(held.get).orElse(synchronized(Option(held.get).orElse(find()))) else None
 
   private def find(): Option[Local] = {
-    val found =
+    val state =
       try TableStates.of(own, view, limit)(stateReconstruction.collect().map(_.unwrap)).map(new Local(_))
       catch {
         case NonFatal(error) => // Delta's own way meets it again, and has a message for it
           LocalSnapshot.warn(s"the state of $path at version $version is computed by Spark", error)
           None
       }
-    isLocal = found.nonEmpty
-    found.foreach { local =>
+    isLocal = state.nonEmpty
+    state.foreach { local =>
       uncache() // there is nothing to be cached
       held = new SoftReference(local)
     }
-    found
+    state
   }
 
   override def stateDF: DataFrame = local.fold(super.stateDF)(local => rows(local.state.relation))

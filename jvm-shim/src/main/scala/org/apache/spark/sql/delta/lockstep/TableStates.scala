@@ -58,9 +58,9 @@ private[lockstep] object TableStates {
    */
   def of(snapshot: Snapshot, view: View, limit: Int)(reconstructed: => Array[Action]): Option[TableState] = {
     val commits = new Commits(snapshot, view)
-    def found(key: Key) =
+    def sizeOf(key: Key) =
       remembered(key).orElse(computed(commits, snapshot, limit, reconstructed).map(remember(key, _)))
-    commits.key(snapshot.version).flatMap(found).collect { case Small(state) if state.actions.size <= limit => state }
+    commits.key(snapshot.version).flatMap(sizeOf).collect { case Small(state) if state.actions.size <= limit => state }
   }
 
   private def computed(
@@ -87,19 +87,19 @@ private[lockstep] object TableStates {
 
   private def remembered(key: Key): Option[Size] = synchronized(Option(known.get(key)))
 
-  private def remember(key: Key, found: Size): Size = synchronized {
-    known.put(key, found)
+  private def remember(key: Key, size: Size): Size = synchronized {
+    known.put(key, size)
     var kept = known.values.asScala.map(weight).sum
     val oldest = known.entrySet.iterator
     while (kept > KeptBytes) {
       kept -= weight(oldest.next().getValue)
       oldest.remove()
     }
-    found
+    size
   }
 
   /** An entry costs something although it has no actions. */
-  private def weight(found: Size): Long = found match {
+  private def weight(size: Size): Long = size match {
     case Small(state) => TableState.ActionBytes + state.bytes
     case _: Large => TableState.ActionBytes
   }
@@ -125,7 +125,7 @@ private[lockstep] object TableStates {
     def base: Option[(Long, Size)] = {
       val earlier = TableStates.synchronized(known.asScala.filter { case (key, _) => isEarlier(key) }.toSeq)
       earlier.sortBy(-_._1.version).collectFirst {
-        case (found, size) if key(found.version).contains(found) => found.version -> size
+        case (base, size) if key(base.version).contains(base) => base.version -> size
       }
     }
 
