@@ -26,7 +26,7 @@ OF_CATALOG = {setting.name for setting in settings.at("catalog")}
 CONSTANTS = {name: value for name, value in vars(settings).items() if isinstance(value, Setting)}
 
 NO_SETTINGS = {"table", "touch", "asked", "statement", "transaction", "viewed"}
-"""What Scala keeps under `lockstep.<name>` for itself: marks of relations and views, and local properties of threads."""
+"""What Scala keeps under `lockstep.<name>` for itself: marks of relations and views, local properties of threads."""
 
 PAST_THE_LIST = (
     r"os\.environ(?!\.get\([A-Z_0-9]+\.name\))",
