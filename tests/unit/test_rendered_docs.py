@@ -195,7 +195,7 @@ OF_OTHERS = (
     r"spark\.(sql|table|catalog|conf|hadoop|jars|pyspark|lockstep)\b",  # Spark's settings and its session
     r"delta\.[a-z]+[A-Z]",  # Delta's properties of tables: no module has a capital letter
     r"lake\.bank\.",  # a catalog and a namespace, in examples
-    r"lockstep\.asked$",  # the shim's mark of relations
+    r"lockstep\.(asked|viewed)$",  # the shim's marks of relations and views
 )
 """Names that begin like ours and are not."""
 
