@@ -190,14 +190,42 @@ def settings(spark: Any) -> Iterator[None]:
     spark.sql("RESET lockstep.driver_state_files")
 
 
+def states(ours: Any) -> Any:
+    """Return the driver's `TableStates`."""
+    loader = ours.getClass().getClassLoader()
+    return loader.loadClass("org.apache.spark.sql.delta.lockstep.TableStates$").getField("MODULE$").get(None)
+
+
+def field(holder: Any, name: str) -> Any:
+    """Return a field of Scala's, which may have its owner's name before its own."""
+    [one] = [each for each in holder.getClass().getDeclaredFields() if each.getName().endswith(name)]
+    one.setAccessible(True)
+    return one
+
+
 def forget(ours: Any) -> None:
     """Have the states gone that the driver holds, as when it needs the memory."""
-    loader = ours.getClass().getClassLoader()
-    states = loader.loadClass("org.apache.spark.sql.delta.lockstep.TableStates$").getField("MODULE$").get(None)
-    for holder, name in ((states, "known"), (ours, "held")):
-        [field] = [field for field in holder.getClass().getDeclaredFields() if field.getName().endswith(name)]
-        field.setAccessible(True)
-        field.get(holder).clear()
+    for holder, name in ((states(ours), "known"), (ours, "held")):
+        field(holder, name).get(holder).clear()
+
+
+def test_a_table_that_was_large_is_counted_again(spark: Any, table: None, settings: None) -> None:
+    """Its tombstones expire; a table in use would be taken for large for ever."""
+    spark.sql("SET lockstep.driver_state_files = 6")
+    for value in range(8):
+        spark.sql(f"INSERT OVERWRITE {T} VALUES ({value}, 0, now())")
+    ours = snapshot(spark, folder(spark))
+    assert (ours.numOfRemoves(), ours.stateReconstructionTriggered()) == (7, True), "it is a large one"
+    spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
+    known = [entry.getValue() for entry in field(states(ours), "known").get(states(ours)).entrySet()]
+    large = [size for size in known if size.toString().startswith("Large")]
+    assert large
+    for size in large:
+        field(size, "counted").setLong(size, -100)  # as if that was so many versions ago
+    for value in range(2):
+        spark.sql(f"INSERT OVERWRITE {T} VALUES ({value}, 0, now())")
+    ours = snapshot(spark, folder(spark))
+    assert (kind(ours), ours.numOfFiles(), ours.stateReconstructionTriggered()) == ("LocalSnapshot", 1, False)
 
 
 def test_a_state_whose_memory_was_needed_is_computed_again(spark: Any, table: None) -> None:
