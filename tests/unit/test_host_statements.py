@@ -11,6 +11,7 @@ import pytest
 from lockstep import errors
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import staged_path
+from lockstep.lake.publisher import Publication
 from lockstep.spark.host.host import Host, condition_of
 from tests.support.client import Client, content
 from tests.support.faulty import FaultyStorage
@@ -146,7 +147,7 @@ def test_what_another_process_chose_is_published_before_it_is_read(
     """That process has died since, between ratifying a commit and publishing it."""
     one.resolve("a")
     with monkeypatch.context() as patched:
-        patched.setattr(elsewhere.lake.publisher, "try_publish", lambda *_, **__: False)
+        patched.setattr(elsewhere.lake.publisher, "try_publish", lambda *_, **__: Publication(is_done=False))
         pin = append(elsewhere, "b", "x")
     found = one.resolve("b", pin=pin, mentioned=[])
     assert found["version"] == 1

@@ -145,7 +145,7 @@ def _commit_statement(
     ):
         case Ratified(entry):
             is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
-            if lake.publisher.try_publish(entry, fresh=True, checksums=False) and is_staged:
+            if lake.publisher.try_publish(entry, fresh=True, checksums=False).is_done and is_staged:
                 lake.delete([staging_folder(location, info.id)], [])
             lake.upkeep.after_commit()
             return Committed(entry.version, entry)

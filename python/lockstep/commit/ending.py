@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from lockstep.commit.maintenance import due_checkpoints
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.delta.combine.collapse import created_paths
 from lockstep.delta.log import read_staged, staging_folder
@@ -25,10 +26,12 @@ def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committ
         fresh: whether it was ratified just now, see `Publisher.try_publish`.
     """
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
-    if lake.publisher.try_publish(entry, fresh=fresh):
+    publication = lake.publisher.try_publish(entry, fresh=fresh)
+    checkpoints = due_checkpoints(lake.storage, entry, publication, tx.staged)
+    if publication.is_done:
         lake.delete(_leftovers(tx), [])
     lake.upkeep.after_commit()
-    return Committed(entry.version, entry)
+    return Committed(entry.version, entry, checkpoints)
 
 
 def _leftovers(tx: Transaction) -> list[str]:
@@ -95,9 +98,11 @@ def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | No
     if entry is None:
         return None
     lake.timeline.secure(entry)
-    if lake.publisher.try_publish(entry, fresh=False):
+    publication = lake.publisher.try_publish(entry, fresh=False)
+    checkpoints = due_checkpoints(lake.storage, entry, publication, {})
+    if publication.is_done:
         lake.delete([staging_folder(write.location, transaction) for write in entry.writes], [])
-    return Committed(entry.version, entry)
+    return Committed(entry.version, entry, checkpoints)
 
 
 # --- rolled back ------------------------------------------------------------------------------------------------------

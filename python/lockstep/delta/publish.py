@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lockstep.delta.actions import parse, render
-from lockstep.delta.checksum import advance
+from lockstep.delta.checksum import Checksum, advance
 from lockstep.delta.combine.rebase import rebase
 from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.log import (
@@ -95,27 +95,31 @@ def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fres
     return isinstance(storage.put_if_absent(path, data), Mine)
 
 
-def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]) -> None:
+def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Checksum | None:
     """Write the checksums of a write's published versions, as far as they can be told; readers do without.
 
     Args:
         versions: the table version of each of its commits, as they were published.
 
+    Returns:
+        That of the last one; None if it cannot be told.
+
     Raises:
         UnavailableError: the store failed; nothing depends on it.
     """
     if not storage.exists(commit_path(write.location, versions[0])):
-        return  # cleaned up
+        return None  # cleaned up
     checksum, last = None, NEW
     for version, data in zip(versions, contents(storage, write, versions), strict=True):
         if version > last + 1:
             checksum = read_checksum(storage, write.location, version - 1)
         checksum, last = None if data is None else advance(checksum, parse(data), version=version), version
         if checksum is None or checksum["numFiles"] < 0 or checksum["tableSizeBytes"] < 0:
-            return
+            return None
         path = checksum_path(write.location, version)
         if isinstance(storage.put_if_absent(path, msgspec.json.encode(checksum)), Theirs):
             _log.debug("%s stays as another writer made it", path)
+    return checksum
 
 
 def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
 from msgspec import structs
 
+from lockstep.delta.checksum import Checksum
 from lockstep.delta.log import log_files
 from lockstep.delta.publish import Displaced, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
@@ -61,6 +62,34 @@ class Progress:
         return Progress(max(self.through, other.through), frozenset(failures))
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedWrite:
+    """A write that is in its table's log.
+
+    Attributes:
+        versions: the table version of each of its commits.
+        checksum: of the last of them; None where it cannot be told, or was not asked for.
+    """
+
+    versions: tuple[int, ...]
+    checksum: Checksum | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What became of an entry's writes.
+
+    Attributes:
+        is_done: whether no reader will find one missing.
+        writes: those that are in their tables' logs, by table id; not one whose table was dropped and removed.
+        errors: by table id, why one is not.
+    """
+
+    is_done: bool
+    writes: Mapping[str, PublishedWrite] = field(default_factory=dict)
+    errors: Mapping[str, LockstepError] = field(default_factory=dict)
+
+
 class Publisher:
     """Publishes what one timeline ratified; safe to share between threads."""
 
@@ -100,7 +129,7 @@ class Publisher:
             set_aside: dict[str, LockstepError] = {}
             failures: set[tuple[int, str]] = set()
             for entry, writes in self._pending(progress, head):
-                errors = self._publish_entry(entry, writes, fresh=False, checksums=True)
+                errors = self._publish_entry(entry, writes, fresh=False, checksums=True).errors
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
             self._note(Progress(head.version, frozenset(failures)))
@@ -146,8 +175,8 @@ class Publisher:
         if (record := self._errors.get(table.id)) is not None:
             raise record[1].again() from record[1]
 
-    def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> bool:
-        """Publish a ratified entry, and tell whether that is done. It raises nothing.
+    def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> Publication:
+        """Publish a ratified entry, and tell what is done. It raises nothing.
 
         The entry is committed: whatever goes wrong now delays its readers, and no more.
 
@@ -159,29 +188,34 @@ class Publisher:
         """
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
-            errors = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
+            publication = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
+            failures = {(entry.version, id_) for id_ in publication.errors}
             progress = self._current_progress()
             if progress.through == entry.version - 1:
-                self._note(Progress(entry.version, progress.failures | {(entry.version, id_) for id_ in errors}))
-            if errors:
-                return False
-            if self._timeline.published_through == entry.version - 1:
+                self._note(Progress(entry.version, progress.failures | failures))
+            if publication.is_done and self._timeline.published_through == entry.version - 1:
                 self._timeline.mark_published(entry.version)
-            return True
+            return publication
         except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
             _log.exception("database version %d is committed; it is not published yet", entry.version)
-            return False
+            return Publication(is_done=False)
 
     def _publish_entry(
         self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool, checksums: bool
-    ) -> dict[str, LockstepError]:
-        """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
+    ) -> Publication:
+        """Publish an entry's commits, its tables in parallel."""
         if entry.kind != "transaction":
-            return {}
-        errors = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
-        return {write.id: error for write, error in zip(writes, errors, strict=True) if error is not None}
+            return Publication(is_done=True)
+        results = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
+        by_id = {write.id: result for write, result in zip(writes, results, strict=True)}
+        errors = {id_: result for id_, result in by_id.items() if isinstance(result, LockstepError)}
+        published = {id_: result for id_, result in by_id.items() if isinstance(result, PublishedWrite)}
+        return Publication(not errors, published, errors)
 
-    def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
+    def _publish(
+        self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool
+    ) -> PublishedWrite | LockstepError | None:
+        """Publish a write, or return why that cannot be done; None is as good as done, for nobody has the table."""
         try:
             versions = self.publish_write(entry, write, fresh=fresh)
         except LockstepError as error:
@@ -192,9 +226,9 @@ class Publisher:
             return self._set_aside(entry, write, LockstepError(what))
         if self._errors.get(write.id, (entry.version,))[0] == entry.version:
             self._errors.pop(write.id, None)
-        if checksums and versions is not None:
-            self._write_checksums(write, versions)
-        return None
+        if versions is None:
+            return None
+        return PublishedWrite(versions, self._write_checksums(write, versions) if checksums else None)
 
     def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
         """Publish a write, behind foreign commits if need be, and return the version of each of its commits.
@@ -232,13 +266,14 @@ class Publisher:
         self._errors[write.id] = entry.version, error
         return error
 
-    def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> None:
+    def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> Checksum | None:
         try:
-            write_checksums(self._storage, write, versions)
+            return write_checksums(self._storage, write, versions)
         except LockstepError as error:
             _log.info("table %s goes without a checksum of version %d: %s", write.name, versions[-1], error)
         except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
             _log.exception("table %s goes without a checksum of version %d", write.name, versions[-1])
+        return None
 
     def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
