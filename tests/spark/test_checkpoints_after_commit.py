@@ -17,7 +17,6 @@ from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
 import lockstep
 from lockstep.delta.publish import publish
 from lockstep.lake.verify import verify
-from tests.support.driver import Driver
 from tests.support.plain_sql import PlainSql
 
 T = "lake.default.t"
@@ -249,18 +248,3 @@ def test_a_checkpoint_that_fails_costs_nobody_the_commit(spark: Any, root: Path)
     commits(spark, f"INSERT INTO {T} VALUES (2)")
     assert last_checkpoint(folder) == 2
     assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
-
-
-def test_a_driver_that_dies_right_after_commit_leaves_whole_checkpoints(root: Path, plain: PlainSql) -> None:
-    """COMMIT answers once they are written, as a statement of plain Delta does."""
-    policies = {"t": "classic", "u": "v2"}
-    with Driver(root) as driver:  # which is killed at the end
-        for table, policy in policies.items():
-            driver.sql(create(f"{EVERY.format(1)}, 'delta.checkpointPolicy' = '{policy}'", f"lake.default.{table}"))
-        driver.sql("BEGIN", *(f"INSERT INTO lake.default.{table} VALUES (1)" for table in policies), "COMMIT")
-    for table in policies:
-        folder = folder_of(root, table)
-        assert plain.look(folder) == {"version": 1, "checkpoint": 1, "ids": [1]}
-        assert last_checkpoint(folder) == 1
-        assert not list(folder.rglob("*.tmp")), "nothing is half written"
-    check_lake(root)
