@@ -14,10 +14,8 @@ import getpass
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import takewhile
 
 import msgspec
-from msgspec import structs
 
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
@@ -41,6 +39,7 @@ from lockstep.errors import (
     TransactionStateError,
     UndefinedError,
 )
+from lockstep.lake import snapshots
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import open_storage
@@ -156,43 +155,8 @@ class TransactionalCatalog:
         return self.lake.caught_up(lambda database: [t for t in map(database.tables.get, names) if t is not None])
 
     def read(self, touching: Iterable[Name] = (), *, pin: int | None = None, seen: Iterable[Name] = ()) -> Database:
-        """Return the database version that a statement outside a transaction reads: all that it reads is of this one.
-
-        It is chosen at the statement's first relation. What plain Delta writers did to a table that turns up later (a
-        view reads it) moves it forward, so far as nothing that the statement has seen is different there.
-
-        Args:
-            touching: what the statement is about to use, and has not looked at yet, as in `database`.
-            pin: the version that it has read until now; None at its first relation.
-            seen: what it was told at that version, whether or not there was such a table or view.
-
-        Raises:
-            InvalidError: the lake never had the version `pin`.
-            ForeignCommitError, UnavailableError, CorruptTimelineError: see `database`.
-        """
-        if pin is None:
-            return self.database(touching)
-        pinned = self._pinned(pin)
-        head = self.timeline.head
-        tables = [table for name in touching if name in pinned.tables and (table := head.tables.get(name)) is not None]
-        if not self.lake.take_in(tables):
-            return pinned
-        return self._moved_on(pinned, self.lake.refresh(), list(seen))
-
-    def _pinned(self, version: int) -> Database:
-        """Return a database version that is published, but for what it has set aside."""
-        if self.timeline.published_through >= version:
-            return self.timeline.at(version)
-        newest = self.lake.refresh()  # another process chose it, or a table of it cannot be published
-        return structs.replace(self.timeline.at(version), set_aside=newest.set_aside)
-
-    def _moved_on(self, pinned: Database, newest: Database, names: Sequence[Name]) -> Database:
-        """Return the last database version up to the newest one before what was seen changed."""
-        if is_same(pinned, newest, names):
-            return newest
-        later = (self.timeline.at(version) for version in range(pinned.version + 1, newest.version))
-        *_, last = [pinned, *takewhile(lambda database: is_same(pinned, database, names), later)]
-        return structs.replace(last, set_aside=newest.set_aside | pinned.set_aside)
+        """Return the database version that a statement outside a transaction reads, see `snapshots.of_statement`."""
+        return self.database(touching) if pin is None else snapshots.of_statement(self.lake, touching, pin, list(seen))
 
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
         """Return an older database version: by number, or as it was at a time; what it ratified is published.
@@ -225,17 +189,17 @@ class TransactionalCatalog:
         comment: str = "",
         batch: Batch | None = None,
         author: str | None = None,
-        absorb: bool = True,
         case_sensitive: bool = True,
     ) -> Transaction:
-        """Begin a transaction whose snapshot is the newest database version, foreign commits taken in.
+        """Begin a transaction whose snapshot is the newest database version; what it ratified is published.
+
+        What plain Delta writers did is found when `look` is told which tables the transaction is about to use.
 
         Args:
             record_reads: for this transaction, instead of what the catalog is set to.
             batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
             author: who is named in the timeline, instead of the catalog's.
-            absorb: whether to look for foreign commits first; a statement on its own did that for its table.
             case_sensitive: whether a new name may differ from another in case alone.
 
         Raises:
@@ -250,7 +214,7 @@ class TransactionalCatalog:
                 )
         return Transaction(
             id=self.lake.new_id(),
-            base=self.lake.all_caught_up() if absorb else self.lake.refresh(),
+            base=self.lake.refresh(),
             began_at=self.lake.clock(),
             isolation=isolation or self.isolation,
             read_only=read_only,
@@ -262,6 +226,20 @@ class TransactionalCatalog:
             case_sensitive=case_sensitive,
         )
 
+    def look(self, tx: Transaction, names: Iterable[Name]) -> None:
+        """Take in what plain Delta writers did to tables that a transaction is about to use, see `snapshots.look`."""
+        snapshots.look(self.lake, tx, names)
+
+    def table(self, tx: Transaction, name: Name) -> Table:
+        """Return a table that a transaction sees and is about to use; `look` is part of it.
+
+        Raises:
+            UndefinedError: it sees none of that name.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: see `look` and `Transaction.table`.
+        """
+        self.look(tx, [name])
+        return tx.table(name)
+
     def is_taken(self, tx: Transaction, location: str, version: int) -> bool:
         """Tell whether a transaction has a version of a table already, so that Delta has to stage a later one.
 
@@ -271,7 +249,8 @@ class TransactionalCatalog:
         """
         if version >= tx.next_version(location):
             return False
-        table = next(table for table in tx.tables.values() if table.location == location)
+        table = tx.names.table_at(location)
+        assert table is not None, "else there is no next version"
         if version <= table.version:
             self.lake.check_reaches(table, version)
         else:
@@ -301,7 +280,7 @@ class TransactionalCatalog:
             ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
             NoTransactionError: it was rolled back meanwhile.
         """
-        table = next((table for table in tx.tables.values() if table.location == location), None)
+        table = tx.names.table_at(location)
         if table is not None:  # else it has been dropped or taken back since
             self._announcer.claim(tx, table, version)
 
@@ -381,7 +360,7 @@ class TransactionalCatalog:
         case_sensitive: bool = True,
     ) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
-        tx = self.begin(author=author, absorb=False, case_sensitive=case_sensitive)
+        tx = self.begin(author=author, case_sensitive=case_sensitive)
         if text:
             tx.note_statement(text)
         change(tx)
@@ -446,11 +425,6 @@ class TransactionalCatalog:
             backoff=self.backoff,
         )
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
-
-
-def is_same(one: Database, other: Database, names: Iterable[Name]) -> bool:
-    """Tell whether all that these names mean is the same in two database versions: table, version, view or nothing."""
-    return all(one.tables.get(n) == other.tables.get(n) and one.views.get(n) == other.views.get(n) for n in names)
 
 
 def find_table(database: Database, name: Name) -> Table:

@@ -115,7 +115,7 @@ def stage(
 
     All with the same data.
     """
-    _stage(catalog, tx, tx.table(named(name)), actions, operation=operation, data=data)
+    _stage(catalog, tx, catalog.table(tx, named(name)), actions, operation=operation, data=data)
 
 
 def stage_new(

@@ -177,6 +177,8 @@ class Announcer:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: footprint}, names={table.id: table.name})
         for entry in winners:
+            if entry.transaction.id == tx.id:  # another thread commits it while this statement waits
+                return None
             # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
             if (conflict := first_conflict(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
                 return conflict.message

@@ -80,7 +80,8 @@ def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
         writes={draft.table.id: draft.footprint for draft in drafts},
         reads={draft.table.id: NO_ROW for draft in drafts} | reads,
         view_reads=frozenset(tx.view_reads()),
-        names={table.id: table.name for table in tx.tables.values()},
+        names={id: table.name for id in reads if (table := tx.names.table_by_id(id)) is not None}
+        | {draft.table.id: draft.table.name for draft in drafts},
         isolation=tx.isolation,
         base=tx.base.version,
         batch=tx.batch,

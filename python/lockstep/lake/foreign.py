@@ -14,9 +14,12 @@ a table is set aside in `lockstep.lake.publisher`.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import unquote
+
+from cachetools import LRUCache
 
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
@@ -30,6 +33,9 @@ from lockstep.timeline.log import Timeline
 
 LOOK_EVERY = timedelta(minutes=1)
 """How long a look at a log's files is believed: what is gone is noticed then, not at every use of the table."""
+
+LOOKS = 100_000
+"""Of so many tables it is remembered when their logs were looked at."""
 
 LISTED_VERSIONS = 100
 """So many versions are listed to find the newest checkpoint; more only where none is among them."""
@@ -56,7 +62,8 @@ class Foreign:
         self._timeline = timeline
         self._external = external
         self._clock = clock
-        self._last_looks: dict[str, datetime] = {}
+        self._last_looks: LRUCache[str, datetime] = LRUCache(LOOKS)
+        self._lock = threading.Lock()
 
     def look(
         self,
@@ -80,11 +87,11 @@ class Foreign:
                 the whole log is.
             UnavailableError: the store failed.
         """
-        is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
         now = self._clock()
-        is_recent = now - LOOK_EVERY < self._last_looks.get(table.id, now - LOOK_EVERY) <= now
-        if is_recent and (not closely or is_ahead or self._storage.exists(commit_path(table.location, table.version))):
-            return is_ahead
+        if self._looked_at_since(now - LOOK_EVERY, now, table):
+            is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
+            if is_ahead or not closely or self._storage.exists(commit_path(table.location, table.version)):
+                return is_ahead
         after = max(table.version - LISTED_VERSIONS, -1)
         files = log_files(self._storage, table.location, after)
         if not files.checkpoints and after >= 0:
@@ -93,16 +100,14 @@ class Foreign:
             self._heal(table, files, restore)
         elif for_write:  # the folder is gone, with all data: half a log would only hide it
             raise outdated(table, commit_path(table.location, table.version))
-        self._last_looks[table.id] = now
-        return is_ahead or files.newest_after(table.version) is not None
+        with self._lock:
+            self._last_looks[table.id] = now
+        return table.version + 1 in files.commits or files.newest_after(table.version) is not None
 
-    def forget_dropped(self, database: Database) -> None:
-        """Forget when tables were looked at that are in the catalog no more."""
-        if len(self._last_looks) > len(database.tables):
-            ids = {table.id for table in database.tables.values()}
-            for id_ in [*self._last_looks]:
-                if id_ not in ids:
-                    self._last_looks.pop(id_, None)
+    def _looked_at_since(self, begin: datetime, now: datetime, table: Table) -> bool:
+        """Tell whether a log's files were listed after `begin`, as far as that is remembered and the clock is right."""
+        with self._lock:
+            return begin < self._last_looks.get(table.id, begin) <= now
 
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""

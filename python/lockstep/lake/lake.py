@@ -27,11 +27,8 @@ from lockstep.timeline.entry import Database, Table
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Workers
 
-WORKERS = 8
-"""Threads that publish or probe tables of one entry at the same time."""
-
-ABSORB_AT_ONCE = 1000
-"""How many tables are probed for foreign commits at BEGIN; a lake with more finds them as its tables are touched."""
+WORKERS = 100
+"""So many tables of one transaction are looked at, and published, side by side."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,9 +72,7 @@ class Lake:
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
         """
-        database = self.publisher.publish_all()
-        self._foreign.forget_dropped(database)
-        return database
+        return self.publisher.publish_all()
 
     def check_reaches(self, table: Table, version: int) -> None:
         """Raise if a table's log ends before a version that the timeline has.
@@ -101,22 +96,23 @@ class Lake:
         Raises:
             ForeignCommitError, UnavailableError, CorruptTimelineError: one of them is set aside, see `Publisher.check`.
         """
-        database = self._caught_up(select, closely=True, for_write=for_write)
+        database = self._caught_up(select, for_write)
         for table in select(database):
             database.refuse_aside(table)
         return database
 
-    def take_in(self, tables: Sequence[Table]) -> bool:
+    def take_in(self, tables: Sequence[Table], *, closely: bool = True) -> bool:
         """Take what plain Delta writers did to tables into the timeline, and tell whether anything was there to see.
 
         Args:
             tables: as this process last read of them. What another of Lockstep's processes did since is told, too.
+            closely: see `Foreign.look`.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the store and the logs say.
         """
         looks = self._pool.map(
-            lambda table: self._foreign.look(table, self.publisher.publish_write, closely=True), tables
+            lambda table: self._foreign.look(table, self.publisher.publish_write, closely=closely), tables
         )
         tables_ahead = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
         # What a plain writer does to a table that is set aside waits for whoever decides whose commit is right.
@@ -126,23 +122,10 @@ class Lake:
                 self._foreign.take_in(table)
         return bool(tables_ahead)
 
-    def all_caught_up(self) -> Database:
-        """Return the newest database version, with what plain Delta writers did up to now to any table.
-
-        A table with which that cannot be done is set aside in what is returned: it keeps nobody from the others. All
-        tables of a lake with more than `ABSORB_AT_ONCE` are passed over.
-        """
-        return self._caught_up(
-            lambda database: database.tables.values() if len(database.tables) <= ABSORB_AT_ONCE else [],
-            closely=False,
-        )
-
-    def _caught_up(
-        self, select: Callable[[Database], Iterable[Table]], *, closely: bool, for_write: bool = False
-    ) -> Database:
+    def _caught_up(self, select: Callable[[Database], Iterable[Table]], for_write: bool) -> Database:
         database = self.refresh()
         tables = [table for table in select(database) if table.id not in database.set_aside]
-        looks = self._pool.map(lambda table: self._look(table, closely, for_write), tables)
+        looks = self._pool.map(lambda table: self._look(table, for_write), tables)
         results = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
         errors = {table.id: look for table, look in results if isinstance(look, LockstepError)}
         for table, look in results:
@@ -152,10 +135,10 @@ class Lake:
             database = self.refresh()
         return structs.replace(database, set_aside=errors | database.set_aside) if errors else database
 
-    def _look(self, table: Table, closely: bool, for_write: bool) -> bool | LockstepError:
+    def _look(self, table: Table, for_write: bool) -> bool | LockstepError:
         """Tell whether a table's log goes on after what the timeline knows, or why nobody can tell."""
         try:
-            return self._foreign.look(table, self.publisher.publish_write, closely=closely, for_write=for_write)
+            return self._foreign.look(table, self.publisher.publish_write, closely=True, for_write=for_write)
         except LockstepError as error:
             _log.warning("table %s: %s", table.name, error)
             return error

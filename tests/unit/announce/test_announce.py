@@ -19,6 +19,7 @@ from lockstep.conflict.lock_policy import Policy, Resolution
 from lockstep.delta.combine.deletion_vectors import inline, serialize
 from lockstep.errors import ConflictError, FailedTransactionError, NoTransactionError
 from lockstep.storage import Storage
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import State
 from tests.support.faulty import FaultyStorage, Operation
 from tests.support.lakes import add, create, files, metadata, open_catalog, remove, stage
@@ -97,6 +98,30 @@ def test_one_that_waits_can_be_committed_by_another_thread(begin: Begin) -> None
     with pytest.raises(ConflictError, match="changed file p"):
         younger.commit()
     assert announced(older.catalog) == []
+
+
+def test_one_that_waits_does_not_take_its_own_commit_for_anothers(store: Storage) -> None:
+    """Its entry is there before the thread that commits it knows, and the waiting statement looks in between."""
+    faulty = FaultyStorage(store)
+    resolution = Resolution("wait-die", 20)
+    catalog = open_catalog(faulty, resolution=resolution)
+    older = Side(catalog, catalog.begin(isolation="SNAPSHOT"), "older")
+    catalog = open_catalog(store, resolution=resolution)
+    younger = Side(catalog, catalog.begin(isolation="SNAPSHOT"), "younger")
+    younger.replace_p()
+    waiting = older.replaces_p()
+
+    def looks_again() -> None:
+        deadline = time.monotonic() + 10
+        while faulty.count("get", entry_path(3)) < 2 and not waiting.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    faulty.interrupt("put_if_absent", looks_again, path=entry_path(2), when="after")
+    assert older.commit() == 2
+    waiting.result(timeout=10)
+    younger.rollback()
+    for side in (older, younger):
+        side.thread.shutdown()
 
 
 def test_what_waits_may_be_taken_back_to_a_savepoint(begin: Begin) -> None:

@@ -74,11 +74,13 @@ class TableRequests(Requests):
         if request.text:
             session.text = request.text
         try:
-            if request.version is not None or request.system_time_micros is not None:
-                return self._time_travel(session, house, request)
-            if (tx := session.inside(house)) is not None:
-                return self._in_transaction(session, house, tx, tx.table(self._name(session, house, request)), request)
-            return self._alone(session, house, request)
+            travels = request.version is not None or request.system_time_micros is not None
+            if (tx := session.inside(house)) is None:
+                return self._time_travel_alone(house, request) if travels else self._alone(session, house, request)
+            self._look(house, tx, request)
+            if travels:
+                return self._time_travel(session, house, tx, request)
+            return self._in_transaction(session, house, tx, tx.table(self._name(session, house, request)), request)
         except UndefinedError as error:
             if error.sqlstate != UndefinedError.default_sqlstate:
                 raise
@@ -119,18 +121,17 @@ class TableRequests(Requests):
             return self._own(session, house, tx, table, timestamp_micros=request.timestamp_micros)
         return self._own(session, house, tx, table, id=table.id)
 
-    def _time_travel(self, session: Session, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
+    def _time_travel(
+        self, session: Session, house: Lakehouse, tx: Transaction, request: protocol.Resolve
+    ) -> protocol.Found:
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
-        if (tx := session.inside(house)) is None:
-            return self._time_travel_alone(house, request)
-        if (micros := request.system_time_micros) is not None:
-            return self._past_table(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
-        version = request.version
-        assert version is not None, "else nothing is said of a time"
-        if version.startswith("@"):
-            return self._past_table(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
-        table = tx.table(self._name(session, house, request))
-        return self._own(session, house, tx, table, version=_number(version))
+        name, version = self._name(session, house, request), request.version
+        if version is not None and not version.startswith("@"):
+            return self._own(session, house, tx, tx.table(name), version=_number(version))
+        when = _number(version[1:]) if version is not None else _time(request.system_time_micros or 0)
+        database = house.catalog.as_of(when, at_most=tx.base.version)
+        tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
+        return self._past_table(house, database, request)
 
     def _time_travel_alone(self, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
@@ -159,9 +160,13 @@ class TableRequests(Requests):
         """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
         house = self._house(request)
         name, tx = self._name(session, house, request), session.inside(house)
-        scope = house.catalog.database([name]) if tx is None else tx
+        if tx is not None:
+            house.catalog.look(tx, [name])
+        scope = house.catalog.database([name]) if tx is None else tx.names
         if (table := scope.tables.get(name)) is None:
             return protocol.VersionThenAnswer(version=None)
+        if tx is not None:
+            tx.seen.tables.add(table.id)
         at_most = None if tx is None else tx.base.version
         when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
         assert when is not None, "one of the two is said"
@@ -175,10 +180,9 @@ class TableRequests(Requests):
         if session.transaction is not None and session.catalog is not None:
             tx = session.transaction
             lake = session.catalog.catalog.lake
-            head_tables = (
-                lake.refresh().tables
-            )  # one that another session has made since BEGIN is no more the snapshot's
-            tables = {table.id: table for each in (head_tables, tx.base.tables, tx.tables) for table in each.values()}
+            # One that another session has made since BEGIN is no more the snapshot's.
+            scopes = (lake.refresh().tables, tx.base.tables, tx.names.tables)
+            tables = {table.id: table for scope in scopes for table in scope.values()}
             refuse_paths(request.paths, lake.storage.url, tables.values())
         return Answer()
 
@@ -188,6 +192,7 @@ class TableRequests(Requests):
             for scan in scans_of(request.reads):
                 if (other := other_version(tx, scan)) is not None:
                     raise ActiveTransactionError(other)
+                tx.seen.tables.add(scan.table)
         return Answer()
 
     def _head(
@@ -236,7 +241,8 @@ class TableRequests(Requests):
 
     def _exists(self, session: Session, request: protocol.Exists) -> protocol.ExistsAnswer:
         house = self._house(request)
-        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._scope(session, house).tables)
+        name = self._name(session, house, request)
+        return protocol.ExistsAnswer(exists=name in self._names_in(session, house).tables)
 
     def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
         scope = self._scope(session, self._house(request))
@@ -261,15 +267,14 @@ class TableRequests(Requests):
                 "CREATE TABLE … AS SELECT copies data that lies elsewhere"
             )
         session.text = request.text or ""
-        scope = self._scope(session, house)
-        if request.mode != "create" and name in scope.tables:
+        if request.mode != "create" and name in self._names_in(session, house).tables:
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
-        if isinstance(scope, Transaction):
-            scope.note_statement(session.text)
-            creation = scope.reserve(name, house.catalog.lake.new_id())
-            uri = house.uris.own(creation.location, scope.id, NEW, scope.epoch)
+        if (tx := session.inside(house)) is not None:
+            tx.note_statement(session.text)
+            creation = tx.reserve(name, house.catalog.lake.new_id())
+            uri = house.uris.own(creation.location, tx.id, NEW, tx.epoch)
             session.used_tables.add((uri, name))
             return protocol.CreateAnswer(uri=uri)
         creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive)
@@ -352,7 +357,7 @@ class TableRequests(Requests):
     def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._scope(session, house).tables:
+        if name not in self._names_in(session, house).tables:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
         return Dropped(dropped=True)

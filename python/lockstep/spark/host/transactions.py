@@ -117,11 +117,10 @@ class TransactionRequests:
         tx, house = self._open_transaction(session, "COMMIT")
         if request.failure and not tx.read_only and not session.goes_on:
             tx.failure = tx.failure or request.failure  # a script that overlooked it must not commit the rest
-        tables = {table.id: table for table in tx.base.tables.values()}
         for scan in scans_of(request.reads):
             tx.failure = tx.failure or other_version(tx, scan)  # the shim has refused it: see `_snapshot`
-            if scan.table in tables:  # not one of its own
-                tx.read(tables[scan.table], scan.where)
+            if (table := tx.base.table_by_id(scan.table)) is not None:  # not one of its own
+                tx.read(table, scan.where)
         tx.settle(request.settled)
         start = house.catalog.lake.clock()
         return _commit_answer(tx.id, house, house.catalog.commit(tx), start)

@@ -45,7 +45,7 @@ class ViewRequests(Requests):
         if (tx := session.inside(house)) is not None:
             name = self._name(session, house, request)
             tx.read_view(name)
-            return _view_answer(tx.views.get(name))
+            return _view_answer(tx.names.views.get(name))
         database = self._pinned(house, request)
         return _view_answer(database.views.get(stored_name(request, database)), pin=database.version)
 
@@ -67,7 +67,7 @@ class ViewRequests(Requests):
     def _drop_view(self, session: Session, request: protocol.DropView) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._scope(session, house).views:
+        if name not in self._names_in(session, house).views:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
         return Dropped(dropped=True)
