@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.catalog import TransactionalCatalog
+from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.delta.actions import render
 from lockstep.delta.log import checksum_path, log_files
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError
-from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
+from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY
+from lockstep.lake.lake import Lake
 from lockstep.lake.verify import verify
 from lockstep.timeline.clock import utc_now
 from lockstep.timeline.files import entry_path
@@ -208,9 +209,7 @@ def test_a_file_that_a_later_commit_needs_must_be_there(catalog: TransactionalCa
         store.delete(f"{where}/x")
         database = catalog.timeline.at(last + 1)
         with pytest.raises(CorruptTimelineError, match="/x is gone"):
-            Foreign(store, catalog.timeline, catalog.lake._external, clock=utc_now).look(
-                database.tables[named("a")], lambda *_: None, closely=True
-            )
+            Lake(store, catalog.timeline, clock=utc_now, new_id=new_id).take_in([database.tables[named("a")]])
 
 
 # --- what Delta's clean-up took ---------------------------------------------------------------------------------------

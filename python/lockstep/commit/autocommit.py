@@ -145,9 +145,9 @@ def _commit_statement(
     ):
         case Ratified(entry):
             is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
-            if lake.publisher.try_publish(entry, fresh=True, checksums=False) and is_staged:
-                lake.delete([staging_folder(location, info.id)], [])
-            lake.upkeep.after_commit()
+            is_published = lake.publisher.try_publish(entry, fresh=True)
+            folders = [staging_folder(location, info.id)] if is_staged else []
+            lake.after_commit(entry, is_published=is_published, checksums=False, folders=folders)
             return Committed(entry.version, entry)
         case Settled(why):
             return why

@@ -1,7 +1,7 @@
 """COMMIT: from what a transaction staged to one new entry of the timeline, or to the reason why not.
 
     collect    read each written table's staged commits, collapse them           once
-    look       are the files there that the commits add?                         once
+    look       are the files there that the commits add? (beside the first judge) once
     judge      refresh; check against every winner since the snapshot            ┐
     rebase     merge deletion vectors with the winners', renumber behind them;   │ until ratified, in conflict,
                stage what is too large to inline                                 │
@@ -20,7 +20,7 @@ from functools import partial
 
 from lockstep.commit.drafts import Draft, changes_of, collect
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
-from lockstep.commit.files import Gone, missing_files
+from lockstep.commit.files import Gone, look_for
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
@@ -64,11 +64,12 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         return Committed(tx.base.version, None)
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
-    if (failure := _look(lake, tx, drafts)) is not None:
-        return _beaten(lake, tx, failure)
+    probing = look_for(lake.storage, set[str]().union(*(draft.files for draft in drafts)), f"transaction {tx.id}")
 
     def propose() -> Proposal | Settled[Outcome]:
         head = _caught_up(lake, drafts)
+        if (failure := probing.result()) is not None:
+            return Settled(_beaten(lake, tx, failure))
         if (outcome := _judge(lake, tx, race, head)) is not None:
             return Settled(outcome)
         merge.new_attempt()
@@ -86,12 +87,6 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             return InDoubt(entry.version, cause)
         case Exhausted(attempts):
             return _beaten(lake, tx, Contended(attempts))
-
-
-def _look(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Gone | None:
-    """Look whether the files are there that the commits add; None if they are."""
-    files = set[str]().union(*(draft.files for draft in drafts))
-    return missing_files(lake.storage, files, f"transaction {tx.id}")
 
 
 def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:

@@ -39,8 +39,13 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
         UnavailableError, CorruptTimelineError: they cannot be read.
     """
     drafts = []
+    places = [(table, version) for table in tx.written_tables() for version in tx.staged[table.id]]
+    commits_read = lake.side_by_side(lambda each: read_staged(lake.storage, each[0].location, tx.id, each[1]), places)
+    by_table: dict[str, list[list[Action]]] = {}
+    for (table, _), actions in zip(places, commits_read, strict=True):
+        by_table.setdefault(table.id, []).append(real_paths(actions))
     for table in tx.written_tables():
-        staged_commits = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
+        staged_commits = by_table[table.id]
         operations = [
             info.get("operation", "?") for actions in staged_commits for info in bodies(actions, "commitInfo")
         ]

@@ -25,9 +25,8 @@ def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committ
         fresh: whether it was ratified just now, see `Publisher.try_publish`.
     """
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
-    if lake.publisher.try_publish(entry, fresh=fresh):
-        lake.delete(_leftovers(tx), [])
-    lake.upkeep.after_commit()
+    is_published = lake.publisher.try_publish(entry, fresh=fresh)
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(tx))
     return Committed(entry.version, entry)
 
 
@@ -95,8 +94,9 @@ def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | No
     if entry is None:
         return None
     lake.timeline.secure(entry)
-    if lake.publisher.try_publish(entry, fresh=False):
-        lake.delete([staging_folder(write.location, transaction) for write in entry.writes], [])
+    is_published = lake.publisher.try_publish(entry, fresh=False)
+    folders = [staging_folder(write.location, transaction) for write in entry.writes]
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=folders)
     return Committed(entry.version, entry)
 
 

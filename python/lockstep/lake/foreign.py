@@ -17,6 +17,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
 from urllib.parse import unquote
 
 from cachetools import LRUCache
@@ -24,12 +26,13 @@ from cachetools import LRUCache
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
 from lockstep.delta.publish import content
-from lockstep.errors import CorruptTimelineError
+from lockstep.errors import CorruptTimelineError, LockstepError
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Commit, Database, Entry, Table, TableWrite
 from lockstep.timeline.log import Timeline
+from lockstep.workers import Workers
 
 LOOK_EVERY = timedelta(minutes=1)
 """How long a look at a log's files is believed: what is gone is noticed then, not at every use of the table."""
@@ -42,6 +45,8 @@ LISTED_VERSIONS = 100
 
 CHECKED_FILES = 100
 """So many of the newest data files are looked for before commits that name them are published again."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -56,24 +61,26 @@ class Foreign:
         external: ExternalEntries,
         *,
         clock: Clock,
+        pool: Workers,
     ) -> None:
-        """Look at the tables of one timeline."""
+        """Look at the tables of one timeline, at as many at a time as the pool has threads."""
         self._storage = storage
         self._timeline = timeline
         self._external = external
         self._clock = clock
+        self._pool = pool
         self._last_looks: LRUCache[str, datetime] = LRUCache(LOOKS)
         self._lock = threading.Lock()
 
     def look(
         self,
-        table: Table,
+        tables: Sequence[Table],
         restore: Callable[[Entry, TableWrite], object],
         *,
         closely: bool,
         for_write: bool = False,
-    ) -> bool:
-        """Tell whether a table's log goes on after what the timeline knows; publish again what it has lost.
+    ) -> list[bool | LockstepError]:
+        """Tell of each table whether its log goes on after what the timeline knows; publish again what it has lost.
 
         Args:
             restore: publishes a write again whose commit is gone.
@@ -82,16 +89,37 @@ class Foreign:
             for_write: whether a commit is to follow, which needs a log to follow on; look closely then. Delta itself
                 tells whoever reads a table without a log.
 
-        Raises:
-            CorruptTimelineError: a commit is gone that readers need, and nothing has it any more; or, for who writes,
-                the whole log is.
-            UnavailableError: the store failed.
+        Returns:
+            In the order of the tables. An error is why nobody can tell: CorruptTimelineError if a commit is gone that
+            readers need, and nothing has it any more, or, for who writes, the whole log is; UnavailableError if the
+            store failed.
         """
         now = self._clock()
-        if self._looked_at_since(now - LOOK_EVERY, now, table):
-            is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
-            if is_ahead or not closely or self._storage.exists(commit_path(table.location, table.version)):
-                return is_ahead
+        recent = [table for table in tables if self._looked_at_since(now - LOOK_EVERY, now, table)]
+        ids = {table.id for table in recent}
+        versions = (1, 0) if closely else (1,)
+        probes = [commit_path(table.location, table.version + ahead) for table in recent for ahead in versions]
+        older = [table for table in tables if table.id not in ids]
+        # All in one go, whichever kind of look it is.
+        answers = self._pool.map(
+            lambda task: task(),
+            [
+                *(partial(_known, partial(self._storage.exists, path)) for path in probes),
+                *(partial(_known, partial(self._look_at_files, table, now, restore, for_write)) for table in older),
+            ],
+        )
+        looks = dict(zip((table.id for table in older), answers[len(probes) :], strict=True))
+        for table, (is_ahead, *is_there) in _each(recent, answers[: len(probes)], len(versions)):
+            error = next((answer for answer in (is_ahead, *is_there) if isinstance(answer, LockstepError)), None)
+            if error is None and not is_ahead and not all(is_there):
+                looks[table.id] = _known(partial(self._look_at_files, table, now, restore, for_write))
+            else:
+                looks[table.id] = is_ahead if error is None else error
+        return [looks[table.id] for table in tables]
+
+    def _look_at_files(
+        self, table: Table, now: datetime, restore: Callable[[Entry, TableWrite], object], for_write: bool
+    ) -> bool:
         after = max(table.version - LISTED_VERSIONS, -1)
         files = log_files(self._storage, table.location, after)
         if not files.checkpoints and after >= 0:
@@ -198,6 +226,19 @@ def files_left(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
             paths.pop(body["path"], None)
         paths |= {body["path"]: None for body in bodies(commit, "add")}
     return paths
+
+
+def _each(tables: Sequence[Table], answers: Sequence[T], count: int) -> Iterable[tuple[Table, Sequence[T]]]:
+    """Yield each table with its answers, of which every one has so many."""
+    return ((table, answers[n * count : (n + 1) * count]) for n, table in enumerate(tables))
+
+
+def _known(look: Callable[[], bool]) -> bool | LockstepError:
+    """Return what a look tells, or why it tells nothing: one table's trouble keeps nobody from the others."""
+    try:
+        return look()
+    except LockstepError as error:
+        return error
 
 
 def _file(table: Table, path: str) -> str:

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -25,6 +26,7 @@ from lockstep.lake.behind import place_behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
+from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
@@ -73,6 +75,7 @@ class Publisher:
         *,
         clock: Clock,
         pool: Workers,
+        upkeep: Upkeep,
     ) -> None:
         """Publish into the logs of a timeline's tables, as many at a time as the pool has threads."""
         self._storage = storage
@@ -81,6 +84,7 @@ class Publisher:
         self._external = external
         self._clock = clock
         self._pool = pool
+        self._upkeep = upkeep
         self._progress = Progress()
         self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
@@ -100,14 +104,17 @@ class Publisher:
             set_aside: dict[str, LockstepError] = {}
             failures: set[tuple[int, str]] = set()
             for entry, writes in self._pending(progress, head):
-                errors = self._publish_entry(entry, writes, fresh=False, checksums=True)
+                errors = self._publish_entry(entry, writes, fresh=False)
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
+                if published := [write for write in writes if write.id not in errors]:
+                    self._upkeep.add(partial(self.write_checksums, entry, published))
             self._note(Progress(head.version, frozenset(failures)))
             if self._timeline.moves is not moves:
                 continue  # the head does not say yet where these tables are now
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
+                self._upkeep.add(self._timeline.write_hint)
             self._forget_dropped(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
@@ -146,7 +153,7 @@ class Publisher:
         if (record := self._errors.get(table.id)) is not None:
             raise record[1].again() from record[1]
 
-    def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> bool:
+    def try_publish(self, entry: Entry, *, fresh: bool) -> bool:
         """Publish a ratified entry, and tell whether that is done. It raises nothing.
 
         The entry is committed: whatever goes wrong now delays its readers, and no more.
@@ -155,11 +162,10 @@ class Publisher:
             fresh: whether the caller has just ratified it. COMMIT may also be asked again, hours later, whether it
                 landed: then others may have published it, and Delta's clean-up may have been there. The entry's time
                 alone does not tell, for it is that of the writer's clock, or of one before it that was ahead.
-            checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
         """
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
-            errors = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
+            errors = self._publish_entry(entry, entry.writes, fresh=fresh)
             progress = self._current_progress()
             if progress.through == entry.version - 1:
                 self._note(Progress(entry.version, progress.failures | {(entry.version, id_) for id_ in errors}))
@@ -172,18 +178,16 @@ class Publisher:
             _log.exception("database version %d is committed; it is not published yet", entry.version)
             return False
 
-    def _publish_entry(
-        self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool, checksums: bool
-    ) -> dict[str, LockstepError]:
+    def _publish_entry(self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool) -> dict[str, LockstepError]:
         """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
         if entry.kind != "transaction":
             return {}
-        errors = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
+        errors = self._pool.map(lambda write: self._publish(entry, write, fresh), writes)
         return {write.id: error for write, error in zip(writes, errors, strict=True) if error is not None}
 
-    def _publish(self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool) -> LockstepError | None:
+    def _publish(self, entry: Entry, write: TableWrite, fresh: bool) -> LockstepError | None:
         try:
-            versions = self.publish_write(entry, write, fresh=fresh)
+            self.publish_write(entry, write, fresh=fresh)
         except LockstepError as error:
             return self._set_aside(entry, write, error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever uses the table; no other is concerned)
@@ -192,22 +196,17 @@ class Publisher:
             return self._set_aside(entry, write, LockstepError(what))
         if self._errors.get(write.id, (entry.version,))[0] == entry.version:
             self._errors.pop(write.id, None)
-        if checksums and versions is not None:
-            self._write_checksums(write, versions)
         return None
 
-    def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
-        """Publish a write, behind foreign commits if need be, and return the version of each of its commits.
-
-        None for a dropped table whose folder somebody removed: nobody brings it back.
-        """
+    def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> None:
+        """Publish a write, behind foreign commits if need be."""
         if not fresh and self._is_dropped(write) and log_files(self._storage, write.location).is_empty:
-            return None
+            return  # somebody removed the folder of a dropped table: nobody brings it back
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
             outcome = publish(self._storage, write, versions, fresh=fresh)
             if outcome is None:
-                return versions
+                return
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
             # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
             # any file that was seen before.
@@ -232,7 +231,13 @@ class Publisher:
         self._errors[write.id] = entry.version, error
         return error
 
-    def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> None:
+    def write_checksums(self, entry: Entry, writes: Sequence[TableWrite]) -> None:
+        """Write the checksums of an entry's published writes, at best effort: readers do without."""
+        if entry.kind == "transaction":
+            self._pool.map(partial(self._write_checksums, entry), writes)
+
+    def _write_checksums(self, entry: Entry, write: TableWrite) -> None:
+        versions = self._timeline.versions(write, entry.version)
         try:
             write_checksums(self._storage, write, versions)
         except LockstepError as error:

@@ -70,6 +70,7 @@ class Timeline(Known):
         self._writes_checkpoints = checkpoint_every > 0
         self._due_state: State | None = None
         self._checkpoint: int | None = None
+        self._hint: Hint | None = None  # as this process wrote it last
         self._published_through = published_through
         if far := far_ahead(self._head, clock()):
             _log.warning("%s", far)
@@ -251,7 +252,7 @@ class Timeline(Known):
             _log.debug("timeline entry %d is stored in other bytes than this Lockstep writes", entry.version)
 
     def mark_published(self, version: int) -> None:
-        """Note that every commit of the entries 0 … `version` is published, here and, at best effort, in the hint.
+        """Note that every commit of the entries 0 … `version` is published; `write_hint` tells others.
 
         Raises:
             InvalidError: the version is beyond the known head.
@@ -261,19 +262,23 @@ class Timeline(Known):
             if version > head:
                 raise InvalidError(f"cannot mark database version {version} published: the newest known is {head}")
             self._published_through = max(self._published_through, version)
-        self._write_hint()
 
-    def _write_hint(self) -> None:
-        """Write what is known now, at best effort."""
+    def write_hint(self) -> None:
+        """Write what is known now, if that is more than was written, at best effort."""
         with self._lock:
             hint = Hint(
                 version=self._head.version,
                 published_through=self._published_through,
                 checkpoint=UNSET if self._checkpoint is None else self._checkpoint,
             )
+            if hint == self._hint:
+                return
+            self._hint = hint
         try:
             write_hint(self.storage, hint)
         except UnavailableError as error:
+            with self._lock:
+                self._hint = None
             _log.warning("the timeline's hint was not written; opening it will cost more until it is: %s", error)
 
     @property
@@ -300,7 +305,7 @@ class Timeline(Known):
         self._checkpoints.write(self.storage, state, data)
         with self._lock:
             self._checkpoint = max(version, self._checkpoint or 0)
-        self._write_hint()
+        self.write_hint()
 
     def _absorb(self, stored: Stored, places: Placements | None = None) -> None:
         """Make an entry the head, unless another thread already has.
