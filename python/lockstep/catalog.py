@@ -257,13 +257,16 @@ class TransactionalCatalog:
             read_staged(self.lake.storage, location, tx.id, version)
         return True
 
-    def stage(self, tx: Transaction, location: str, version: int) -> None:
+    def stage(self, tx: Transaction, location: str, version: int, content: str | None = None) -> None:
         """Note a commit that Delta staged, so that COMMIT and ROLLBACK find it; `claim` has to follow.
+
+        Args:
+            content: what it says, which COMMIT need not read then.
 
         Raises:
             InvalidError, TransactionStateError: see `Transaction.stage`.
         """
-        tx.stage(location, version)
+        tx.stage(location, version, content)
 
     @property
     def settles_early(self) -> bool:

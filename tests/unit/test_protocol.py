@@ -77,7 +77,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "create": {**NAME, "mode": "create", "provider": "delta", "location": None, "text": None},
     "write": {**COMMIT, **CATALOGS, "actions": "{}\n", "reads": [READ], "paths": ["file:/a"], "views": [VIEWED]},
     "staging": COMMIT,
-    "staged": COMMIT,
+    "staged": {**COMMIT, "actions": "{}\n"},
     "claim": COMMIT,
     "drop": NAME,
     "rename": {**NAME, "to": ["sales", "sold"]},

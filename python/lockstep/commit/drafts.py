@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec import structs
 
 from lockstep import __version__
 from lockstep.commit.files import added_files
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import Action, bodies
+from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.counts import total
 from lockstep.delta.footprint import Footprint, overwrites
@@ -40,9 +41,8 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
     """
     drafts = []
     places = [(table, version) for table in tx.written_tables() for version in tx.staged[table.id]]
-    commits_read = lake.side_by_side(lambda each: read_staged(lake.storage, each[0].location, tx.id, each[1]), places)
     by_table: dict[str, list[list[Action]]] = {}
-    for (table, _), actions in zip(places, commits_read, strict=True):
+    for (table, _), actions in zip(places, lake.side_by_side(partial(_staged, lake, tx), places), strict=True):
         by_table.setdefault(table.id, []).append(real_paths(actions))
     for table in tx.written_tables():
         staged_commits = by_table[table.id]
@@ -67,6 +67,14 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
             files = added_files(commits, table.location, lake.storage.url)
             drafts.append(Draft(table, commits, footprint, counts, files))
     return drafts
+
+
+def _staged(lake: Lake, tx: Transaction, place: tuple[Table, int]) -> list[Action]:
+    """Return what one staged commit says, a table's version."""
+    table, version = place
+    if (content := tx.staged_content(table, version)) is not None:
+        return parse(content)
+    return read_staged(lake.storage, table.location, tx.id, version)
 
 
 def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:

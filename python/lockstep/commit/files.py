@@ -19,7 +19,7 @@ from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.storage import Storage
 from lockstep.workers import Threads
 
-PROBES = 32
+PROBES = 128
 """How many looks are under way at a time: one request a file, and no listing of folders that may hold millions."""
 
 NAMED = 3

@@ -29,7 +29,7 @@ from lockstep.timeline.entry import NEW, Database, Entry, Table
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Threads, Workers
 
-WORKERS = 100
+WORKERS = 256
 """So many tables of one transaction are looked at, and published, side by side."""
 
 T = TypeVar("T")

@@ -46,6 +46,9 @@ MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000
 """How much of a transaction's text its entry keeps."""
 
+MAX_CONTENT_CHARACTERS = 8 * 1024 * 1024
+"""So much of what was staged is kept in memory until COMMIT; the rest is read back."""
+
 MAX_SAVEPOINTS = 1000
 NO_SAVEPOINT = "3B001"
 
@@ -109,6 +112,8 @@ class Transaction:
     seen: Seen = field(init=False)
     _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
+    _contents: dict[tuple[str, int], str] = field(init=False, default_factory=dict)
+    _content_size: int = field(init=False, default=0)
     _looked_at: set[str] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
     _savepoints: list[Savepoint] = field(init=False, default_factory=list)
@@ -290,13 +295,25 @@ class Transaction:
         table = self._table_at(location)
         return [table.version, *self.staged.get(table.id, [])][-1] + 1
 
-    def stage(self, location: str, version: int) -> None:
-        """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real."""
+    def stage(self, location: str, version: int, content: str | None = None) -> None:
+        """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real.
+
+        Args:
+            content: what it says, kept for `staged_content` as long as there is room.
+        """
         if version != (expected := self.next_version(location)):
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
         self.names.put(table := self._table_at(location))
         self.staged.setdefault(table.id, []).append(version)
+        self._content_size -= len(self._contents.pop((table.id, version), ""))  # of what was taken back
+        if content is not None and self._content_size + len(content) <= MAX_CONTENT_CHARACTERS:
+            self._content_size += len(content)
+            self._contents[table.id, version] = content
         self.state = State.INFLIGHT
+
+    def staged_content(self, table: Table, version: int) -> str | None:
+        """Return what a staged commit says; None if that is not in memory."""
+        return self._contents.get((table.id, version))
 
     def _table_at(self, location: str) -> Table:
         if (table := self.names.table_at(location)) is not None:

@@ -338,7 +338,7 @@ class TableRequests(Requests):
         """Note that Delta staged a commit of a transaction."""
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
-            house.catalog.stage(tx, view.location, request.version)
+            house.catalog.stage(tx, view.location, request.version, request.actions)
         return protocol.StagedAnswer(claims=house.catalog.settles_early)
 
     def _claim(self, _: Session, request: protocol.Claim) -> Answer:

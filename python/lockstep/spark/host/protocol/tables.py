@@ -248,6 +248,9 @@ class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
     version: int
     """The table version."""
 
+    actions: str | None = None
+    """What was written, newline-delimited JSON; None if that is long: COMMIT reads the file then."""
+
 
 class StagedAnswer(Answer, frozen=True, kw_only=True):
     """It is noted."""
