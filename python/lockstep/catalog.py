@@ -27,7 +27,7 @@ from lockstep.commit.savepoint import rollback_to
 from lockstep.commit.scans import NO_VIEWS, Scan
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.conflict.writes import Conflict
-from lockstep.delta.actions import parse
+from lockstep.delta.actions import operation_on, parse
 from lockstep.delta.log import read_staged
 from lockstep.errors import (
     CommitUnknownError,
@@ -257,16 +257,21 @@ class TransactionalCatalog:
             read_staged(self.lake.storage, location, tx.id, version)
         return True
 
-    def stage(self, tx: Transaction, location: str, version: int, content: str | None = None) -> None:
+    def stage(
+        self, tx: Transaction, location: str, version: int, content: str | None = None, *, text: str = ""
+    ) -> None:
         """Note a commit that Delta staged, so that COMMIT and ROLLBACK find it; `claim` has to follow.
 
         Args:
             content: what it says, which COMMIT need not read then.
+            text: the statement, for the entry. If it is empty, the content says which operation it was.
 
         Raises:
             InvalidError, TransactionStateError: see `Transaction.stage`.
         """
-        tx.stage(location, version, content)
+        table = tx.stage(location, version, content)
+        if text or content is not None:
+            tx.note_statement(text or operation_on(table.name, parse(content or "")))
 
     @property
     def settles_early(self) -> bool:

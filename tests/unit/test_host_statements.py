@@ -204,11 +204,14 @@ def test_inside_a_transaction_every_statement_reads_its_snapshot(one: Client, el
 
 
 def test_an_autocommitted_create_and_write(one: Client) -> None:
-    uri = one.ok("create", namespace=[], table="c", mode="create", text="CREATE TABLE c")["uri"]
+    uri = one.ok("create", namespace=[], table="c", mode="create")["uri"]
     assert one.ok("exists", namespace=[], table="c") == {"exists": False}
-    assert one.ok("write", uri=uri, version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}
+    first = {"version": 0, "actions": content(*NEW_TABLE), "text": "CREATE TABLE c"}
+    assert one.ok("write", uri=uri, **first) == {"outcome": "committed"}
     assert one.ok("exists", namespace=[], table="c") == {"exists": True}
     assert one.ok("write", uri=uri, version=1, actions=content(add("x"))) == {"outcome": "committed"}
+    texts = [entry.transaction.statements for entry in one.lake().timeline.entries(1)]
+    assert texts == [["CREATE TABLE c"], ["WRITE default.c"]]
     assert one.ok("write", uri=uri, version=1, actions=content(add("y"))) == {"outcome": "taken"}
 
 

@@ -26,7 +26,7 @@ from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
 from lockstep.commit.staging import store
 from lockstep.conflict.writes import Conflict
-from lockstep.delta.actions import bodies
+from lockstep.delta.actions import operation_on
 from lockstep.delta.combine.rebase import rebase
 from lockstep.errors import InvalidError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
@@ -140,12 +140,7 @@ def _rebase(lake: Lake, tx: Transaction, draft: Draft, head: Database, race: Rac
 
 
 def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], precedes: int | None) -> MakeEntry:
-    operations = [
-        f"{info.get('operation', '?')} {draft.table.name}"
-        for draft in drafts
-        for commit in draft.commits
-        for info in bodies(commit, "commitInfo")
-    ]
+    operations = [operation_on(draft.table.name, commit) for draft in drafts for commit in draft.commits]
 
     def draft(version: int, committed_at: datetime) -> Entry:
         return Entry(

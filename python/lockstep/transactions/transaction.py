@@ -295,8 +295,8 @@ class Transaction:
         table = self._table_at(location)
         return [table.version, *self.staged.get(table.id, [])][-1] + 1
 
-    def stage(self, location: str, version: int, content: str | None = None) -> None:
-        """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real.
+    def stage(self, location: str, version: int, content: str | None = None) -> Table:
+        """Note a commit that Delta staged, of the `next_version`, and return the table; a reserved one is real now.
 
         Args:
             content: what it says, kept for `staged_content` as long as there is room.
@@ -310,6 +310,7 @@ class Transaction:
             self._content_size += len(content)
             self._contents[table.id, version] = content
         self.state = State.INFLIGHT
+        return table
 
     def staged_content(self, table: Table, version: int) -> str | None:
         """Return what a staged commit says; None if that is not in memory."""

@@ -71,8 +71,6 @@ class TableRequests(Requests):
     def _resolve(self, session: Session, request: protocol.Resolve) -> protocol.Found | protocol.Missing:
         """Answer which URI, and which version of it, a name means for this use."""
         house = self._house(request)
-        if request.text:
-            session.text = request.text
         try:
             travels = request.version is not None or request.system_time_micros is not None
             if (tx := session.inside(house)) is None:
@@ -107,7 +105,6 @@ class TableRequests(Requests):
         """Inside: what was not written is read through the shared, warm URI while that is still at the pin."""
         if request.writes:
             tx.check_writable()
-            tx.note_statement(session.text)
         travels = request.timestamp_micros is not None
         if request.use == "target":
             tx.read(table)
@@ -266,13 +263,11 @@ class TableRequests(Requests):
                 f"table {name} cannot have a LOCATION: a catalog's tables lie under its root. Leave LOCATION out; "
                 "CREATE TABLE … AS SELECT copies data that lies elsewhere"
             )
-        session.text = request.text or ""
         if request.mode != "create" and name in self._names_in(session, house).tables:
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
         if (tx := session.inside(house)) is not None:
-            tx.note_statement(session.text)
             creation = tx.reserve(name, house.catalog.lake.new_id())
             uri = house.uris.own(creation.location, tx.id, NEW, tx.epoch)
             session.used_tables.add((uri, name))
@@ -304,7 +299,7 @@ class TableRequests(Requests):
             scans=scans_of(request.reads),
             views=self._views_of(house, request),
             isolation=isolation,
-            text=session.text,
+            text=request.text or "",
             author=request.user,
         )
         if isinstance(outcome, Taken):
@@ -338,7 +333,8 @@ class TableRequests(Requests):
         """Note that Delta staged a commit of a transaction."""
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
-            house.catalog.stage(tx, view.location, request.version, request.actions)
+            text = request.text or ("" if request.actions is not None else f"a large write into {view.location}")
+            house.catalog.stage(tx, view.location, request.version, request.actions, text=text)
         return protocol.StagedAnswer(claims=house.catalog.settles_early)
 
     def _claim(self, _: Session, request: protocol.Claim) -> Answer:
@@ -430,7 +426,6 @@ def _to_replace(request: protocol.Create) -> protocol.Resolve:
         case_sensitive=request.case_sensitive,
         namespace=request.namespace,
         table=request.table,
-        text=request.text,
         use="target",
         writes=True,
     )

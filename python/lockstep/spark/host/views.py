@@ -40,8 +40,6 @@ class ViewRequests(Requests):
     def _view(self, session: Session, request: protocol.ResolveView) -> protocol.ViewAnswer | Missing:
         """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
         house = self._house(request)
-        if request.text:
-            session.text = request.text
         if (tx := session.inside(house)) is not None:
             name = self._name(session, house, request)
             tx.read_view(name)

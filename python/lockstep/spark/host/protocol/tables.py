@@ -163,9 +163,6 @@ class Create(AboutName, frozen=True, kw_only=True, tag="create"):
     location: str | None
     """The LOCATION that it says; None: none."""
 
-    text: str | None
-    """The statement, with what must not be shown left out; None if it has no text."""
-
 
 class CreateAnswer(Answer, frozen=True, kw_only=True):
     """Where a new table is to be."""
@@ -198,6 +195,9 @@ class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
 
     actions: str
     """What Delta would write into the commit's file."""
+
+    text: str | None
+    """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
 
     catalogs: dict[str, Settings]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
@@ -250,6 +250,9 @@ class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
 
     actions: str | None = None
     """What was written, newline-delimited JSON; None if that is long: COMMIT reads the file then."""
+
+    text: str | None = None
+    """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
 
 
 class StagedAnswer(Answer, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.{FilePermissions, Overlay}
 import lockstep.spark.reads.Reads
+import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -52,7 +53,8 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
           unlessTaken(path, Bridge.call("staging", session, commit: _*))
           val lines = new Lines(actions.asScala)
           writeWithRename(path, lines.asJava, false, hadoopConf)
-          Bridge.call("staged", session, commit :+ ("actions" -> lines.text): _*)
+          val said = Seq("actions" -> lines.text, "text" -> StatementScope.shownText)
+          Bridge.call("staged", session, commit ++ said: _*)
         }
         // It may wait for another transaction. Nothing is held meanwhile, so this one can be rolled back.
         if (staged.get("claims").asBoolean) Bridge.tell("claim", session, commit: _*)
@@ -63,6 +65,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val session = SparkSession.active
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
+      "text" -> StatementScope.shownText,
       "reads" -> Reads.ofExecution(session),
       "paths" -> Reads.pathsOfExecution(session),
       "views" -> Reads.viewsOfExecution(session),
