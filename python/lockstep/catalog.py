@@ -13,6 +13,7 @@ from __future__ import annotations
 import getpass
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
 import msgspec
@@ -50,6 +51,9 @@ from lockstep.timeline.log import Timeline
 from lockstep.transactions.folders import check_root, new_location
 from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.transaction import State, Transaction, shortened
+
+NO_LOCK = nullcontext()
+"""Of a transaction that no two threads use at once."""
 
 
 def new_id() -> str:
@@ -278,19 +282,30 @@ class TransactionalCatalog:
         """Whether `claim` does anything, by the policy."""
         return self._announcer.is_needed
 
-    def claim(self, tx: Transaction, location: str, version: int) -> None:
+    def claim(
+        self,
+        tx: Transaction,
+        location: str,
+        version: int,
+        *,
+        lock: AbstractContextManager[object] = NO_LOCK,
+    ) -> None:
         """Settle the conflicts of a commit that was staged with other open transactions, by the policy.
 
         It may wait for another transaction, up to the policy's `lock_timeout_seconds`. Others may do anything with this
         transaction meanwhile, and end it, too.
 
+        Args:
+            lock: what they hold while they do.
+
         Raises:
             ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
             NoTransactionError: it was rolled back meanwhile.
         """
-        table = tx.names.table_at(location)
+        with lock:
+            table = tx.names.table_at(location)
         if table is not None:  # else it has been dropped or taken back since
-            self._announcer.claim(tx, table, version)
+            self._announcer.claim(tx, table, version, lock=lock)
 
     def _withdraw(self, tx: Transaction) -> None:
         if not tx.is_open:

@@ -65,7 +65,8 @@ class Session:
 
     def has(self, transaction: str) -> bool:
         """Whether it keeps the transaction of this id."""
-        return self.transaction is not None and self.transaction.id == transaction
+        tx = self.transaction  # read once: where no lock is held it may end at any moment
+        return tx is not None and tx.id == transaction
 
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
         """Return the open transaction, which must be one of this catalog.

@@ -339,8 +339,8 @@ class TableRequests(Requests):
 
     def _claim(self, _: Session, request: protocol.Claim) -> Answer:
         """Settle what a staged commit conflicts with; no session's lock is held while it waits, see `Host`."""
-        house, view, _, tx = self._staged_by(request.uri)
-        house.catalog.claim(tx, view.location, request.version)
+        house, view, owner, tx = self._staged_by(request.uri)
+        house.catalog.claim(tx, view.location, request.version, lock=owner.lock)
         return Answer()
 
     def _staged_by(self, uri: str) -> tuple[Lakehouse, OverlayView, Session, Transaction]:
