@@ -326,9 +326,12 @@ class TransactionalCatalog:
             raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state}); begin another")
         try:
             tx.check_sound()
-        except FailedTransactionError:
+        except FailedTransactionError as error:
             self.rollback(tx)
-            raise
+            raise FailedTransactionError(
+                f"a write of this transaction failed, so COMMIT has rolled it back; nothing of it is in any table. The "
+                f"failure was: {tx.failure}"
+            ) from error
         try:
             return _raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
         finally:

@@ -12,7 +12,7 @@ from tests.support.faulty import FaultyStorage, Operation
 
 T = TypeVar("T")
 
-QUIET_SECONDS = 0.15
+QUIET_SECONDS = 0.4
 """Once no request has come for so long, all that wait are answered at once: they were made side by side."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,18 @@ def test_verify_finds_a_changed_commit(root: Path, orders: str) -> None:
 def test_verify_finds_an_unpublished_commit(root: Path, orders: str) -> None:
     (root / commit_path(orders, 1)).unlink()
     assert problems(root) == [("unpublished", 1)]
+
+
+def test_verify_says_of_a_folder_that_is_gone_that_it_is_missing(root: Path, orders: str) -> None:
+    """Nobody will publish into it: the next statement is refused."""
+    shutil.rmtree(root / orders)
+    assert problems(root) == [("missing", 0), ("missing", 1)]
+
+
+def test_log_says_when_nothing_is_like_what_was_asked_for(root: Path, orders: str) -> None:
+    done = lockstep("log", root, "--table", "nope.nope")
+    assert (done.exit_code, "no database version is like that" in done.stderr) == (0, True)
+    assert json.loads(lockstep("log", root, "--table", "nope.nope", "--json").stdout) == []
 
 
 def test_verify_finds_a_missing_commit(root: Path, orders: str) -> None:

@@ -49,7 +49,7 @@ def made(client: Client, table: str, view: dict[str, Any], replace: str = "creat
 def view(client: Client, table: str, **args: Any) -> Any:
     """What the view says; None if there is none."""
     answer = client.ok("view", namespace=[], table=table, **args)
-    assert answer.keys() - {"pin"} == ({"missing"} if answer["missing"] else {"missing", "name", "view"})
+    assert answer.keys() - {"pin", "version"} == ({"missing"} if answer["missing"] else {"missing", "name", "view"})
     return answer.get("view")
 
 

@@ -71,7 +71,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "version_then": {**NAME, "version": None, "system_time_micros": 2},
     "by_path": {"paths": ["file:/lake/sales/orders-1"]},
-    "snapshot": {"reads": [{**READ, "version": None, "where": None}]},
+    "snapshot": {"reads": [{**READ, "version": None, "where": None}], "views": [VIEWED]},
     "exists": NAME,
     "tables": NAMESPACE,
     "create": {**NAME, "mode": "create", "provider": "delta", "location": None},

@@ -39,7 +39,8 @@ PAST_THE_LIST = (
 
 
 def read_by_python(constant: str) -> bool:
-    return any(re.search(rf"\b{constant}\.(value_in|name|of|key|default)\b", text) for text in PYTHON.values())
+    read = rf"\b{constant}\.(value_in|name|of|key|default)\b|\b(seconds|flag|isolation_of)\({constant}, "
+    return any(re.search(read, text) for text in PYTHON.values())
 
 
 def of_session_in_scala() -> set[str]:

@@ -91,6 +91,8 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
                 if _has_expired(log, version):
                     expired += 1
                 elif (problem := _problem(storage, log, write.location, version, content)) is not None:
+                    if log.is_empty and entry.version <= timeline.published_through:
+                        problem = "missing"  # it was there, and nobody publishes into a folder that is gone
                     path = commit_path(write.location, version)
                     differences.append(Difference(problem, name, version, entry.version, path))
     suspects = {difference.table for difference in differences}

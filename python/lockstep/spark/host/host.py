@@ -72,7 +72,8 @@ class Host:
             if not isinstance(request, HostLost | Lapse | Ended):
                 if (loss := session.lost_transaction) is not None:
                     return self._in_lost(session, loss, request)
-                if request.within is not None and not session.has(request.within):
+                is_part = isinstance(request, Claim) or request.within is None or session.has(request.within)
+                if not is_part and request.within is not None:
                     raise _no_transaction(request.within)
             return self._operations[type(request)](session, request)
 

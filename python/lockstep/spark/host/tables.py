@@ -13,6 +13,7 @@ from lockstep.commit.scans import Scan
 from lockstep.errors import (
     ActiveTransactionError,
     InvalidError,
+    NoTransactionError,
     TransactionStateError,
     UndefinedError,
     UnsupportedError,
@@ -190,7 +191,21 @@ class TableRequests(Requests):
                 if (other := other_version(tx, scan)) is not None:
                     raise ActiveTransactionError(other)
                 tx.seen.tables.add(scan.table)
+            for view in request.views:
+                if session.catalog is not None and session.catalog.name == view.catalog:
+                    self._use_view(tx, view)
         return Answer()
+
+    def _use_view(self, tx: Transaction, view: protocol.UsedView) -> None:
+        """Note that a DataFrame uses a view's definition, unless it is another one than the snapshot's."""
+        name = Name(namespace=view.name[:-1], table=view.name[-1])
+        current = tx.base.views.get(name)
+        if current is None or current.since > view.version:
+            raise ActiveTransactionError(
+                f"a DataFrame from before BEGIN uses view {name} as it was in database version {view.version}, which "
+                f"is not what the open transaction ({tx.id}) sees: make it again inside it"
+            )
+        tx.read_view(name)
 
     def _head(
         self,
@@ -286,7 +301,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        isolation = isolation_of(SESSION_ISOLATION.value_in(request.settings)) or house.catalog.isolation
+        isolation = isolation_of(SESSION_ISOLATION, request.settings) or house.catalog.isolation
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
@@ -310,6 +325,11 @@ class TableRequests(Requests):
         """Return the views of this lake that the statement used, each with the oldest version that it was used of."""
         versions: dict[Name, int] = {}
         for view in request.views:
+            if view.catalog not in request.catalogs:
+                raise UnsupportedError(
+                    f"this statement uses a DataFrame with a view of catalog {view.catalog}, which this session does "
+                    "not have, so nothing was written: make the DataFrame again in this session, and run this again"
+                )
             catalog = self._host.lakehouses.get(view.catalog, request.catalogs[view.catalog])
             if catalog.is_same(house):
                 name = Name(namespace=view.name[:-1], table=view.name[-1])
@@ -339,7 +359,13 @@ class TableRequests(Requests):
 
     def _claim(self, _: Session, request: protocol.Claim) -> Answer:
         """Settle what a staged commit conflicts with; no session's lock is held while it waits, see `Host`."""
-        house, view, owner, tx = self._staged_by(request.uri)
+        try:
+            house, view, owner, tx = self._staged_by(request.uri)
+        except NoTransactionError as error:
+            raise NoTransactionError(
+                "the transaction of this statement has ended while the statement ran in another thread: the answer to "
+                "its COMMIT or ROLLBACK says what became of the statement, too"
+            ) from error
         house.catalog.claim(tx, view.location, request.version, lock=owner.lock)
         return Answer()
 

@@ -87,9 +87,9 @@ class TransactionRequests:
         goes_on = _goes_on(ON_STATEMENT_ERROR.value_in(request.settings))
         kept_seconds = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
         tx = house.catalog.begin(
-            isolation=request.isolation or isolation_of(SESSION_ISOLATION.value_in(request.settings)),
+            isolation=request.isolation or isolation_of(SESSION_ISOLATION, request.settings),
             read_only=request.read_only,
-            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.value_in(request.settings)),
+            record_reads=flag(SESSION_RECORD_READS, request.settings),
             comment=request.comment,
             batch=batch,
             author=request.user,

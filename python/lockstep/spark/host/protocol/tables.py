@@ -123,11 +123,27 @@ class ByPath(RequestBase, frozen=True, kw_only=True, tag="by_path"):
     """Where: folders and files, as URLs of the real storage."""
 
 
+class UsedView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A view whose definition a DataFrame or a statement used."""
+
+    catalog: str
+    """The catalog that it is in, by its name in the session."""
+
+    name: Parts
+    """Its name as it is stored: namespace and name."""
+
+    version: int
+    """The database version whose definition it was."""
+
+
 class Snapshot(RequestBase, frozen=True, kw_only=True, tag="snapshot"):
     """Ask leave for what a DataFrame from before BEGIN reads."""
 
     reads: tuple[Read, ...]
     """Its scans that are not through the transaction."""
+
+    views: tuple[UsedView, ...]
+    """Which views' definitions it uses."""
 
 
 class Exists(AboutName, frozen=True, kw_only=True, tag="exists"):
@@ -169,19 +185,6 @@ class CreateAnswer(Answer, frozen=True, kw_only=True):
 
     uri: str
     """Where Delta creates it."""
-
-
-class UsedView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A view whose definition a statement on its own used."""
-
-    catalog: str
-    """The catalog that it is in, by its name in the session."""
-
-    name: Parts
-    """Its name as it is stored: namespace and name."""
-
-    version: int
-    """The database version whose definition it was."""
 
 
 class Write(RequestBase, frozen=True, kw_only=True, tag="write"):

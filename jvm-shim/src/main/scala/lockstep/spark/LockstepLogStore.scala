@@ -56,7 +56,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
           val said = Seq("actions" -> lines.text, "text" -> StatementScope.shownText)
           Bridge.call("staged", session, commit ++ said: _*)
         }
-        // It may wait for another transaction. Nothing is held meanwhile, so this one can be rolled back.
+        // It may wait for another transaction. Nothing of ours is held meanwhile, so this one can be rolled back.
         if (staged.get("claims").asBoolean) Bridge.tell("claim", session, commit: _*)
     }
   }
