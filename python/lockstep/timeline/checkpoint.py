@@ -326,7 +326,9 @@ class Checkpoints:
     def newest(self, at_most: int, candidate: int | None = None, files: Gets | None = None) -> State | None:
         """Return the newest checkpoint up to a version that can be believed; None if there is none.
 
-        Its maps are read when somebody asks for what is in them (`lockstep.timeline.layered_map`).
+        Its maps are read when somebody asks for what is in them (`lockstep.timeline.layered_map`). Where some cannot be
+        believed, the steps back become longer, and the oldest is the last that is tried: what is damaged may be a part
+        that many share, and to read some more entries is less than to read a thousand manifests.
 
         Args:
             candidate: one that is said to be there, up to that version; it is tried first, and saves a listing.
@@ -336,9 +338,13 @@ class Checkpoints:
         """
         if candidate is not None and (state := self._try(candidate, files or self._storage)) is not None:
             return state
-        for version in reversed(self._up_to(at_most)):
+        listing, step = self._up_to(at_most), 1
+        number = len(listing) - 1
+        while number >= 0:
+            version = listing[number]
             if version != candidate and (state := self._try(version, self._storage)) is not None:
                 return state
+            number, step = max(number - step, 0) if number else -1, 2 * step
         return None
 
     def _up_to(self, at_most: int) -> list[int]:

@@ -347,6 +347,8 @@ class Timeline(Known):
             old_head = before.database
             if entry.version <= old_head.version:
                 return
+            if after_it is None:
+                fetch_for(old_head, [entry])
             state = after_it or self._after(before, entry)
             with self._lock:
                 if self._head is not old_head:
@@ -362,6 +364,10 @@ class Timeline(Known):
         """Return an entry as readers will see it, its bytes, and what the entries up to it say together.
 
         What readers would refuse must never be written.
+
+        Raises:
+            InvalidError: readers would refuse it.
+            UnavailableError, CorruptTimelineError: what it changes cannot be read; nothing was written.
         """
         head = state.database
         if (entry.format, entry.version, entry.committed_at) != (FORMAT, head.version + 1, stamp):
@@ -375,6 +381,7 @@ class Timeline(Known):
                 f"timeline entry {entry.version} would have {len(data)} bytes, more than {MAX_ENTRY_BYTES}: "
                 "commit fewer tables, or fewer statements, at once"
             )
+        fetch_for(head, [entry])  # what goes wrong with this is not the entry's fault
         try:
             stored = decode(data, entry.version)
             after_it = self._after(state, stored)

@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.timeline.checkpoint import Checkpoints, manifest_path, read_manifest, read_state, versions
+from lockstep.timeline.checkpoint import FOLDER, Checkpoints, manifest_path, read_manifest, read_state, versions
 from lockstep.timeline.entry import Database, Entry
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import amendments, fold
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import Ratified
 from lockstep.timeline.parts import FOLDER as PARTS
-from lockstep.timeline.parts import digest_of
+from lockstep.timeline.parts import digest_of, part_path
 from tests.support.checkpoints import checkpoint, entries_read, long_history, state_of, stored
 from tests.support.entries import entry
 from tests.support.faulty import FaultyStorage
 from tests.support.histories import History as Steps
-from tests.support.histories import create, histories, name, write
+from tests.support.histories import create, histories, name, namespace, write
 
 
 @pytest.fixture(params=[1, 3])
@@ -92,10 +92,42 @@ def test_the_checkpoint_before_it_saves_most_entries(lake: tuple[FaultyStorage, 
     older = read_manifest(store.inner, 6).digests()
     for digest in read_manifest(store.inner, 10).digests() - older:
         store.inner.put(f"{PARTS}/{digest}.jsonl", b"")
+    assert Timeline.open(store).head == fold(entries)
+    assert entries_read(store) <= {0, *range(6, 14)}
+
+
+def test_checkpoints_that_share_a_damaged_part_are_passed_over(
+    small_parts: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Few of them are looked at: each further back than the one before, and the oldest, which has another part."""
+    entries = long_history(300)
+    entries[1] = msgspec.structs.replace(entries[1], namespaces=[namespace("create", "n")])
+    store = stored(entries)
+    for version in range(0, 300, 2):
+        checkpoint(store, entries, version)
+    [shared] = [part for part in read_manifest(store.inner, 298).namespaces if part.first <= ("n",)][-1:]
+    store.inner.put(part_path(shared.digest), b"")
     opened = Timeline.open(store)
     store.calls.clear()
-    assert opened.head == fold(entries)
-    assert entries_read(store) <= {0, *range(6, 13)}
+    assert dict(opened.head.namespaces) == {("default",): {}, ("n",): {}}
+    assert sum(path.startswith(f"{FOLDER}/0") for done, path in store.calls if done == "get") <= 10
+    assert caplog.text.count("the timeline's entries are read instead") == 1
+    assert "the checkpoint of database version 296 is passed over" in caplog.text
+
+
+def test_one_of_an_older_version_is_found_behind_many_that_cannot_be_believed() -> None:
+    """Also the very oldest."""
+    entries = long_history(60)
+    for good in (2, 4, 50):
+        store = stored(entries)
+        for version in range(2, 60, 2):
+            checkpoint(store, entries, version)
+            if version > good:
+                store.inner.put(manifest_path(version), b"{}")
+        state = Checkpoints(store).newest(59)
+        assert state is not None
+        assert state.database.version <= good
+        assert state == state_of(entries[: state.database.version + 1])
 
 
 def test_a_store_that_does_not_answer_is_told_and_asked_again(lake: tuple[FaultyStorage, list[Entry]]) -> None:
@@ -120,6 +152,27 @@ def test_where_the_entries_are_lost_too_that_is_told(lake: tuple[FaultyStorage, 
             ASKS["a name"](opened.head)
 
 
+def test_a_commit_that_cannot_read_what_it_changes_says_why(lake: tuple[FaultyStorage, list[Entry]]) -> None:
+    """It is not the entry's fault, and nothing was written."""
+    store, _ = lake
+    opened = Timeline.open(store)
+    before = opened.head.version
+    store.fail("get", path=".jsonl")
+    with pytest.raises(UnavailableError, match="injected"):
+        opened.append(writes_t7, after=before)
+    damage_all(store, store.inner.delete)
+    store.inner.delete(entry_path(3))
+    with pytest.raises(CorruptTimelineError, match=rf"{entry_path(3)} is missing"):
+        opened.append(writes_t7, after=before)
+    assert opened.head.version == before
+    assert not store.inner.exists(entry_path(before + 1))
+
+
+def writes_t7(version: int, committed_at: datetime) -> Entry:
+    made = entry(version, writes=[write(0, 1, "t7", "id-t7")])
+    return msgspec.structs.replace(made, committed_at=committed_at)
+
+
 def test_after_the_entry_is_written_nothing_needs_to_be_read(lake: tuple[FaultyStorage, list[Entry]]) -> None:
     """The commit is a fact: a store that fails at that moment must not make it look as if it were none."""
     store, _ = lake
@@ -131,13 +184,9 @@ def test_after_the_entry_is_written_nothing_needs_to_be_read(lake: tuple[FaultyS
         cache.clear()
         store.fail("get", path=".jsonl", times=1_000)
 
-    def draft(version: int, committed_at: datetime) -> Entry:
-        made = entry(version, writes=[write(0, 1, "t7", "id-t7")])
-        return msgspec.structs.replace(made, committed_at=committed_at)
-
     before = opened.head.version
     store.interrupt("put_if_absent", fail)
-    assert isinstance(opened.append(draft, after=before), Ratified)
+    assert isinstance(opened.append(writes_t7, after=before), Ratified)
     assert opened.head.version == before + 1
     assert opened.head.tables[name("t7")].version == 1
 

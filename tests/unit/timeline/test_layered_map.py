@@ -159,6 +159,7 @@ def test_only_the_part_of_a_key_is_read_and_only_once() -> None:
     assert store.count("get") == 1
     assert values.set("t007", 8)["t007"] == values["t007"] + 1
     assert values.delete("t007").get("t007") is None
+    assert len(values.set("t0071", 1).delete("t0071").changes) == 0
     assert store.count("get") == 1
     assert sum(values.values()) == sum(model.values())
     parts = values.base.parts  # type: ignore[attr-defined]
