@@ -32,6 +32,9 @@ class Ahead:
             self._futures = {path: pool.submit(storage.get, path) for path in self._left}
             pool.shutdown(wait=False)
 
+    def __contains__(self, path: str) -> bool:
+        return path in self._futures
+
     def get(self, path: str) -> bytes | None:
         """Return a whole file, or None when there is none at this path.
 

@@ -109,11 +109,12 @@ def read(storage: Gets, version: int) -> Stored | None:
     return None if data is None else Stored(decode(data, version), len(data))
 
 
-def read_known(storage: Gets, versions: Iterable[int], last: int) -> list[Stored]:
-    """Read entries that are known to exist, `READERS` at a time.
+def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: int = READERS) -> list[Stored]:
+    """Read entries that are known to exist.
 
     Args:
         last: the newest version that is known, for the message.
+        readers: how many are read at a time.
 
     Raises:
         UnavailableError: the store failed.
@@ -130,7 +131,7 @@ def read_known(storage: Gets, versions: Iterable[int], last: int) -> list[Stored
         return stored
 
     numbers = list(versions)
-    if len(numbers) < 2:
+    if min(len(numbers), readers) < 2:
         return [read_one(version) for version in numbers]
-    with Threads(min(READERS, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
+    with Threads(min(readers, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
         return list(pool.map(read_one, numbers))

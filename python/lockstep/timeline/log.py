@@ -164,7 +164,9 @@ class Timeline(Known):
         history.keep([first])
         new = range(timeline.head.version + 1, hint.version + 1)
         for begin in range(0, len(new), OPENED_AT_ONCE):
-            timeline._absorb_all(read_known(files, new[begin : begin + OPENED_AT_ONCE], hint.version))
+            numbers = new[begin : begin + OPENED_AT_ONCE]
+            some = files if all(entry_path(n) in files for n in numbers) else Ahead(storage, map(entry_path, numbers))
+            timeline._absorb_all(read_known(some, numbers, hint.version, readers=1))
         timeline._read_on(files)
         return timeline
 
@@ -190,7 +192,7 @@ class Timeline(Known):
 
     def _read_on(self, files: Gets) -> None:
         while (stored := read(files, self._head.version + 1)) is not None:
-            self._absorb(stored)
+            self._absorb_all([stored])
 
     def append(self, draft: MakeEntry, after: int) -> AppendOutcome:
         """Try to make an entry the next version; THE commit.
@@ -242,7 +244,7 @@ class Timeline(Known):
                     return Unknown(entry, error)
                 stored = answer
         try:
-            self._absorb(stored)
+            self._absorb_all([stored])
         except UnavailableError as error:
             return Unknown(entry, error)
         return self._outcome(entry)
@@ -347,8 +349,6 @@ class Timeline(Known):
             old_head = before.database
             if entry.version <= old_head.version:
                 return
-            if after_it is None:
-                fetch_for(old_head, [entry])
             state = after_it or self._after(before, entry)
             with self._lock:
                 if self._head is not old_head:

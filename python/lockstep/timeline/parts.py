@@ -35,7 +35,7 @@ from lockstep.timeline.layered_map import READERS, Base, LayeredMap, side_by_sid
 
 FOLDER = f"{CHECKPOINTS}/parts"
 
-PART_ITEMS = 256
+PART_ITEMS = 128
 """How many pairs a part has on average."""
 
 PART_BYTES = 1024 * 1024

@@ -18,7 +18,7 @@ from lockstep.storage import Storage
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER as ENTRIES
 from lockstep.timeline.files import Stored
-from lockstep.timeline.fold import fold
+from lockstep.timeline.fold import apply, fold
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.history import History
 from lockstep.timeline.log import Timeline
@@ -26,7 +26,7 @@ from lockstep.timeline.outcomes import Ratified
 from tests.support.checkpoints import checkpoint, long_history, requests, stored
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
-from tests.support.histories import create, name, write
+from tests.support.histories import create, drop, name, rename, write
 from tests.support.memory import MemoryStorage
 
 
@@ -209,6 +209,31 @@ def test_memory_is_in_proportion_to_what_is_touched(large: Any) -> None:
     assert len(timeline.head.tables) == 100_000
     assert left < 3_000_000
     assert peak < 5_000_000
+
+
+@pytest.mark.parametrize(
+    ("most", "changes"),
+    [
+        (1, {"writes": [write(0, 1, "t000007", "id-t000007")]}),
+        (5, {"tables": [create("u", "id-u")], "writes": [write(-1, 0, "u", "id-u")]}),
+        (6, {"tables": [rename("t000007", "u", "id-t000007")]}),
+        (4, {"tables": [drop("t000007", "id-t000007")]}),
+    ],
+)
+def test_an_entry_costs_what_it_says(large: Any, most: int, changes: dict[str, Any]) -> None:
+    """It reads the parts that its names, ids and folders are in, and once those are in memory no more than it says."""
+    store = FaultyStorage(without_later_entries(large[0]))
+    head = Timeline.open(store).head
+    after = entry(3, **changes)
+    read = requests(store, lambda: apply(head, after))
+    assert 1 <= read <= most
+    tracemalloc.start()
+    try:
+        assert requests(store, lambda: apply(head, after)) == 0
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 50_000
 
 
 def test_a_large_catalog_is_what_the_entries_say(large: Any) -> None:
