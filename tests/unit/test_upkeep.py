@@ -59,7 +59,8 @@ def test_a_checkpoint_that_fails_delays_nobody(
     """The commits are answered, the log says why, and the next interval has one again."""
     catalog = opened(tmp_path)
     create(catalog, "a")
-    catalog.timeline.storage = store = FaultyStorage(catalog.timeline.storage)
+    store = FaultyStorage(catalog.timeline.storage)
+    catalog.timeline.storage = catalog.timeline._checkpoints._storage = store
 
     def failure() -> None:
         raise error

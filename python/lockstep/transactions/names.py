@@ -57,8 +57,8 @@ class Names:
         self._tables = _persistent(base.tables)
         self._views = _persistent(base.views)
         self._namespaces = _persistent(base.namespaces)
-        self._ids = base.index.ids
-        self._locations = base.index.locations
+        self._ids = _persistent(base.index.ids)
+        self._locations = _persistent(base.index.locations)
 
     def copied(self) -> Names:
         """Return the same names, which change no more when these do."""
@@ -275,7 +275,7 @@ class Names:
 
 
 def _persistent(values: Mapping[K, V]) -> Map[K, V]:
-    return cast("Map[K, V]", values)  # what a `Database` has
+    return cast("Map[K, V]", values)  # what a `Database` has, or a `LayeredMap`, which is like it
 
 
 def _those(values: Mapping[K, V], keys: Iterable[K]) -> dict[K, V]:

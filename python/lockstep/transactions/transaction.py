@@ -233,7 +233,7 @@ class Transaction:
     def read_view(self, name: Name) -> None:
         """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
         self.see(name)
-        if name in self.base.views and self.names.views.get(name) is self.base.views[name]:
+        if name in self.base.views and self.names.views.get(name) == self.base.views[name]:
             self._view_reads.add(name)
 
     def note_statement(self, text: str) -> None:
