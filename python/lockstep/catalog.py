@@ -42,8 +42,9 @@ from lockstep.errors import (
 )
 from lockstep.lake import snapshots
 from lockstep.lake.lake import Lake
+from lockstep.lake.roots import refuse_unless_free
 from lockstep.retry import RACE, Backoff
-from lockstep.storage import open_storage
+from lockstep.storage import open_storage, url_of
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
@@ -122,6 +123,8 @@ class TransactionalCatalog:
             InvalidError: there is no lake, and `create` is false; or the root cannot be one.
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """
+        if create and not root.startswith(("s3:", "s3a:")):
+            refuse_unless_free(url_of(root))  # before the folder is made
         storage = open_storage(root, create=create, options=options)
         check_root(storage.url)
         make = Timeline.create if create else Timeline.open
