@@ -13,11 +13,10 @@ from __future__ import annotations
 import getpass
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from itertools import takewhile
 
 import msgspec
-from msgspec import structs
 
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
@@ -29,7 +28,7 @@ from lockstep.commit.savepoint import rollback_to
 from lockstep.commit.scans import NO_VIEWS, Scan
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.conflict.writes import Conflict
-from lockstep.delta.actions import parse
+from lockstep.delta.actions import operation_on, parse
 from lockstep.delta.log import read_staged
 from lockstep.errors import (
     CommitUnknownError,
@@ -41,9 +40,11 @@ from lockstep.errors import (
     TransactionStateError,
     UndefinedError,
 )
+from lockstep.lake import snapshots
 from lockstep.lake.lake import Lake
+from lockstep.lake.roots import refuse_unless_free
 from lockstep.retry import RACE, Backoff
-from lockstep.storage import open_storage
+from lockstep.storage import open_storage, url_of
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
@@ -51,6 +52,9 @@ from lockstep.timeline.log import Timeline
 from lockstep.transactions.folders import check_root, new_location
 from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.transaction import State, Transaction, shortened
+
+NO_LOCK = nullcontext()
+"""Of a transaction that no two threads use at once."""
 
 
 def new_id() -> str:
@@ -119,6 +123,8 @@ class TransactionalCatalog:
             InvalidError: there is no lake, and `create` is false; or the root cannot be one.
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """
+        if create and not root.startswith(("s3:", "s3a:")):
+            refuse_unless_free(url_of(root))  # before the folder is made
         storage = open_storage(root, create=create, options=options)
         check_root(storage.url)
         make = Timeline.create if create else Timeline.open
@@ -156,43 +162,8 @@ class TransactionalCatalog:
         return self.lake.caught_up(lambda database: [t for t in map(database.tables.get, names) if t is not None])
 
     def read(self, touching: Iterable[Name] = (), *, pin: int | None = None, seen: Iterable[Name] = ()) -> Database:
-        """Return the database version that a statement outside a transaction reads: all that it reads is of this one.
-
-        It is chosen at the statement's first relation. What plain Delta writers did to a table that turns up later (a
-        view reads it) moves it forward, so far as nothing that the statement has seen is different there.
-
-        Args:
-            touching: what the statement is about to use, and has not looked at yet, as in `database`.
-            pin: the version that it has read until now; None at its first relation.
-            seen: what it was told at that version, whether or not there was such a table or view.
-
-        Raises:
-            InvalidError: the lake never had the version `pin`.
-            ForeignCommitError, UnavailableError, CorruptTimelineError: see `database`.
-        """
-        if pin is None:
-            return self.database(touching)
-        pinned = self._pinned(pin)
-        head = self.timeline.head
-        tables = [table for name in touching if name in pinned.tables and (table := head.tables.get(name)) is not None]
-        if not self.lake.take_in(tables):
-            return pinned
-        return self._moved_on(pinned, self.lake.refresh(), list(seen))
-
-    def _pinned(self, version: int) -> Database:
-        """Return a database version that is published, but for what it has set aside."""
-        if self.timeline.published_through >= version:
-            return self.timeline.at(version)
-        newest = self.lake.refresh()  # another process chose it, or a table of it cannot be published
-        return structs.replace(self.timeline.at(version), set_aside=newest.set_aside)
-
-    def _moved_on(self, pinned: Database, newest: Database, names: Sequence[Name]) -> Database:
-        """Return the last database version up to the newest one before what was seen changed."""
-        if is_same(pinned, newest, names):
-            return newest
-        later = (self.timeline.at(version) for version in range(pinned.version + 1, newest.version))
-        *_, last = [pinned, *takewhile(lambda database: is_same(pinned, database, names), later)]
-        return structs.replace(last, set_aside=newest.set_aside | pinned.set_aside)
+        """Return the database version that a statement outside a transaction reads, see `snapshots.of_statement`."""
+        return self.database(touching) if pin is None else snapshots.of_statement(self.lake, touching, pin, list(seen))
 
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
         """Return an older database version: by number, or as it was at a time; what it ratified is published.
@@ -225,17 +196,17 @@ class TransactionalCatalog:
         comment: str = "",
         batch: Batch | None = None,
         author: str | None = None,
-        absorb: bool = True,
         case_sensitive: bool = True,
     ) -> Transaction:
-        """Begin a transaction whose snapshot is the newest database version, foreign commits taken in.
+        """Begin a transaction whose snapshot is the newest database version; what it ratified is published.
+
+        What plain Delta writers did is found when `look` is told which tables the transaction is about to use.
 
         Args:
             record_reads: for this transaction, instead of what the catalog is set to.
             batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
             author: who is named in the timeline, instead of the catalog's.
-            absorb: whether to look for foreign commits first; a statement on its own did that for its table.
             case_sensitive: whether a new name may differ from another in case alone.
 
         Raises:
@@ -250,7 +221,7 @@ class TransactionalCatalog:
                 )
         return Transaction(
             id=self.lake.new_id(),
-            base=self.lake.all_caught_up() if absorb else self.lake.refresh(),
+            base=self.lake.refresh(),
             began_at=self.lake.clock(),
             isolation=isolation or self.isolation,
             read_only=read_only,
@@ -262,6 +233,20 @@ class TransactionalCatalog:
             case_sensitive=case_sensitive,
         )
 
+    def look(self, tx: Transaction, names: Iterable[Name]) -> None:
+        """Take in what plain Delta writers did to tables that a transaction is about to use, see `snapshots.look`."""
+        snapshots.look(self.lake, tx, names)
+
+    def table(self, tx: Transaction, name: Name) -> Table:
+        """Return a table that a transaction sees and is about to use; `look` is part of it.
+
+        Raises:
+            UndefinedError: it sees none of that name.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: see `look` and `Transaction.table`.
+        """
+        self.look(tx, [name])
+        return tx.table(name)
+
     def is_taken(self, tx: Transaction, location: str, version: int) -> bool:
         """Tell whether a transaction has a version of a table already, so that Delta has to stage a later one.
 
@@ -271,39 +256,59 @@ class TransactionalCatalog:
         """
         if version >= tx.next_version(location):
             return False
-        table = next(table for table in tx.tables.values() if table.location == location)
+        table = tx.names.table_at(location)
+        assert table is not None, "else there is no next version"
         if version <= table.version:
             self.lake.check_reaches(table, version)
         else:
             read_staged(self.lake.storage, location, tx.id, version)
         return True
 
-    def stage(self, tx: Transaction, location: str, version: int) -> None:
+    def stage(
+        self, tx: Transaction, location: str, version: int, content: str | None = None, *, text: str = ""
+    ) -> None:
         """Note a commit that Delta staged, so that COMMIT and ROLLBACK find it; `claim` has to follow.
+
+        Args:
+            content: what it says, which COMMIT need not read then.
+            text: the statement, for the entry. If it is empty, the content says which operation it was.
 
         Raises:
             InvalidError, TransactionStateError: see `Transaction.stage`.
         """
-        tx.stage(location, version)
+        table = tx.stage(location, version, content)
+        if text or content is not None:
+            tx.note_statement(text or operation_on(table.name, parse(content or "")))
 
     @property
     def settles_early(self) -> bool:
         """Whether `claim` does anything, by the policy."""
         return self._announcer.is_needed
 
-    def claim(self, tx: Transaction, location: str, version: int) -> None:
+    def claim(
+        self,
+        tx: Transaction,
+        location: str,
+        version: int,
+        *,
+        lock: AbstractContextManager[object] = NO_LOCK,
+    ) -> None:
         """Settle the conflicts of a commit that was staged with other open transactions, by the policy.
 
         It may wait for another transaction, up to the policy's `lock_timeout_seconds`. Others may do anything with this
         transaction meanwhile, and end it, too.
 
+        Args:
+            lock: what they hold while they do.
+
         Raises:
             ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
             NoTransactionError: it was rolled back meanwhile.
         """
-        table = next((table for table in tx.tables.values() if table.location == location), None)
+        with lock:
+            table = tx.names.table_at(location)
         if table is not None:  # else it has been dropped or taken back since
-            self._announcer.claim(tx, table, version)
+            self._announcer.claim(tx, table, version, lock=lock)
 
     def _withdraw(self, tx: Transaction) -> None:
         if not tx.is_open:
@@ -324,9 +329,12 @@ class TransactionalCatalog:
             raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state}); begin another")
         try:
             tx.check_sound()
-        except FailedTransactionError:
+        except FailedTransactionError as error:
             self.rollback(tx)
-            raise
+            raise FailedTransactionError(
+                f"a write of this transaction failed, so COMMIT has rolled it back; nothing of it is in any table. The "
+                f"failure was: {tx.failure}"
+            ) from error
         try:
             return _raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
         finally:
@@ -381,7 +389,7 @@ class TransactionalCatalog:
         case_sensitive: bool = True,
     ) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
-        tx = self.begin(author=author, absorb=False, case_sensitive=case_sensitive)
+        tx = self.begin(author=author, case_sensitive=case_sensitive)
         if text:
             tx.note_statement(text)
         change(tx)
@@ -446,11 +454,6 @@ class TransactionalCatalog:
             backoff=self.backoff,
         )
         return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
-
-
-def is_same(one: Database, other: Database, names: Iterable[Name]) -> bool:
-    """Tell whether all that these names mean is the same in two database versions: table, version, view or nothing."""
-    return all(one.tables.get(n) == other.tables.get(n) and one.views.get(n) == other.views.get(n) for n in names)
 
 
 def find_table(database: Database, name: Name) -> Table:

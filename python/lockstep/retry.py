@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from lockstep.errors import InvalidError
-from lockstep.settings import COMMIT_ATTEMPTS, COMMIT_TIMEOUT
+from lockstep.settings import COMMIT_ATTEMPTS, COMMIT_TIMEOUT, Setting
 
 RIVALS = 8
 """How many attempt times the first window of a race spans: so many writers find room in it without meeting."""
@@ -152,19 +152,22 @@ def race_backoff(options: Mapping[str, str]) -> Backoff:
     attempts = COMMIT_ATTEMPTS.value_in(options) or ""
     if not attempts.isdecimal() or int(attempts) < 1:
         raise InvalidError(f"commit-attempts is {attempts!r}: expected a number, 1 or more")
-    return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT.value_in(options) or ""))
+    return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT, options))
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
 
 
-def seconds(text: str) -> float:
-    """Read a duration as Spark's settings write it: '500ms', '30s', '10min', '1h', or a plain number of seconds.
+def seconds(setting: Setting, options: Mapping[str, str]) -> float:
+    """Return the seconds of a duration among a catalog's options, as Spark's settings write them.
+
+    That is '500ms', '30s', '10min', '1h', or a plain number of seconds.
 
     Raises:
         InvalidError: it is none.
     """
+    text = setting.value_in(options) or ""
     if (match := _DURATION.fullmatch(text.strip().lower())) is None:
-        raise InvalidError(f"{text!r} is no duration: write 500ms, 30s, 10min or 1h")
+        raise InvalidError(f"{setting.name} is {text!r}: expected a duration, as 500ms, 30s, 10min or 1h")
     return float(match[1]) * _SECONDS[match[2]]

@@ -287,9 +287,8 @@ class Demo:
             )
         self.table(["version", "time (UTC)", "kind", "what", "tables", "rows +", "rows -", "ms"], rows)
         self.say(
-            "ms is the time from BEGIN to COMMIT. UPDATE and DELETE rewrite whole files, and rows + counts all in them;"
+            "ms is the time from BEGIN to COMMIT. A row that was updated counts twice: as the old one, and as the new."
         )
-        self.say("how many rows the old files had is not in Delta's log of their removal.")
         expected = ["load TPC-H", "RF1, new sales", "ACID transaction", "ACID transaction, Alice"]
         expected += ["ACID transaction, Bob", "RF2, old sales"]
         done = [entry.transaction.message for entry in entries[1:]]

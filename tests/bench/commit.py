@@ -49,7 +49,7 @@ def commit_cost(open_catalog: Callable[[], TransactionalCatalog], repeats: int) 
         "",
         "A transaction that appended one file to each of so many tables, from COMMIT to its answer, on a local disk,",
         "every write flushed (fsync); milliseconds, medians. `ratify` is the put-if-absent of the timeline's entry,",
-        "`publish` the tables' `<version>.json` and `.crc` files, eight tables at a time, and the timeline's hint.",
+        "`publish` the tables' `<version>.json` files. What comes behind the answer is not in it.",
         "",
         f"| tables | COMMIT, ms | {head} |",
         f"{rule}|",

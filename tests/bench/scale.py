@@ -11,25 +11,30 @@ import shutil
 import statistics
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 from immutables import Map
 
 from lockstep.storage import Storage, open_storage
-from lockstep.timeline.checkpoint import FOLDER, Checkpoints, State, parts_of
+from lockstep.timeline.checkpoint import FOLDER, KINDS, Checkpoints, State, maps_of
 from lockstep.timeline.entry import Database, Entry
 from lockstep.timeline.files import encode, entry_path
 from lockstep.timeline.fold import apply
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.parts import NewPart, cut
 from tests.bench.page import DOCUMENT, with_section
 from tests.support.entries import entry
-from tests.support.histories import create, write
+from tests.support.histories import create, name, write
 
 MARK = "scale"
 SINCE = 50
 """Entries since the newest checkpoint, which is half of the interval's hundred."""
+
+STRIDE = 7_919
+"""A prime: tables are written in turn, and the next one is far away in the order of names."""
 
 
 def make(store: Storage, tables: int, count: int) -> None:
@@ -43,7 +48,7 @@ def make(store: Storage, tables: int, count: int) -> None:
         (root / entry_path(version)).write_bytes(data)  # not flushed: a hundred thousand flushes take an hour
         database = apply(database, made)
         if version in (max(1, count - SINCE), max(1, count // 2 - SINCE)):
-            Checkpoints().write(store, State(database, Map()), data)
+            Checkpoints(store).write(State(database, Map()), data)
     write_hint(store, Hint(version=count, published_through=count, checkpoint=max(1, count - SINCE)))
 
 
@@ -57,7 +62,7 @@ def _entry(version: int, tables: int) -> Entry:
             tables=[create(each, f"id-{each}") for each in names],
             writes=[write(-1, 0, each, f"id-{each}") for each in names],
         )
-    number, before = (version - 2) % tables, (version - 2) // tables
+    number, before = (version - 2) * STRIDE % tables, (version - 2) // tables
     return entry(version, writes=[write(before, before + 1, f"t{number}", f"id-t{number}")])
 
 
@@ -71,26 +76,53 @@ def seconds(act: Callable[[], object], repeats: int) -> float:
     return statistics.median(found)
 
 
+def sizes(state: State) -> list[int]:
+    """Return the bytes of each part that a first checkpoint would have."""
+    maps = maps_of(state)
+    found = (part for name, kind in KINDS.items() for part in cut(kind, maps[name], lambda *_: False))
+    return [len(part.data) for part in found if isinstance(part, NewPart)]
+
+
+def open_and_load(store: Storage) -> Timeline:
+    """Open a lake and look one table up."""
+    timeline = Timeline.open(store)
+    timeline.head.tables[name("t42")]
+    return timeline
+
+
+def traced(act: Callable[[], object]) -> int:
+    """Return the bytes that are in use while what is made lives."""
+    tracemalloc.start()
+    try:
+        made = act()
+        used, _ = tracemalloc.get_traced_memory()
+        del made
+    finally:
+        tracemalloc.stop()
+    return used
+
+
 def measured(tables: int, count: int, repeats: int) -> str:
     """Return the row of a lake."""
     root = tempfile.mkdtemp(prefix="lockstep-scale-")
     try:
         store = open_storage(root)
         make(store, tables, count)
-        opened = seconds(lambda: Timeline.open(store), repeats)
+        opened = seconds(lambda: open_and_load(store), repeats)
+        memory = traced(lambda: open_and_load(store))
         timeline = Timeline.open(store)
         older = seconds(lambda: Timeline.open(store).at(count // 2), 1)
         head, after = timeline.head, _entry(count + 1, tables)
         commit = seconds(lambda: apply(head, after), 101)
-        parts = list(parts_of(State(head, Map())))
+        parts = sizes(State(head, Map()))
         shutil.rmtree(Path(root, FOLDER))
         write_hint(store, Hint(version=count, published_through=count))
         without = seconds(lambda: Timeline.open(store), 1)
     finally:
         shutil.rmtree(root)
     return (
-        f"| {count:,} | {tables:,} | **{opened * 1e3:.0f}** | {without * 1e3:.0f} | {older * 1e3:.0f} "
-        f"| {commit * 1e6:.0f} | {len(parts)}, {sum(map(len, parts)) / 2**20:.2f} |"
+        f"| {count:,} | {tables:,} | **{opened * 1e3:.0f}** | {memory / 2**20:.1f} | {without * 1e3:.0f} "
+        f"| {older * 1e3:.0f} | {commit * 1e6:.0f} | {len(parts)}, {sum(parts) / 2**20:.2f} |"
     )
 
 
@@ -99,14 +131,15 @@ def section(repeats: int, lakes: list[tuple[int, int]]) -> str:
     rows = "\n".join(measured(tables, count, repeats) for count, tables in lakes)
     return f"""## A long timeline, a large catalog
 
-The metadata path alone, on a local disk, without Spark (`make bench-scale`). *Open* is from a checkpoint and
-{SINCE} entries since; *from all entries* is the same lake without its checkpoints; *half-way* opens the lake and
-reads the version in the middle, {SINCE} entries after another checkpoint. *Apply* is what a commit to one table does
-to the database in memory. The first and the last time are medians, the others single runs;
+The metadata path alone, on a local disk, without Spark (`make bench-scale`). *Open* opens the lake, from a
+checkpoint and {SINCE} entries since, each of which wrote another table, far from the one before, and looks one table
+up; *memory* is what Python has in use then. *From all entries* is the same lake without its checkpoints, opened;
+*half-way* opens the lake and reads the version in the middle, {SINCE} entries after another checkpoint. *Apply* is what
+a commit to one table does to the database in memory. The first and the last time are medians, the others single runs;
 2 cores with a load of {os.getloadavg()[0]:.0f}.
 
-| versions | tables | open, ms | from all entries, ms | half-way, ms | apply, µs | parts of a checkpoint, MiB |
-|---|---|---|---|---|---|---|
+| versions | tables | open, ms | memory, MiB | from all entries, ms | half-way, ms | apply, µs | checkpoint parts, MiB |
+|---|---|---|---|---|---|---|---|
 {rows}
 """
 

@@ -107,8 +107,44 @@ def test_in_a_race_of_both_every_row_lands(spark: Any, folder: Path) -> None:
     assert ids(spark) == [1, 2, *range(10, ours)]
 
 
-def test_a_transaction_does_not_see_it_and_lands_behind_it(spark: Any, folder: Path, root: Path) -> None:
+def test_a_transaction_that_uses_the_table_for_the_first_time_sees_it(spark: Any, folder: Path, root: Path) -> None:
+    """Its snapshot moves on, whatever it has done to other tables; what it has seen is as it was."""
+    spark.sql("CREATE TABLE lake.default.other (id BIGINT)")
     spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    spark.sql("CREATE TABLE lake.default.made AS SELECT 7L AS id")
+    spark.sql("INSERT INTO lake.default.other VALUES (8)")
+    spark.sql("SAVEPOINT s")
+    plain_append(folder, 3)
+    spark.sql(f"INSERT INTO lake.default.made SELECT id FROM {T}")
+    assert ids(spark, "lake.default.made") == [1, 2, 3, 7]
+    assert (ids(spark), ids(spark, "lake.default.other")) == ([1, 2, 3], [8])
+    plain_append(folder, 4)
+    assert ids(spark) == [1, 2, 3], "what it has seen stays"
+    spark.sql("ROLLBACK TO s")
+    assert (ids(spark), ids(spark, "lake.default.made")) == ([1, 2, 3], [7])
+    spark.sql(f"DELETE FROM {T} WHERE id = 3")
+    spark.sql("COMMIT")
+    assert (ids(spark), ids(spark, "lake.default.made"), ids(spark, "lake.default.other")) == ([1, 2, 4], [7], [8])
+    assert kinds(root)[-3:] == ["external", "external", "transaction"]
+
+
+def test_a_transaction_that_has_seen_what_changed_since_does_not(spark: Any, other: Any, folder: Path) -> None:
+    """The two were never there together: a snapshot with both would be of no time."""
+    spark.sql("CREATE TABLE lake.default.other AS SELECT 7L AS id")
+    spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    assert ids(spark, "lake.default.other") == [7]
+    other.sql("INSERT INTO lake.default.other VALUES (8)")
+    plain_append(folder, 3)
+    assert (ids(spark), ids(spark, "lake.default.other")) == ([1, 2], [7])
+    spark.sql("COMMIT")
+    assert (ids(spark), ids(spark, "lake.default.other")) == ([1, 2, 3], [7, 8])
+
+
+def test_a_transaction_that_has_used_the_table_does_not_see_it_and_lands_behind_it(
+    spark: Any, folder: Path, root: Path
+) -> None:
+    spark.sql("BEGIN ISOLATION LEVEL SNAPSHOT")
+    assert ids(spark) == [1, 2]
     plain_append(folder, 3)
     assert ids(spark) == [1, 2]
     spark.sql(f"INSERT INTO {T} VALUES (4)")

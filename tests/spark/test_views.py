@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+import lockstep
 from tests.support.sparks import since
 
 pytestmark = since("4.2", "views in catalogs")
@@ -98,3 +99,47 @@ def test_a_statement_that_used_an_older_definition_is_judged_by_it(spark: Any, o
     assert "lockstep.viewed" not in shown
     spark.sql("ALTER VIEW lake.a.b.v SET TBLPROPERTIES ('colour' = 'red')")
     assert [row.key for row in spark.sql("SHOW TBLPROPERTIES lake.a.b.v").collect()] == ["colour"]
+
+
+@pytest.fixture
+def w(spark: Any) -> str:
+    """Return the name of a view over a table with the rows 1 and 2."""
+    spark.sql("CREATE TABLE lake.default.s AS SELECT * FROM VALUES (1), (2) r(id)")
+    spark.sql("CREATE VIEW lake.default.w AS SELECT id FROM lake.default.s")
+    return "lake.default.w"
+
+
+def test_a_dataframe_from_before_begin_has_the_snapshots_definition_or_is_refused(
+    w: str, spark: Any, other: Any, root: Path
+) -> None:
+    frame = spark.sql(f"SELECT id FROM {w}")
+    spark.sql("CREATE TABLE lake.default.u (id INT)")
+    spark.sql("BEGIN")
+    assert sorted(row.id for row in frame.collect()) == [1, 2], "it is the same one"
+    spark.sql("INSERT INTO lake.default.u VALUES (1)")
+    spark.sql("COMMIT")
+    timeline = lockstep.TransactionalCatalog.open(str(root)).timeline
+    [entry] = timeline.entries(timeline.head.version - 1)
+    assert [str(name) for name in entry.view_reads] == ["default.w"], "and others are judged by that"
+    frame = spark.sql(f"SELECT id FROM {w}")
+    other.sql(f"CREATE OR REPLACE VIEW {w} AS SELECT id + 10 AS id FROM lake.default.s")
+    spark.sql("BEGIN")
+    with pytest.raises(PySparkException, match=r"from before BEGIN uses view default\.w as it was") as refused:
+        frame.collect()
+    assert refused.value.getSqlState() == "25001"
+    assert sorted(row.id for row in spark.sql(f"SELECT id FROM {w}").collect()) == [11, 12]
+    spark.sql("ROLLBACK")
+
+
+def test_write_skew_through_a_view_that_a_dataframe_from_before_begin_uses(w: str, spark: Any, other: Any) -> None:
+    spark.sql("CREATE TABLE lake.default.u (id INT)")
+    frame = spark.sql(f"SELECT id FROM {w}")
+    for session in (spark, other):
+        session.sql("BEGIN")
+    frame.write.insertInto("lake.default.u")
+    other.sql("SELECT * FROM lake.default.u").collect()
+    other.sql(f"CREATE OR REPLACE VIEW {w} AS SELECT id + 10 AS id FROM lake.default.s")
+    other.sql("COMMIT")
+    with pytest.raises(PySparkException) as refused:
+        spark.sql("COMMIT")
+    assert refused.value.getSqlState() == "40001"

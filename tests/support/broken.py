@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 import lockstep.commit.commit as committing
 from lockstep.catalog import TransactionalCatalog
@@ -20,9 +21,9 @@ from lockstep.timeline.outcomes import Lost, Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 
-def _replace(module: ModuleType, name: str, by: Callable[..., object]) -> None:
-    """Put another function in a module's place; one that is not there any more would leave all as it was."""
-    assert callable(getattr(module, name)), f"{module.__name__} has no {name}"
+def _replace(module: ModuleType | TransactionalCatalog, name: str, by: Callable[..., object]) -> None:
+    """Put another function in the place of a module's, or a catalog's; were it not there, all would be as it was."""
+    assert callable(getattr(module, name)), f"{module} has no {name}"
     setattr(module, name, by)
 
 
@@ -67,8 +68,14 @@ def early_publish(catalog: TransactionalCatalog) -> None:
 
 def old_snapshot(catalog: TransactionalCatalog) -> None:
     """BEGIN takes the database version before the newest."""
-    lake = catalog.lake
-    lake.all_caught_up = lambda: lake.timeline.at(max(lake.refresh().version - 1, 1))  # type: ignore[method-assign]
+    original = catalog.begin
+
+    def begin(**options: Any) -> Transaction:
+        tx = original(**options)
+        tx.move_to(catalog.timeline.at(max(tx.base.version - 1, 1)), [])
+        return tx
+
+    _replace(catalog, "begin", begin)
 
 
 DEFECTS: Mapping[str, Callable[[TransactionalCatalog], None]] = {

@@ -36,7 +36,7 @@ def state_of(entries: list[Entry]) -> State:
 def checkpoint(store: FaultyStorage, entries: list[Entry], version: int) -> None:
     """Write the checkpoint of a version, and a hint that names it."""
     data = store.inner.get(entry_path(version)) or b""
-    Checkpoints().write(store.inner, state_of(entries[: version + 1]), data)
+    Checkpoints(store.inner).write(state_of(entries[: version + 1]), data)
     write_hint(store.inner, Hint(version=entries[-1].version, checkpoint=version))
 
 

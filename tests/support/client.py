@@ -86,7 +86,7 @@ class Client:
         args.setdefault("mentioned", [[table]])
         return self.ok("resolve", namespace=[], table=table, use=use, **args)
 
-    def stage(self, uri: str, version: int, *actions: dict[str, Any]) -> None:
+    def stage(self, uri: str, version: int, *actions: dict[str, Any], text: str | None = None) -> None:
         """Do what Delta does under a transaction's URI: write the file, and tell."""
         house = self.host.lakehouses.writer(uri, {self.catalog: self.options})
         view = house.uris.parse(uri)
@@ -94,7 +94,7 @@ class Client:
         data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
         lay(house.catalog.lake.storage, view.location, actions)
         house.catalog.lake.storage.put(staged_path(view.location, view.transaction, version), data)
-        if self.ok("staged", uri=uri, version=version)["claims"]:
+        if self.ok("staged", uri=uri, version=version, actions=data.decode(), text=text)["claims"]:
             self.ok("claim", uri=uri, version=version)
 
     def lake(self) -> TransactionalCatalog:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from lockstep.catalog import TransactionalCatalog, new_id
+from lockstep.catalog import NO_LOCK, TransactionalCatalog, new_id
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path, staged_path
@@ -110,12 +111,19 @@ def stage(
     *actions: Action,
     operation: str = "WRITE",
     data: bytes = b"rows",
+    lock: AbstractContextManager[object] = NO_LOCK,
 ) -> None:
     """Stage one statement's commit of a table, and write the data files that it adds and that are not there.
 
     All with the same data.
+
+    Args:
+        lock: what is held while the transaction changes, if several threads use it.
     """
-    _stage(catalog, tx, tx.table(named(name)), actions, operation=operation, data=data)
+    with lock:
+        table = catalog.table(tx, named(name))
+        version = _stage(catalog, tx, table, actions, operation=operation, data=data)
+    catalog.claim(tx, table.location, version, lock=lock)
 
 
 def stage_new(
@@ -129,7 +137,8 @@ def stage_new(
     """Stage the first commit of a new table, and return the table's location."""
     creation = tx.reserve(named(name), catalog.lake.new_id())
     table = Table(id=creation.id, name=creation.name, location=creation.location, version=-1, since=0)
-    _stage(catalog, tx, table, [*start, *actions], operation="CREATE TABLE AS SELECT", data=data)
+    version = _stage(catalog, tx, table, [*start, *actions], operation="CREATE TABLE AS SELECT", data=data)
+    catalog.claim(tx, creation.location, version)
     return creation.location
 
 
@@ -141,7 +150,7 @@ def _stage(
     *,
     operation: str,
     data: bytes,
-) -> None:
+) -> int:
     version = [table.version, *tx.staged.get(table.id, [])][-1] + 1
     storage = catalog.lake.storage
     lay(storage, table.location, actions, data)
@@ -149,7 +158,7 @@ def _stage(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )
     catalog.stage(tx, table.location, version)
-    catalog.claim(tx, table.location, version)
+    return version
 
 
 def lay(storage: Storage, location: str, actions: Sequence[Action], data: bytes = b"rows") -> None:

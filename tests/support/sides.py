@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,15 +19,20 @@ from tests.support.lakes import add, remove, stage
 
 @dataclass
 class Side:
-    """One of the two: a catalog, its open transaction, and a thread in which its statements may wait."""
+    """One of the two: a catalog, its open transaction, and a thread in which its statements may wait.
+
+    Attributes:
+        lock: what is held by whatever changes the transaction, as a session's is.
+    """
 
     catalog: TransactionalCatalog
     tx: Transaction
     name: str
     thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     def replace_p(self) -> None:
-        stage(self.catalog, self.tx, "a", remove("p"), add(self.name), operation="UPDATE")
+        stage(self.catalog, self.tx, "a", remove("p"), add(self.name), operation="UPDATE", lock=self.lock)
 
     def replaces_p(self) -> Future[None]:
         """Do so in the thread, and return once the announcement is out (or it is over)."""
@@ -35,10 +41,16 @@ class Side:
         return done
 
     def commit(self) -> int:
-        return self.catalog.commit(self.tx).version
+        with self.lock:
+            return self.catalog.commit(self.tx).version
 
     def rollback(self) -> None:
-        self.catalog.rollback(self.tx)
+        with self.lock:
+            self.catalog.rollback(self.tx)
+
+    def rollback_to(self, savepoint: str) -> None:
+        with self.lock:
+            self.catalog.rollback_to(self.tx, savepoint)
 
 
 def announced(catalog: TransactionalCatalog) -> list[str]:

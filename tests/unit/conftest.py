@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.lake import upkeep
+from lockstep.lake.upkeep import Upkeep
 from lockstep.spark.host.host import Host
 from lockstep.storage import open_storage
 from tests.support.client import Client
@@ -57,3 +61,17 @@ def two(host: Host, one: Client, tmp_path: Path) -> Client:
 def elsewhere(one: Client, tmp_path: Path) -> TransactionalCatalog:
     """The same lake in another process."""
     return TransactionalCatalog.open(str(tmp_path / "lake"))
+
+
+@pytest.fixture(autouse=True)
+def _upkeep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do before the answer what is done behind it: a test sees all of a commit then, unless it is marked `behind`."""
+    if request.node.get_closest_marker("behind") is None:
+
+        def at_once(_: Upkeep, *tasks: Callable[[], object]) -> Future[None]:
+            done = Future[None]()
+            upkeep.do(tasks)
+            done.set_result(None)
+            return done
+
+        monkeypatch.setattr(Upkeep, "add", at_once)

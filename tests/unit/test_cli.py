@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,8 +88,28 @@ def test_init_inside_a_lake_of_a_bucket_is_refused(root: Path, monkeypatch: pyte
 
     monkeypatch.setattr(roots, "open_storage", opened)
     with pytest.raises(InvalidError, match="s3://bucket/a/b is inside the lake s3://bucket: "):
-        roots.refuse_inside("s3://bucket/a/b")
+        roots.refuse_unless_free("s3://bucket/a/b")
     assert list(dict.fromkeys(looked)) == ["s3://bucket/a/b", "s3://bucket/a", "s3://bucket"]
+
+
+def test_no_other_way_to_make_a_lake_makes_one_inside_a_lake(root: Path) -> None:
+    """As a session's catalog does, with `create`; also where the lake around it cannot be listed."""
+    lake_at(root)
+    with pytest.raises(InvalidError, match=f"is inside the lake file://{root}"):
+        TransactionalCatalog.open(str(root / "bank" / "inner"), create=True)
+    assert not (root / "bank").exists()
+    assert TransactionalCatalog.open(str(root), create=True).timeline.head.version == 0, "what is there is opened"
+
+
+def test_a_lake_that_cannot_be_listed_is_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake_at(root)
+
+    def opened(url: str) -> Storage:
+        raise UnavailableError(f"{url} is not yours to list")
+
+    monkeypatch.setattr(roots, "open_storage", opened)
+    with pytest.raises(InvalidError, match=f"is inside the lake file://{root}"):
+        roots.refuse_unless_free(f"file://{root}/bank/inner")
 
 
 def test_init_beside_and_above_a_lake_is_fine(root: Path, tmp_path: Path) -> None:
@@ -168,6 +189,18 @@ def test_verify_finds_a_changed_commit(root: Path, orders: str) -> None:
 def test_verify_finds_an_unpublished_commit(root: Path, orders: str) -> None:
     (root / commit_path(orders, 1)).unlink()
     assert problems(root) == [("unpublished", 1)]
+
+
+def test_verify_says_of_a_folder_that_is_gone_that_it_is_missing(root: Path, orders: str) -> None:
+    """Nobody will publish into it: the next statement is refused."""
+    shutil.rmtree(root / orders)
+    assert problems(root) == [("missing", 0), ("missing", 1)]
+
+
+def test_log_says_when_nothing_is_like_what_was_asked_for(root: Path, orders: str) -> None:
+    done = lockstep("log", root, "--table", "nope.nope")
+    assert (done.exit_code, "no database version is like that" in done.stderr) == (0, True)
+    assert json.loads(lockstep("log", root, "--table", "nope.nope", "--json").stdout) == []
 
 
 def test_verify_finds_a_missing_commit(root: Path, orders: str) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.catalog import TransactionalCatalog
+from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.delta.actions import render
 from lockstep.delta.log import checksum_path, log_files
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError
-from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY, Foreign
+from lockstep.lake.foreign import LISTED_VERSIONS, LOOK_EVERY
+from lockstep.lake.lake import Lake
 from lockstep.lake.verify import verify
 from lockstep.timeline.clock import utc_now
 from lockstep.timeline.files import entry_path
@@ -137,8 +138,9 @@ def test_what_nobody_has_any_more_is_named(catalog: TransactionalCatalog, store:
     with pytest.raises(CorruptTimelineError, match=r"0001\.json is gone, which a plain Delta writer wrote"):
         again.database([named("a")])
     tx = again.begin()
-    with pytest.raises(CorruptTimelineError, match=r"is gone.*begin again"):
-        tx.table(named("a"))
+    with pytest.raises(CorruptTimelineError, match=r"0001\.json is gone, which a plain Delta writer wrote"):
+        again.table(tx, named("a"))
+    assert again.table(tx, named("b")).version == 0, "it keeps nobody from the others"
     append(again, "b", "y")
     checkpoint(catalog, 2)
     assert again.database([named("a")]).tables[named("a")].version == 2, "from a checkpoint it can be read"
@@ -207,9 +209,7 @@ def test_a_file_that_a_later_commit_needs_must_be_there(catalog: TransactionalCa
         store.delete(f"{where}/x")
         database = catalog.timeline.at(last + 1)
         with pytest.raises(CorruptTimelineError, match="/x is gone"):
-            Foreign(store, catalog.timeline, catalog.lake._external, clock=utc_now).look(
-                database.tables[named("a")], lambda *_: None, closely=True
-            )
+            Lake(store, catalog.timeline, clock=utc_now, new_id=new_id).take_in([database.tables[named("a")]])
 
 
 # --- what Delta's clean-up took ---------------------------------------------------------------------------------------
@@ -304,8 +304,8 @@ def test_a_log_that_was_cleaned_past_what_is_known_is_taken_in_from_its_checkpoi
 ) -> None:
     left_to_others(catalog)
     again = open_catalog(store.inner)
-    database = again.begin().base if begin else again.database([named("a")])
-    assert database.tables[named("a")].version == 15
+    table = again.table(again.begin(), named("a")) if begin else again.database([named("a")]).tables[named("a")]
+    assert table.version == 15
     [entry] = again.timeline.entries(1)
     assert (entry.kind, entry.writes[0].from_version, entry.writes[0].to_version) == ("external", 0, 15)
     assert problems(again) == []

@@ -36,9 +36,9 @@ from tests.support.lakes import (
 
 def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
     tx = one.begin()
-    uri = one.resolve("a", "append", writes=True, text="INSERT INTO a …")["uri"]
+    uri = one.resolve("a", "append", writes=True)["uri"]
     assert uri.startswith(f"lockstep://{tx}-0.file/")
-    one.stage(uri, 1, add("x"))
+    one.stage(uri, 1, add("x"), text="INSERT INTO a …")
     assert one.resolve("a")["uri"] == uri, "what it wrote, it reads"
     assert two.resolve("a") | {"location": ""} == {
         "missing": False,

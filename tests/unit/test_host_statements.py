@@ -11,7 +11,6 @@ import pytest
 from lockstep import errors
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import staged_path
-from lockstep.lake.publisher import Publication
 from lockstep.spark.host.host import Host, condition_of
 from tests.support.client import Client, content
 from tests.support.faulty import FaultyStorage
@@ -147,7 +146,7 @@ def test_what_another_process_chose_is_published_before_it_is_read(
     """That process has died since, between ratifying a commit and publishing it."""
     one.resolve("a")
     with monkeypatch.context() as patched:
-        patched.setattr(elsewhere.lake.publisher, "try_publish", lambda *_, **__: Publication(is_done=False))
+        patched.setattr(elsewhere.lake.publisher, "try_publish", lambda *_, **__: False)
         pin = append(elsewhere, "b", "x")
     found = one.resolve("b", pin=pin, mentioned=[])
     assert found["version"] == 1
@@ -205,11 +204,14 @@ def test_inside_a_transaction_every_statement_reads_its_snapshot(one: Client, el
 
 
 def test_an_autocommitted_create_and_write(one: Client) -> None:
-    uri = one.ok("create", namespace=[], table="c", mode="create", text="CREATE TABLE c")["uri"]
+    uri = one.ok("create", namespace=[], table="c", mode="create")["uri"]
     assert one.ok("exists", namespace=[], table="c") == {"exists": False}
-    assert one.ok("write", uri=uri, version=0, actions=content(*NEW_TABLE)) == {"outcome": "committed"}
+    first = {"version": 0, "actions": content(*NEW_TABLE), "text": "CREATE TABLE c"}
+    assert one.ok("write", uri=uri, **first) == {"outcome": "committed"}
     assert one.ok("exists", namespace=[], table="c") == {"exists": True}
     assert one.ok("write", uri=uri, version=1, actions=content(add("x"))) == {"outcome": "committed"}
+    texts = [entry.transaction.statements for entry in one.lake().timeline.entries(1)]
+    assert texts == [["CREATE TABLE c"], ["WRITE default.c"]]
     assert one.ok("write", uri=uri, version=1, actions=content(add("y"))) == {"outcome": "taken"}
 
 

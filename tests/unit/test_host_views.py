@@ -49,7 +49,7 @@ def made(client: Client, table: str, view: dict[str, Any], replace: str = "creat
 def view(client: Client, table: str, **args: Any) -> Any:
     """What the view says; None if there is none."""
     answer = client.ok("view", namespace=[], table=table, **args)
-    assert answer.keys() - {"pin"} == ({"missing"} if answer["missing"] else {"missing", "name", "view"})
+    assert answer.keys() - {"pin", "version"} == ({"missing"} if answer["missing"] else {"missing", "name", "view"})
     return answer.get("view")
 
 
@@ -224,8 +224,8 @@ def test_a_transaction_reads_its_snapshots_views(one: Client, two: Client) -> No
 def test_the_use_of_a_view_is_judged_and_recorded(one: Client, two: Client) -> None:
     """The session that uses v writes b; the other reads b and replaces v: write skew."""
     one.begin()
-    view(one, "v", text="INSERT INTO b SELECT * FROM v")
-    one.stage(one.resolve("b", "append", writes=True)["uri"], 1, add("x"))
+    view(one, "v")
+    one.stage(one.resolve("b", "append", writes=True)["uri"], 1, add("x"), text="INSERT INTO b SELECT * FROM v")
     two.begin()
     table = two.resolve("b")["table"]
     made(two, "v", LEAST, "replace")
@@ -235,8 +235,8 @@ def test_the_use_of_a_view_is_judged_and_recorded(one: Client, two: Client) -> N
     assert "replaced view default.v, which this transaction read" in message
     one.ok("ended")
     one.begin()
-    view(one, "v", text="INSERT INTO b SELECT * FROM v")
-    one.stage(one.resolve("b", "append", writes=True)["uri"], 1, add("x"))
+    view(one, "v")
+    one.stage(one.resolve("b", "append", writes=True)["uri"], 1, add("x"), text="INSERT INTO b SELECT * FROM v")
     done = one.ok("commit")["database_version"]
     [entry] = one.lake().timeline.entries(done - 1)
     assert entry.view_reads == [named("v")]

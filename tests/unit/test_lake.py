@@ -51,14 +51,6 @@ def test_a_foreign_commit_is_absorbed_when_its_table_is_touched(catalog: Transac
     assert catalog.database([named("a")]).version == 2, "and once is enough"
 
 
-def test_begin_absorbs_whatever_happened_to_any_table(catalog: TransactionalCatalog) -> None:
-    foreign(catalog, "a", 1, add("f"))
-    foreign(catalog, "b", 1, add("g"))
-    tx = catalog.begin()
-    assert {str(name): table.version for name, table in tx.tables.items()} == {"default.a": 1, "default.b": 1}
-    assert kinds(catalog) == ["external", "external"]
-
-
 def test_a_renamed_tables_foreign_commit_is_absorbed_under_its_new_name(
     catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog
 ) -> None:

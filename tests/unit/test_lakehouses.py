@@ -13,6 +13,7 @@ import pytest
 
 import lockstep.catalog
 from lockstep.delta.actions import render
+from lockstep.errors import InvalidError
 from lockstep.spark.host.host import Host
 from lockstep.storage import Storage, open_storage
 from tests.support.client import Client
@@ -243,3 +244,18 @@ def test_nothing_is_kept_under_a_secret(host: Host, one: Client) -> None:
     one.options |= {"store.secret_access_key": "wJalrXUtnFEMI"}
     one.resolve("a")
     assert "wJalrXUtnFEMI" not in repr(vars(host.lakehouses))
+
+
+def test_a_misspelt_option_of_a_catalog_is_refused_by_name(host: Host, tmp_path: Path) -> None:
+    options = {"root": str(tmp_path / "lake"), "create": "true"}
+    for wrong, expected in (
+        ({"isolaton": "SNAPSHOT"}, r"catalog lake .*: isolaton is no setting of a catalog: did you mean isolation\?"),
+        ({"isolation": "FOO"}, r"catalog lake .*: isolation is 'FOO': expected SNAPSHOT or SERIALIZABLE"),
+        ({"commit-timeout": "soon"}, r"catalog lake .*: commit-timeout is 'soon': expected a duration"),
+        ({"create": "yes please"}, r"catalog lake .*: create is 'yes please': expected true or false"),
+        ({"checkpoint-interval": "-1"}, r"catalog lake .*: checkpoint-interval is '-1'"),
+    ):
+        with pytest.raises(InvalidError, match=expected):
+            host.lakehouses.get("lake", options | wrong)
+    assert not (tmp_path / "lake").exists(), "nothing was made"
+    host.lakehouses.get("lake", options | {"store.region": "eu-west-1"})

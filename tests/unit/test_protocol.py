@@ -24,7 +24,7 @@ VIEWED = {"catalog": "lake", "name": ["default", "v"], "version": 3}
 OPTIONS = {"root": "/lake", "store.secret_access_key": SECRET}
 CATALOG: dict[str, Any] = {"catalog": "lake", "options": OPTIONS, "case_sensitive": False}
 NAME = {**CATALOG, "namespace": ["sales"], "table": "orders"}
-PINNED = {**NAME, "text": "SELECT …", "pin": 7, "seen": [["sales", "lines"]], "mentioned": [["orders"]]}
+PINNED = {**NAME, "pin": 7, "seen": [["sales", "lines"]], "mentioned": [["orders"]]}
 NAMESPACE = {**CATALOG, "namespace": ["sales", "north"]}
 CATALOGS: dict[str, Any] = {"catalogs": {"lake": OPTIONS}, "settings": {"isolation": "SNAPSHOT"}}
 READ = {"table": "t1", "version": 3, "where": "id = 1", "head": True, "cached": False}
@@ -71,13 +71,21 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "version_then": {**NAME, "version": None, "system_time_micros": 2},
     "by_path": {"paths": ["file:/lake/sales/orders-1"]},
-    "snapshot": {"reads": [{**READ, "version": None, "where": None}]},
+    "snapshot": {"reads": [{**READ, "version": None, "where": None}], "views": [VIEWED]},
     "exists": NAME,
     "tables": NAMESPACE,
-    "create": {**NAME, "mode": "create", "provider": "delta", "location": None, "text": None},
-    "write": {**COMMIT, **CATALOGS, "actions": "{}\n", "reads": [READ], "paths": ["file:/a"], "views": [VIEWED]},
+    "create": {**NAME, "mode": "create", "provider": "delta", "location": None},
+    "write": {
+        **COMMIT,
+        **CATALOGS,
+        "actions": "{}\n",
+        "text": "…",
+        "reads": [READ],
+        "paths": ["file:/a"],
+        "views": [VIEWED],
+    },
     "staging": COMMIT,
-    "staged": COMMIT,
+    "staged": {**COMMIT, "actions": "{}\n", "text": "…"},
     "claim": COMMIT,
     "drop": NAME,
     "rename": {**NAME, "to": ["sales", "sold"]},

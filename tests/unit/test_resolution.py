@@ -162,7 +162,7 @@ def test_a_catalogs_options() -> None:
             {"resolution": "no-wait"},
             "resolution is 'no-wait': expected one of first-committer-wins, wait-die, wound-wait",
         ),
-        ({"lock-timeout": "long"}, "'long' is no duration"),
+        ({"lock-timeout": "long"}, "lock-timeout is 'long': expected a duration"),
         ({"announcement-expiry": "0s"}, "expected a second or more"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from lockstep.errors import InvalidError
 from lockstep.retry import AGAIN, POLL, RACE, RIVALS, Backoff, Contention, race_backoff, seconds
+from lockstep.settings import LOCK_TIMEOUT
 
 
 @dataclass
@@ -107,13 +108,13 @@ def test_a_policy_without_bounds_is_refused(wrong: dict[str, float]) -> None:
     [("500ms", 0.5), ("30s", 30), ("1.5", 1.5), ("10min", 600), ("2 m", 120), ("1H", 3600)],
 )
 def test_durations(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+    assert seconds(LOCK_TIMEOUT, {"lock-timeout": text}) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "1d", "1s2", "٣s", "inf"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(InvalidError, match="is no duration: write 500ms"):
-        seconds(text)
+    with pytest.raises(InvalidError, match=rf"lock-timeout is '{text}': expected a duration, as 500ms"):
+        seconds(LOCK_TIMEOUT, {"lock-timeout": text})
 
 
 def test_a_catalog_may_set_how_long_a_commit_tries() -> None:

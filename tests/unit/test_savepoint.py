@@ -67,7 +67,7 @@ def test_what_is_undone_never_was(catalog: TransactionalCatalog, act: Act, befor
     tables, namespaces = dict(tx.tables), dict(tx.namespaces)
     act(catalog, tx)
     catalog.rollback_to(tx, "s")
-    assert (tx.tables, tx.namespaces) == (tables, namespaces)
+    assert (dict(tx.tables), dict(tx.namespaces)) == (tables, namespaces)
     assert tx.names.table_ddl(tx.id) == []
     assert tx.names.namespace_ddl() == []
     stage(catalog, tx, "a", add("w"))

@@ -25,7 +25,7 @@ NAMES = {setting.name for setting in SETTINGS}
 OF_CATALOG = {setting.name for setting in settings.at("catalog")}
 CONSTANTS = {name: value for name, value in vars(settings).items() if isinstance(value, Setting)}
 
-NO_SETTINGS = {"table", "touch", "asked", "statement", "transaction", "viewed"}
+NO_SETTINGS = {"table", "touch", "asked", "statement", "text", "transaction", "viewed"}
 """What Scala keeps under `lockstep.<name>` for itself: marks of relations and views, local properties of threads."""
 
 PAST_THE_LIST = (
@@ -39,7 +39,8 @@ PAST_THE_LIST = (
 
 
 def read_by_python(constant: str) -> bool:
-    return any(re.search(rf"\b{constant}\.(value_in|name|of|key|default)\b", text) for text in PYTHON.values())
+    read = rf"\b{constant}\.(value_in|name|of|key|default)\b|\b(seconds|flag|isolation_of)\({constant}, "
+    return any(re.search(read, text) for text in PYTHON.values())
 
 
 def of_session_in_scala() -> set[str]:

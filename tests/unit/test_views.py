@@ -277,7 +277,7 @@ def test_whatever_ddl_a_transaction_does_can_be_applied(steps: list[str]) -> Non
             do(tx, step)
         except (UndefinedError, DuplicateError):
             continue
-        assert not tx.views.keys() & tx.tables.keys()
+        assert not set(tx.views) & set(tx.tables)
     after = apply(tx.base, entry_of(tx))
     assert defined(after.views) == defined(dict(tx.views))
     assert {name: t.id for name, t in after.tables.items()} == {name: t.id for name, t in tx.tables.items()}

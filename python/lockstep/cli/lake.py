@@ -45,11 +45,11 @@ def _timeline_or_none(root: str) -> Timeline | None:
 
 
 def _make(root: str) -> Timeline:
-    from lockstep.lake.roots import refuse_inside
+    from lockstep.lake.roots import refuse_unless_free
     from lockstep.storage import open_storage, url_of
     from lockstep.timeline.log import Timeline
 
-    refuse_inside(url_of(root))  # before the folder is made
+    refuse_unless_free(url_of(root))  # before the folder is made
     return Timeline.create(open_storage(root, create=True), application=f"Lockstep {__version__}")
 
 

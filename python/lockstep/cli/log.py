@@ -67,6 +67,8 @@ def log(
     for is_wanted in _filters(table, author, prefix):
         entries = filter(is_wanted, entries)
     newest = list(islice(entries, count))
+    if not newest:
+        click.echo("no database version is like that", err=True)
     if as_json:
         print_json([summary(entry) for entry in newest])
     elif is_terminal():

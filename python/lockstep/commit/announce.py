@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -77,53 +78,64 @@ class Announcer:
         """Whether the policy is one that announces anything."""
         return self._resolution.policy != "first-committer-wins"
 
-    def claim(self, tx: Transaction, table: Table, version: int) -> None:
+    def claim(self, tx: Transaction, table: Table, version: int, *, lock: AbstractContextManager[object]) -> None:
         """Announce a commit that was staged, and wait until nobody older (or younger) is in its way.
+
+        Args:
+            lock: what every other change of the transaction holds. It is not held while this waits, so the transaction
+                may be committed, rolled back, or taken back to a savepoint meanwhile: then there is nothing to refuse.
 
         Raises:
             ConflictError: this transaction has to give way, was killed, waited too long, or has lost already: another
                 committed first. It can only be rolled back now, and what it announced is gone.
+            FailedTransactionError: another statement of it was told so while this one waited.
             NoTransactionError: it was rolled back while this waited.
         """
         if not self.is_needed or table.version == NEW:  # nobody else knows a new table
             return
+        staged = _Staged(tx, table, version, tx.epoch)
         try:
             actions = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
             footprint = self._lake.past.footprint(actions, table.location, before=table.version)
-            message = self._refusal(tx, table, footprint)
+            message = self._refusal(staged, footprint)
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
             return
         except CorruptTimelineError:
-            if tx.is_open and version in tx.staged.get(table.id, ()):
+            if staged.is_undecided():
                 raise
             message = None  # it is gone because another thread has taken it back
-        finally:
-            if not tx.is_open:  # another thread has ended it, and may have done so before the last announcement
-                self.withdraw(tx)
-        if tx.state is State.ROLLED_BACK:
-            raise NoTransactionError(
-                f"transaction {tx.id} was rolled back while this statement waited for another transaction; nothing of "
-                "it is in any table. Run it again in a new transaction"
-            )
-        if message is not None and tx.is_open:
+        with lock:  # a COMMIT that is under way ends first
+            if tx.state is State.ROLLED_BACK:
+                raise NoTransactionError(
+                    f"transaction {tx.id} was rolled back while this statement waited for another transaction; nothing "
+                    "of it is in any table. Run it again in a new transaction"
+                )
+            if not staged.is_undecided():
+                return
+            tx.check_sound()
+            if message is None:
+                return
             tx.failure = message
-            self.withdraw(tx)
-            raise ConflictError(message)
+        self.withdraw(tx)
+        raise ConflictError(message)
 
     def withdraw(self, tx: Transaction) -> None:
         """Take back all that a transaction announced, at best effort: what stays expires."""
         if (announcements := self._announcements.pop(tx.id, None)) is not None:
-            for table in announcements.tables():
+            for table in announcements.close():
                 self._remove(table, tx.id)
 
     # --- one statement ------------------------------------------------------------------------------------------------
 
-    def _refusal(self, tx: Transaction, table: Table, footprint: Footprint) -> str | None:
+    def _refusal(self, staged: _Staged, footprint: Footprint) -> str | None:
         """Return None once the statement may go on, or why it may not."""
+        tx, table = staged.tx, staged.table
         announcements = self._announcements.setdefault(tx.id, _Announced())
         claim = Claim.of(footprint)
         with announcements.lock:
+            if announcements.is_closed or not staged.is_undecided() or tx.failure is not None:
+                return None  # who ended it looks for announcements after that
             earlier_claim = announcements.claim(table.id)
             new_claim = claim.beyond(earlier_claim)
             mine = announcements.by_table[table.id] = self._announcement(tx, table, claim.both(earlier_claim))
@@ -131,7 +143,7 @@ class Announcer:
         version = tx.base.version
         verdict: Verdict = Go()
         for _ in self._poll.tries():
-            if not tx.is_open:
+            if not staged.is_undecided() or tx.failure is not None:
                 return None
             self._renew(announcements)
             if new_claim is not None:
@@ -139,9 +151,8 @@ class Announcer:
             else:
                 self._lake.timeline.refresh()
             head = self._lake.timeline.head.version
-            if (
-                message := self._conflict_message(tx, table, footprint, self._lake.timeline.entries(version, head))
-            ) is not None:
+            winners = self._lake.timeline.entries(version, head)
+            if (message := self._conflict_message(tx, table, footprint, winners)) is not None:
                 return message
             version = head
             match verdict:
@@ -177,6 +188,8 @@ class Announcer:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: footprint}, names={table.id: table.name})
         for entry in winners:
+            if entry.transaction.id == tx.id:  # another thread commits it while this statement waits
+                return None
             # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
             if (conflict := first_conflict(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
                 return conflict.message
@@ -263,6 +276,8 @@ class Announcer:
         """Write those again that a third of their time has gone by of, so that two renewals may fail."""
         now, lasts = self._lake.clock(), timedelta(seconds=self._resolution.expiry_seconds)
         with announcements.lock:
+            if announcements.is_closed:
+                return
             for table, mine in announcements.by_table.items():
                 if now - mine.announced_at > lasts / 3:
                     renewal = msgspec.structs.replace(mine, announced_at=now, expires_at=now + lasts)
@@ -310,21 +325,43 @@ class Announcer:
             _log.exception("the announcement of transaction %s stays until it expires", transaction)
 
 
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A commit that was staged, and is waiting to be told whether it may stay.
+
+    Attributes:
+        epoch: the transaction's when it was staged: a savepoint that it goes back to begins another.
+    """
+
+    tx: Transaction
+    table: Table
+    version: int
+    epoch: int
+
+    def is_undecided(self) -> bool:
+        """Whether it is part of the transaction still, and no COMMIT has taken it over."""
+        tx = self.tx
+        is_staged = tx.epoch == self.epoch and self.version in tx.staged.get(self.table.id, ())
+        return tx.is_open and tx.in_doubt is None and is_staged
+
+
 @dataclass(slots=True)
 class _Announced:
     """What one transaction has announced, by table id. Statements of several threads may wait at once."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     by_table: dict[str, Announcement] = field(default_factory=dict)
+    is_closed: bool = False
 
     def claim(self, table: str) -> Claim | None:
         """Return what it holds of a table."""
         announcement = self.by_table.get(table)
         return None if announcement is None else Claim(announcement.files, announcement.whole)
 
-    def tables(self) -> list[str]:
-        """Return the tables that something was announced of."""
+    def close(self) -> list[str]:
+        """Have nothing announced any more, and return the tables that something was announced of."""
         with self.lock:
+            self.is_closed = True
             return list(self.by_table)
 
 

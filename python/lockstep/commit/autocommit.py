@@ -13,7 +13,7 @@ from lockstep.commit.scans import NO_VIEWS, Scan, judge_statement, table_reads
 from lockstep.commit.staging import store
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
-from lockstep.delta.actions import Action, bodies, traced
+from lockstep.delta.actions import Action, bodies, operation_on, traced
 from lockstep.delta.counts import total
 from lockstep.delta.log import staging_folder
 from lockstep.delta.real_paths import assert_real, real_paths
@@ -134,7 +134,15 @@ def _commit_statement(
             commits=[store(lake, location, info.id, version, actions)],
             counts=total([actions]),
         )
-        draft = _entry(info, creation, write, table_reads(scans, head, writes), verdict, views=views)
+        draft = _entry(
+            info,
+            creation,
+            write,
+            table_reads(scans, head, writes),
+            verdict,
+            views=views,
+            operation=operation_on(table.name, actions),
+        )
         return Proposal(draft, after=head.version)
 
     match append_until(
@@ -145,9 +153,9 @@ def _commit_statement(
     ):
         case Ratified(entry):
             is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
-            if lake.publisher.try_publish(entry, fresh=True, checksums=False).is_done and is_staged:
-                lake.delete([staging_folder(location, info.id)], [])
-            lake.upkeep.after_commit()
+            is_published = lake.publisher.try_publish(entry, fresh=True)
+            folders = [staging_folder(location, info.id)] if is_staged else []
+            lake.after_commit(entry, is_published=is_published, checksums=False, folders=folders)
             return Committed(entry.version, entry)
         case Settled(why):
             return why
@@ -186,8 +194,8 @@ def new_table(head: Database, creation: Creation) -> Table:
     check_name(creation.name.table)
     if creation.name.namespace not in head.namespaces:
         raise UndefinedError(
-            f"namespace {'.'.join(creation.name.namespace)} was dropped meanwhile; nothing was written. CREATE "
-            "NAMESPACE makes it again",
+            f"there is no namespace {'.'.join(creation.name.namespace)} for table {creation.name}; nothing was "
+            "written. CREATE NAMESPACE makes it",
             sqlstate="3F000",
         )
     if kind := holder(creation.name, head, case_sensitive=creation.case_sensitive):
@@ -206,7 +214,9 @@ def _entry(
     first: Antidependency | None,
     *,
     views: Mapping[Name, int],
+    operation: str,
 ) -> MakeEntry:
+    """Return what makes the statement's entry; `operation` stands in where its text is not known."""
     precedes = None if first is None else first.winner.database_version
 
     def draft(version: int, committed_at: datetime) -> Entry:
@@ -215,7 +225,9 @@ def _entry(
             version=version,
             committed_at=committed_at,
             kind="transaction",
-            transaction=structs.replace(info, base_version=(precedes or version) - 1),
+            transaction=structs.replace(
+                info, base_version=(precedes or version) - 1, statements=info.statements or [operation]
+            ),
             tables=[TableDdl(action="create", id=creation.id, name=creation.name, location=creation.location)]
             if creation is not None
             else [],

@@ -1,7 +1,7 @@
 """COMMIT: from what a transaction staged to one new entry of the timeline, or to the reason why not.
 
     collect    read each written table's staged commits, collapse them           once
-    look       are the files there that the commits add?                         once
+    look       are the files there that the commits add? (beside the first judge) once
     judge      refresh; check against every winner since the snapshot            ┐
     rebase     merge deletion vectors with the winners', renumber behind them;   │ until ratified, in conflict,
                stage what is too large to inline                                 │
@@ -20,13 +20,14 @@ from functools import partial
 
 from lockstep.commit.drafts import Draft, changes_of, collect
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
-from lockstep.commit.files import Gone, missing_files
+from lockstep.commit.files import Gone, look_for
+from lockstep.commit.maintenance import begin_to_read
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
 from lockstep.commit.staging import store
 from lockstep.conflict.writes import Conflict
-from lockstep.delta.actions import bodies
+from lockstep.delta.actions import operation_on
 from lockstep.delta.combine.rebase import rebase
 from lockstep.errors import InvalidError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
@@ -64,11 +65,13 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         return Committed(tx.base.version, None)
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
-    if (failure := _look(lake, tx, drafts)) is not None:
-        return _beaten(lake, tx, failure)
+    properties = begin_to_read(lake, drafts)
+    probing = look_for(lake.storage, set[str]().union(*(draft.files for draft in drafts)), f"transaction {tx.id}")
 
     def propose() -> Proposal | Settled[Outcome]:
         head = _caught_up(lake, drafts)
+        if (failure := probing.result()) is not None:
+            return Settled(_beaten(lake, tx, failure))
         if (outcome := _judge(lake, tx, race, head)) is not None:
             return Settled(outcome)
         merge.new_attempt()
@@ -77,7 +80,10 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
 
     match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
         case Ratified(entry):
-            result = finish(lake, tx, entry, fresh=True)
+            pins = {draft.table.id: draft.table.version for draft in drafts}
+            is_alone = all(write.from_version == pins[write.id] for write in entry.writes)
+            # Those behind whom it landed may have changed what the tables say.
+            result = finish(lake, tx, entry, fresh=True, properties=properties.result if is_alone else None)
             lake.delete([], merge.vector_files - merge.landing)
             return result
         case Settled(outcome):
@@ -86,12 +92,6 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             return InDoubt(entry.version, cause)
         case Exhausted(attempts):
             return _beaten(lake, tx, Contended(attempts))
-
-
-def _look(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Gone | None:
-    """Look whether the files are there that the commits add; None if they are."""
-    files = set[str]().union(*(draft.files for draft in drafts))
-    return missing_files(lake.storage, files, f"transaction {tx.id}")
 
 
 def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
@@ -145,12 +145,7 @@ def _rebase(lake: Lake, tx: Transaction, draft: Draft, head: Database, race: Rac
 
 
 def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], precedes: int | None) -> MakeEntry:
-    operations = [
-        f"{info.get('operation', '?')} {draft.table.name}"
-        for draft in drafts
-        for commit in draft.commits
-        for info in bodies(commit, "commitInfo")
-    ]
+    operations = [operation_on(draft.table.name, commit) for draft in drafts for commit in draft.commits]
 
     def draft(version: int, committed_at: datetime) -> Entry:
         return Entry(

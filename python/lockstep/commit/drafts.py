@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec import structs
 
 from lockstep import __version__
 from lockstep.commit.files import added_files
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import Action, bodies
+from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.counts import total
 from lockstep.delta.footprint import Footprint, overwrites
@@ -39,8 +40,12 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
         UnavailableError, CorruptTimelineError: they cannot be read.
     """
     drafts = []
+    places = [(table, version) for table in tx.written_tables() for version in tx.staged[table.id]]
+    by_table: dict[str, list[list[Action]]] = {}
+    for (table, _), actions in zip(places, lake.side_by_side(partial(_staged, lake, tx), places), strict=True):
+        by_table.setdefault(table.id, []).append(real_paths(actions))
     for table in tx.written_tables():
-        staged_commits = [real_paths(read_staged(lake.storage, table.location, tx.id, v)) for v in tx.staged[table.id]]
+        staged_commits = by_table[table.id]
         operations = [
             info.get("operation", "?") for actions in staged_commits for info in bodies(actions, "commitInfo")
         ]
@@ -64,6 +69,14 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
     return drafts
 
 
+def _staged(lake: Lake, tx: Transaction, place: tuple[Table, int]) -> list[Action]:
+    """Return what one staged commit says, a table's version."""
+    table, version = place
+    if (content := tx.staged_content(table, version)) is not None:
+        return parse(content)
+    return read_staged(lake.storage, table.location, tx.id, version)
+
+
 def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
     """Return what a transaction changed and read; what it removed without looking for it is noted as read."""
     reads = {read.id: rows_of(read.predicates) for read in tx.reads()}
@@ -80,7 +93,8 @@ def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
         writes={draft.table.id: draft.footprint for draft in drafts},
         reads={draft.table.id: NO_ROW for draft in drafts} | reads,
         view_reads=frozenset(tx.view_reads()),
-        names={table.id: table.name for table in tx.tables.values()},
+        names={id: table.name for id in reads if (table := tx.names.table_by_id(id)) is not None}
+        | {draft.table.id: draft.table.name for draft in drafts},
         isolation=tx.isolation,
         base=tx.base.version,
         batch=tx.batch,

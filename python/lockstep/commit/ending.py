@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
-from lockstep.commit.maintenance import due_checkpoints
+from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.delta.combine.collapse import created_paths
 from lockstep.delta.log import read_staged, staging_folder
@@ -19,18 +21,19 @@ _log = logging.getLogger(__name__)
 # --- committed --------------------------------------------------------------------------------------------------------
 
 
-def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committed:
+def finish(
+    lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool, properties: Callable[[], Properties] | None = None
+) -> Committed:
     """Complete a transaction whose entry is ratified, and publish it.
 
     Args:
         fresh: whether it was ratified just now, see `Publisher.try_publish`.
+        properties: what the written tables say, if somebody has asked.
     """
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
-    publication = lake.publisher.try_publish(entry, fresh=fresh)
-    checkpoints = due_checkpoints(lake.storage, entry, publication, tx.staged)
-    if publication.is_done:
-        lake.delete(_leftovers(tx), [])
-    lake.upkeep.after_commit()
+    is_published = lake.publisher.try_publish(entry, fresh=fresh)
+    checkpoints = due_checkpoints(lake, entry, properties or partial(of_entry, lake, entry))
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(tx))
     return Committed(entry.version, entry, checkpoints)
 
 
@@ -98,10 +101,10 @@ def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | No
     if entry is None:
         return None
     lake.timeline.secure(entry)
-    publication = lake.publisher.try_publish(entry, fresh=False)
-    checkpoints = due_checkpoints(lake.storage, entry, publication, {})
-    if publication.is_done:
-        lake.delete([staging_folder(write.location, transaction) for write in entry.writes], [])
+    is_published = lake.publisher.try_publish(entry, fresh=False)
+    checkpoints = due_checkpoints(lake, entry, partial(of_entry, lake, entry))
+    folders = [staging_folder(write.location, transaction) for write in entry.writes]
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=folders)
     return Committed(entry.version, entry, checkpoints)
 
 

@@ -9,6 +9,7 @@ Between the look and the commit is a moment that nothing can close: VACUUM asks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -18,7 +19,7 @@ from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.storage import Storage
 from lockstep.workers import Threads
 
-PROBES = 32
+PROBES = 128
 """How many looks are under way at a time: one request a file, and no listing of folders that may hold millions."""
 
 NAMED = 3
@@ -52,6 +53,19 @@ def added_files(commits: Iterable[Sequence[Action]], location: str, root: str) -
         vectors = [add["deletionVector"] for add in adds if add.get("deletionVector")]
         files |= {file_path(each, location=location, root=root) for each in vectors if each["storageType"] == "u"}
     return files
+
+
+def look_for(storage: Storage, files: Iterable[str], who: str) -> Future[Gone | None]:
+    """Begin to look for files as `missing_files` does, and return without waiting; the answer is the future's."""
+    paths = list(files)
+    future = Future[Gone | None]()
+    if not paths:
+        future.set_result(None)
+        return future
+    pool = Threads(1, thread_name_prefix="lockstep-look")
+    future = pool.submit(missing_files, storage, paths, who)
+    pool.shutdown(wait=False)
+    return future
 
 
 def missing_files(storage: Storage, files: Iterable[str], who: str) -> Gone | None:

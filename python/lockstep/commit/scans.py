@@ -63,7 +63,7 @@ def table_reads(scans: Sequence[Scan], head: Database, writes: Mapping[str, Foot
         if footprint.overwrites or (footprint.rows_removed and id_ not in rows):
             rows[id_] = EVERY_ROW
     oldest = _oldest(scans)
-    tables = sorted((t for t in head.tables.values() if t.id in rows), key=lambda t: t.name)
+    tables = sorted((t for t in map(head.table_by_id, rows) if t is not None), key=lambda t: t.name)
     return [
         TableRead(id=t.id, name=t.name, version=oldest.get(t.id, t.version), predicates=predicates_of(rows[t.id]))
         for t in tables
@@ -124,7 +124,7 @@ def _check_known(head: Database, scans: Sequence[Scan]) -> None:
 
 def first_unseen(timeline: Timeline, head: Database, versions: dict[str, int]) -> int | None:
     """Return the first database version that changed one of these tables after the table version that was read."""
-    head_versions = {table.id: table.version for table in head.tables.values() if table.id in versions}
+    head_versions = {t.id: t.version for t in map(head.table_by_id, versions) if t is not None}
     read_versions = {id_: version for id_, version in versions.items() if head_versions.get(id_, version + 1) > version}
     first = None
     for entry in timeline.newest_first(0, head.version) if read_versions else ():

@@ -128,10 +128,10 @@ class Resolution:
         policies: dict[str | None, Policy] = {each: each for each in get_args(Policy)}
         if policy not in policies:
             raise InvalidError(f"resolution is {policy!r}: expected one of {', '.join(RESOLUTION.choices)}")
-        expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY.value_in(options) or "")
+        expiry_seconds = seconds(ANNOUNCEMENT_EXPIRY, options)
         if expiry_seconds < 1:
             raise InvalidError(f"announcement-expiry is {expiry_seconds} s: expected a second or more")
-        return cls(policies[policy], seconds(LOCK_TIMEOUT.value_in(options) or ""), expiry_seconds)
+        return cls(policies[policy], seconds(LOCK_TIMEOUT, options), expiry_seconds)
 
 
 FIRST_COMMITTER_WINS = Resolution()

@@ -68,6 +68,12 @@ TRANSACTION_PARAMETER = "lockstepTransaction"
 """The operation parameter by which `DESCRIBE HISTORY` leads to the transaction, and so to its database version."""
 
 
+def operation_on(table: object, commit: Iterable[Action]) -> str:
+    """Return what a commit did to a table, for people: Delta's word for the operation, and the table's name."""
+    names = [info.get("operation", "?") for info in bodies(commit, "commitInfo")]
+    return f"{', '.join(names) or '?'} {table}"
+
+
 def traced(actions: Iterable[Action], transaction_id: str) -> list[Action]:
     """Return a commit whose `commitInfo` names the transaction among the operation's parameters."""
 

@@ -88,11 +88,6 @@ def ratified_path(transaction: str, version: int, digest: str) -> str:
     return f"{LOG}/_lockstep/{transaction}/commit-{version:020d}-{digest}.json"
 
 
-def read_staged_checksum(storage: Storage, location: str, transaction: str, version: int) -> dict[str, Any] | None:
-    """Return the checksum that Delta staged with a commit, of the table as the transaction saw it; None without."""
-    return _checksum_in(storage, f"{staging_folder(location, transaction)}/{version:020d}.crc")
-
-
 def read_staged(storage: Storage, location: str, transaction: str, version: int) -> list[Action]:
     """Read one staged commit.
 
@@ -224,11 +219,7 @@ def read_checksum(storage: Storage, location: str, version: int) -> dict[str, An
 
     A checksum is advice. It is read strictly, for whoever builds on one that is half right writes the next one wrong.
     """
-    return _checksum_in(storage, checksum_path(location, version))
-
-
-def _checksum_in(storage: Storage, path: str) -> dict[str, Any] | None:
-    data = storage.get(path)
+    data = storage.get(checksum_path(location, version))
     if data is None:
         return None
     try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from lockstep.delta.actions import parse, render
-from lockstep.delta.checksum import Checksum, advance
+from lockstep.delta.checksum import advance
 from lockstep.delta.combine.rebase import rebase
 from lockstep.delta.footprint import Footprint, footprint
 from lockstep.delta.log import (
@@ -29,6 +30,9 @@ from lockstep.delta.log import (
 from lockstep.errors import CorruptTimelineError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.entry import NEW, Commit, TableWrite
+
+BEHIND = 5
+"""So many versions may have no checksum before one from which the next is told."""
 
 _log = logging.getLogger(__name__)
 
@@ -95,31 +99,47 @@ def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fres
     return isinstance(storage.put_if_absent(path, data), Mine)
 
 
-def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]) -> Checksum | None:
+def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]) -> None:
     """Write the checksums of a write's published versions, as far as they can be told; readers do without.
 
     Args:
         versions: the table version of each of its commits, as they were published.
 
-    Returns:
-        That of the last one; None if it cannot be told.
-
     Raises:
         UnavailableError: the store failed; nothing depends on it.
     """
+    if storage.exists(checksum_path(write.location, versions[-1])):
+        return  # another process, or Delta, was first
     if not storage.exists(commit_path(write.location, versions[0])):
-        return None  # cleaned up
+        return  # cleaned up
     checksum, last = None, NEW
     for version, data in zip(versions, contents(storage, write, versions), strict=True):
         if version > last + 1:
-            checksum = read_checksum(storage, write.location, version - 1)
+            checksum = _checksum_at(storage, write.location, version - 1)
         checksum, last = None if data is None else advance(checksum, parse(data), version=version), version
         if checksum is None or checksum["numFiles"] < 0 or checksum["tableSizeBytes"] < 0:
-            return None
+            return
         path = checksum_path(write.location, version)
         if isinstance(storage.put_if_absent(path, msgspec.json.encode(checksum)), Theirs):
             _log.debug("%s stays as another writer made it", path)
-    return checksum
+
+
+def _checksum_at(storage: Storage, location: str, version: int) -> dict[str, Any] | None:
+    """Return a published version's checksum; if it has none yet, from one of the last versions before and the commits.
+
+    Checksums are written behind the answers to commits, so another process may not have come to it.
+    """
+    commits: list[bytes] = []
+    for each in range(version, max(version - BEHIND, -1), -1):
+        checksum = read_checksum(storage, location, each)
+        if checksum is not None:
+            for later, commit in enumerate(reversed(commits), each + 1):
+                checksum = advance(checksum, parse(commit), version=later)
+            return checksum
+        if (data := storage.get(commit_path(location, each))) is None:
+            return None
+        commits.append(data)
+    return None
 
 
 def foreign_footprint(storage: Storage, location: str, versions: Sequence[int]) -> Footprint:

@@ -14,28 +14,39 @@ a table is set aside in `lockstep.lake.publisher`.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
 from urllib.parse import unquote
+
+from cachetools import LRUCache
 
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
 from lockstep.delta.publish import content
-from lockstep.errors import CorruptTimelineError
+from lockstep.errors import CorruptTimelineError, LockstepError
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Commit, Database, Entry, Table, TableWrite
 from lockstep.timeline.log import Timeline
+from lockstep.workers import Workers
 
 LOOK_EVERY = timedelta(minutes=1)
 """How long a look at a log's files is believed: what is gone is noticed then, not at every use of the table."""
+
+LOOKS = 100_000
+"""Of so many tables it is remembered when their logs were looked at."""
 
 LISTED_VERSIONS = 100
 """So many versions are listed to find the newest checkpoint; more only where none is among them."""
 
 CHECKED_FILES = 100
 """So many of the newest data files are looked for before commits that name them are published again."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -50,23 +61,26 @@ class Foreign:
         external: ExternalEntries,
         *,
         clock: Clock,
+        pool: Workers,
     ) -> None:
-        """Look at the tables of one timeline."""
+        """Look at the tables of one timeline, at as many at a time as the pool has threads."""
         self._storage = storage
         self._timeline = timeline
         self._external = external
         self._clock = clock
-        self._last_looks: dict[str, datetime] = {}
+        self._pool = pool
+        self._last_looks: LRUCache[str, datetime] = LRUCache(LOOKS)
+        self._lock = threading.Lock()
 
     def look(
         self,
-        table: Table,
+        tables: Sequence[Table],
         restore: Callable[[Entry, TableWrite], object],
         *,
         closely: bool,
         for_write: bool = False,
-    ) -> bool:
-        """Tell whether a table's log goes on after what the timeline knows; publish again what it has lost.
+    ) -> list[bool | LockstepError]:
+        """Tell of each table whether its log goes on after what the timeline knows; publish again what it has lost.
 
         Args:
             restore: publishes a write again whose commit is gone.
@@ -75,16 +89,37 @@ class Foreign:
             for_write: whether a commit is to follow, which needs a log to follow on; look closely then. Delta itself
                 tells whoever reads a table without a log.
 
-        Raises:
-            CorruptTimelineError: a commit is gone that readers need, and nothing has it any more; or, for who writes,
-                the whole log is.
-            UnavailableError: the store failed.
+        Returns:
+            In the order of the tables. An error is why nobody can tell: CorruptTimelineError if a commit is gone that
+            readers need, and nothing has it any more, or, for who writes, the whole log is; UnavailableError if the
+            store failed.
         """
-        is_ahead = self._storage.exists(commit_path(table.location, table.version + 1))
         now = self._clock()
-        is_recent = now - LOOK_EVERY < self._last_looks.get(table.id, now - LOOK_EVERY) <= now
-        if is_recent and (not closely or is_ahead or self._storage.exists(commit_path(table.location, table.version))):
-            return is_ahead
+        recent = [table for table in tables if self._looked_at_since(now - LOOK_EVERY, now, table)]
+        ids = {table.id for table in recent}
+        versions = (1, 0) if closely else (1,)
+        probes = [commit_path(table.location, table.version + ahead) for table in recent for ahead in versions]
+        older = [table for table in tables if table.id not in ids]
+        # All in one go, whichever kind of look it is.
+        answers = self._pool.map(
+            lambda task: task(),
+            [
+                *(partial(_known, partial(self._storage.exists, path)) for path in probes),
+                *(partial(_known, partial(self._look_at_files, table, now, restore, for_write)) for table in older),
+            ],
+        )
+        looks = dict(zip((table.id for table in older), answers[len(probes) :], strict=True))
+        for table, (is_ahead, *is_there) in _each(recent, answers[: len(probes)], len(versions)):
+            error = next((answer for answer in (is_ahead, *is_there) if isinstance(answer, LockstepError)), None)
+            if error is None and not is_ahead and not all(is_there):
+                looks[table.id] = _known(partial(self._look_at_files, table, now, restore, for_write))
+            else:
+                looks[table.id] = is_ahead if error is None else error
+        return [looks[table.id] for table in tables]
+
+    def _look_at_files(
+        self, table: Table, now: datetime, restore: Callable[[Entry, TableWrite], object], for_write: bool
+    ) -> bool:
         after = max(table.version - LISTED_VERSIONS, -1)
         files = log_files(self._storage, table.location, after)
         if not files.checkpoints and after >= 0:
@@ -93,16 +128,14 @@ class Foreign:
             self._heal(table, files, restore)
         elif for_write:  # the folder is gone, with all data: half a log would only hide it
             raise outdated(table, commit_path(table.location, table.version))
-        self._last_looks[table.id] = now
-        return is_ahead or files.newest_after(table.version) is not None
+        with self._lock:
+            self._last_looks[table.id] = now
+        return table.version + 1 in files.commits or files.newest_after(table.version) is not None
 
-    def forget_dropped(self, database: Database) -> None:
-        """Forget when tables were looked at that are in the catalog no more."""
-        if len(self._last_looks) > len(database.tables):
-            ids = {table.id for table in database.tables.values()}
-            for id_ in [*self._last_looks]:
-                if id_ not in ids:
-                    self._last_looks.pop(id_, None)
+    def _looked_at_since(self, begin: datetime, now: datetime, table: Table) -> bool:
+        """Tell whether a log's files were listed after `begin`, as far as that is remembered and the clock is right."""
+        with self._lock:
+            return begin < self._last_looks.get(table.id, begin) <= now
 
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
         """Publish again what is gone from a log though readers of the table's version need it."""
@@ -193,6 +226,19 @@ def files_left(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
             paths.pop(body["path"], None)
         paths |= {body["path"]: None for body in bodies(commit, "add")}
     return paths
+
+
+def _each(tables: Sequence[Table], answers: Sequence[T], count: int) -> Iterable[tuple[Table, Sequence[T]]]:
+    """Yield each table with its answers, of which every one has so many."""
+    return ((table, answers[n * count : (n + 1) * count]) for n, table in enumerate(tables))
+
+
+def _known(look: Callable[[], bool]) -> bool | LockstepError:
+    """Return what a look tells, or why it tells nothing: one table's trouble keeps nobody from the others."""
+    try:
+        return look()
+    except LockstepError as error:
+        return error
 
 
 def _file(table: Table, path: str) -> str:

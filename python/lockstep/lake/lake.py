@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -23,15 +25,15 @@ from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
-from lockstep.timeline.entry import Database, Table
+from lockstep.timeline.entry import NEW, Database, Entry, Table
 from lockstep.timeline.log import Timeline
-from lockstep.workers import Workers
+from lockstep.workers import Threads, Workers
 
-WORKERS = 8
-"""Threads that publish or probe tables of one entry at the same time."""
+WORKERS = 320
+"""So many tables of one transaction are looked at, and published, side by side."""
 
-ABSORB_AT_ONCE = 1000
-"""How many tables are probed for foreign commits at BEGIN; a lake with more finds them as its tables are touched."""
+T = TypeVar("T")
+R = TypeVar("R")
 
 _log = logging.getLogger(__name__)
 
@@ -65,9 +67,12 @@ class Lake:
         self.past = PastChanges(storage, timeline)
         self._pool = Workers(WORKERS, "lockstep-lake")
         self._external = ExternalEntries(timeline, new_id=new_id, backoff=backoff)
-        self._foreign = Foreign(storage, timeline, self._external, clock=clock)
-        self.upkeep = Upkeep(timeline)
-        self.publisher = Publisher(storage, timeline, self.past, self._external, clock=clock, pool=self._pool)
+        self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
+        self._foreign = Foreign(storage, timeline, self._external, clock=clock, pool=self._pool)
+        self.upkeep = Upkeep()
+        self.publisher = Publisher(
+            storage, timeline, self.past, self._external, clock=clock, pool=self._pool, upkeep=self.upkeep
+        )
 
     def refresh(self) -> Database:
         """Return the newest database version, with all that it ratified published, but for tables set aside.
@@ -75,9 +80,7 @@ class Lake:
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
         """
-        database = self.publisher.publish_all()
-        self._foreign.forget_dropped(database)
-        return database
+        return self.publisher.publish_all()
 
     def check_reaches(self, table: Table, version: int) -> None:
         """Raise if a table's log ends before a version that the timeline has.
@@ -101,23 +104,24 @@ class Lake:
         Raises:
             ForeignCommitError, UnavailableError, CorruptTimelineError: one of them is set aside, see `Publisher.check`.
         """
-        database = self._caught_up(select, closely=True, for_write=for_write)
+        database = self._caught_up(select, for_write)
         for table in select(database):
             database.refuse_aside(table)
         return database
 
-    def take_in(self, tables: Sequence[Table]) -> bool:
+    def take_in(self, tables: Sequence[Table], *, closely: bool = True) -> bool:
         """Take what plain Delta writers did to tables into the timeline, and tell whether anything was there to see.
 
         Args:
             tables: as this process last read of them. What another of Lockstep's processes did since is told, too.
+            closely: see `Foreign.look`.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the store and the logs say.
         """
-        looks = self._pool.map(
-            lambda table: self._foreign.look(table, self.publisher.publish_write, closely=True), tables
-        )
+        looks = self._foreign.look(tables, self.publisher.publish_write, closely=closely)
+        if errors := [look for look in looks if isinstance(look, LockstepError)]:
+            raise errors[0]
         tables_ahead = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
         # What a plain writer does to a table that is set aside waits for whoever decides whose commit is right.
         set_aside = self.refresh().set_aside if tables_ahead else {}
@@ -126,45 +130,61 @@ class Lake:
                 self._foreign.take_in(table)
         return bool(tables_ahead)
 
-    def all_caught_up(self) -> Database:
-        """Return the newest database version, with what plain Delta writers did up to now to any table.
-
-        A table with which that cannot be done is set aside in what is returned: it keeps nobody from the others. All
-        tables of a lake with more than `ABSORB_AT_ONCE` are passed over.
-        """
-        return self._caught_up(
-            lambda database: database.tables.values() if len(database.tables) <= ABSORB_AT_ONCE else [],
-            closely=False,
-        )
-
-    def _caught_up(
-        self, select: Callable[[Database], Iterable[Table]], *, closely: bool, for_write: bool = False
-    ) -> Database:
-        database = self.refresh()
+    def _caught_up(self, select: Callable[[Database], Iterable[Table]], for_write: bool) -> Database:
+        # While the timeline is read on, the tables are looked at as they were; those that others wrote, again.
+        before = [table for table in select(self.timeline.head) if table.version != NEW]
+        refreshing = self._refreshing.submit(self.refresh)
+        early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
+        database = refreshing.result()
         tables = [table for table in select(database) if table.id not in database.set_aside]
-        looks = self._pool.map(lambda table: self._look(table, closely, for_write), tables)
-        results = [(table, look) for table, look in zip(tables, looks, strict=True) if look]
+        late = [table for table in tables if table not in early_looks]
+        looks = early_looks | dict(zip(late, self._looks(late, for_write), strict=True))
+        results = [(table, looks[table]) for table in tables if looks[table]]
         errors = {table.id: look for table, look in results if isinstance(look, LockstepError)}
         for table, look in results:
             if look is True and (error := self._take_in(table)) is not None:
                 errors[table.id] = error
+        for table, error in ((table, errors[table.id]) for table in tables if table.id in errors):
+            _log.warning("table %s: %s", table.name, error)
         if len(results) > len(errors):
             database = self.refresh()
         return structs.replace(database, set_aside=errors | database.set_aside) if errors else database
 
-    def _look(self, table: Table, closely: bool, for_write: bool) -> bool | LockstepError:
-        """Tell whether a table's log goes on after what the timeline knows, or why nobody can tell."""
-        try:
-            return self._foreign.look(table, self.publisher.publish_write, closely=closely, for_write=for_write)
-        except LockstepError as error:
-            _log.warning("table %s: %s", table.name, error)
-            return error
+    def _looks(self, tables: Sequence[Table], for_write: bool) -> list[bool | LockstepError]:
+        """Tell of each table whether its log goes on after what the timeline knows, or why nobody can tell."""
+        return self._foreign.look(tables, self.publisher.publish_write, closely=True, for_write=for_write)
+
+    def after_commit(self, entry: Entry, *, is_published: bool, checksums: bool, folders: Sequence[str]) -> None:
+        """Do behind the answer to a commit what others are saved by.
+
+        Args:
+            entry: it is ratified.
+            is_published: whether it is published, too; else its staged files are needed yet.
+            checksums: whether to write checksums of the tables' versions; Delta itself does after its own statements.
+            folders: what nobody needs once it is published.
+        """
+        tasks: list[Callable[[], object]] = []
+        if is_published and checksums:
+            tasks.append(partial(self.publisher.write_checksums, entry, entry.writes))
+        tasks.append(self.timeline.write_hint)
+        if is_published and folders:
+            tasks.append(partial(self.delete, folders, []))
+        if self.timeline.checkpoint_due is not None:
+            tasks.append(self.timeline.write_checkpoint)
+        self.upkeep.add(*tasks)
+
+    def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Return what the work returns for each item, in order; it may not ask for more of this lake's threads.
+
+        Raises:
+            What the work raised for the first item for which it did.
+        """
+        return self._pool.map(work, items)
 
     def _take_in(self, table: Table) -> LockstepError | None:
         try:
             self._foreign.take_in(table)
         except LockstepError as error:
-            _log.warning("table %s: %s", table.name, error)
             return error
         return None
 

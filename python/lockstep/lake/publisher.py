@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
 from msgspec import structs
 
-from lockstep.delta.checksum import Checksum
 from lockstep.delta.log import log_files
 from lockstep.delta.publish import Displaced, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
@@ -26,6 +26,7 @@ from lockstep.lake.behind import place_behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
+from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
@@ -62,34 +63,6 @@ class Progress:
         return Progress(max(self.through, other.through), frozenset(failures))
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedWrite:
-    """A write that is in its table's log.
-
-    Attributes:
-        versions: the table version of each of its commits.
-        checksum: of the last of them; None where it cannot be told, or was not asked for.
-    """
-
-    versions: tuple[int, ...]
-    checksum: Checksum | None
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """What became of an entry's writes.
-
-    Attributes:
-        is_done: whether no reader will find one missing.
-        writes: those that are in their tables' logs, by table id; not one whose table was dropped and removed.
-        errors: by table id, why one is not.
-    """
-
-    is_done: bool
-    writes: Mapping[str, PublishedWrite] = field(default_factory=dict)
-    errors: Mapping[str, LockstepError] = field(default_factory=dict)
-
-
 class Publisher:
     """Publishes what one timeline ratified; safe to share between threads."""
 
@@ -102,6 +75,7 @@ class Publisher:
         *,
         clock: Clock,
         pool: Workers,
+        upkeep: Upkeep,
     ) -> None:
         """Publish into the logs of a timeline's tables, as many at a time as the pool has threads."""
         self._storage = storage
@@ -110,6 +84,7 @@ class Publisher:
         self._external = external
         self._clock = clock
         self._pool = pool
+        self._upkeep = upkeep
         self._progress = Progress()
         self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
@@ -129,14 +104,17 @@ class Publisher:
             set_aside: dict[str, LockstepError] = {}
             failures: set[tuple[int, str]] = set()
             for entry, writes in self._pending(progress, head):
-                errors = self._publish_entry(entry, writes, fresh=False, checksums=True).errors
+                errors = self._publish_entry(entry, writes, fresh=False)
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
+                if published := [write for write in writes if write.id not in errors]:
+                    self._upkeep.add(partial(self.write_checksums, entry, published))
             self._note(Progress(head.version, frozenset(failures)))
             if self._timeline.moves is not moves:
                 continue  # the head does not say yet where these tables are now
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
+                self._upkeep.add(self._timeline.write_hint)
             self._forget_dropped(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
@@ -175,8 +153,8 @@ class Publisher:
         if (record := self._errors.get(table.id)) is not None:
             raise record[1].again() from record[1]
 
-    def try_publish(self, entry: Entry, *, fresh: bool, checksums: bool = True) -> Publication:
-        """Publish a ratified entry, and tell what is done. It raises nothing.
+    def try_publish(self, entry: Entry, *, fresh: bool) -> bool:
+        """Publish a ratified entry, and tell whether that is done. It raises nothing.
 
         The entry is committed: whatever goes wrong now delays its readers, and no more.
 
@@ -184,40 +162,36 @@ class Publisher:
             fresh: whether the caller has just ratified it. COMMIT may also be asked again, hours later, whether it
                 landed: then others may have published it, and Delta's clean-up may have been there. The entry's time
                 alone does not tell, for it is that of the writer's clock, or of one before it that was ahead.
-            checksums: write the versions' checksums too; Delta itself does after an autocommitted statement.
         """
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
-            publication = self._publish_entry(entry, entry.writes, fresh=fresh, checksums=checksums)
-            failures = {(entry.version, id_) for id_ in publication.errors}
+            errors = self._publish_entry(entry, entry.writes, fresh=fresh)
             progress = self._current_progress()
             if progress.through == entry.version - 1:
-                self._note(Progress(entry.version, progress.failures | failures))
-            if publication.is_done and self._timeline.published_through == entry.version - 1:
+                self._note(Progress(entry.version, progress.failures | {(entry.version, id_) for id_ in errors}))
+            if errors:
+                return False
+            if self._timeline.published_through == entry.version - 1:
                 self._timeline.mark_published(entry.version)
-            return publication
+            return True
         except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
             _log.exception("database version %d is committed; it is not published yet", entry.version)
-            return Publication(is_done=False)
+            return False
 
-    def _publish_entry(
-        self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool, checksums: bool
-    ) -> Publication:
-        """Publish an entry's commits, its tables in parallel."""
+    def is_published(self, entry: Entry, write: TableWrite) -> bool:
+        """Tell whether a write of an entry that was tried is in its table's log, as far as is known."""
+        return self._errors.get(write.id, (NEW,))[0] != entry.version and not self._is_dropped(write)
+
+    def _publish_entry(self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool) -> dict[str, LockstepError]:
+        """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
         if entry.kind != "transaction":
-            return Publication(is_done=True)
-        results = self._pool.map(lambda write: self._publish(entry, write, fresh, checksums), writes)
-        by_id = {write.id: result for write, result in zip(writes, results, strict=True)}
-        errors = {id_: result for id_, result in by_id.items() if isinstance(result, LockstepError)}
-        published = {id_: result for id_, result in by_id.items() if isinstance(result, PublishedWrite)}
-        return Publication(not errors, published, errors)
+            return {}
+        errors = self._pool.map(lambda write: self._publish(entry, write, fresh), writes)
+        return {write.id: error for write, error in zip(writes, errors, strict=True) if error is not None}
 
-    def _publish(
-        self, entry: Entry, write: TableWrite, fresh: bool, checksums: bool
-    ) -> PublishedWrite | LockstepError | None:
-        """Publish a write, or return why that cannot be done; None is as good as done, for nobody has the table."""
+    def _publish(self, entry: Entry, write: TableWrite, fresh: bool) -> LockstepError | None:
         try:
-            versions = self.publish_write(entry, write, fresh=fresh)
+            self.publish_write(entry, write, fresh=fresh)
         except LockstepError as error:
             return self._set_aside(entry, write, error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever uses the table; no other is concerned)
@@ -226,22 +200,17 @@ class Publisher:
             return self._set_aside(entry, write, LockstepError(what))
         if self._errors.get(write.id, (entry.version,))[0] == entry.version:
             self._errors.pop(write.id, None)
-        if versions is None:
-            return None
-        return PublishedWrite(versions, self._write_checksums(write, versions) if checksums else None)
+        return None
 
-    def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> tuple[int, ...] | None:
-        """Publish a write, behind foreign commits if need be, and return the version of each of its commits.
-
-        None for a dropped table whose folder somebody removed: nobody brings it back.
-        """
+    def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> None:
+        """Publish a write, behind foreign commits if need be."""
         if not fresh and self._is_dropped(write) and log_files(self._storage, write.location).is_empty:
-            return None
+            return  # somebody removed the folder of a dropped table: nobody brings it back
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
             outcome = publish(self._storage, write, versions, fresh=fresh)
             if outcome is None:
-                return versions
+                return
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
             # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
             # any file that was seen before.
@@ -266,14 +235,19 @@ class Publisher:
         self._errors[write.id] = entry.version, error
         return error
 
-    def _write_checksums(self, write: TableWrite, versions: Sequence[int]) -> Checksum | None:
+    def write_checksums(self, entry: Entry, writes: Sequence[TableWrite]) -> None:
+        """Write the checksums of an entry's published writes, at best effort: readers do without."""
+        if entry.kind == "transaction":
+            self._pool.map(partial(self._write_checksums, entry), writes)
+
+    def _write_checksums(self, entry: Entry, write: TableWrite) -> None:
+        versions = self._timeline.versions(write, entry.version)
         try:
-            return write_checksums(self._storage, write, versions)
+            write_checksums(self._storage, write, versions)
         except LockstepError as error:
             _log.info("table %s goes without a checksum of version %d: %s", write.name, versions[-1], error)
         except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
             _log.exception("table %s goes without a checksum of version %d", write.name, versions[-1])
-        return None
 
     def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.

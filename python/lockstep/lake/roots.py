@@ -12,8 +12,8 @@ from lockstep.timeline.files import FOLDER
 from lockstep.transactions.folders import check_root
 
 
-def refuse_inside(url: str) -> None:
-    """Refuse to make a lake in another lake or in a Delta table.
+def refuse_unless_free(url: str) -> None:
+    """Refuse to make a lake in another lake or in a Delta table, unless there is a lake already.
 
     What such a folder holds is its owner's to delete: VACUUM of a table removes every file below its folder that the
     table does not name. A folder above that cannot be read is passed over, for nobody can tell what it is.
@@ -25,6 +25,8 @@ def refuse_inside(url: str) -> None:
         InvalidError: the root is in a lake or in a table, or is a table's folder.
     """
     check_root(url)
+    if _has_files(url, FOLDER):
+        return
     for folder in (url, *_above(url)):
         if folder != url and _has_files(folder, FOLDER):
             raise InvalidError(
@@ -49,5 +51,14 @@ def _above(url: str) -> Iterator[str]:
 def _has_files(folder: str, name: str) -> bool:
     try:
         return bool(open_storage(folder).list(name))
-    except (InvalidError, UnavailableError):  # not there, or not ours to read
+    except InvalidError:  # not there
+        return False
+    except UnavailableError:  # not ours to read; that it is there may be told all the same
+        return folder.startswith("file://") and _is_folder(folder.removeprefix("file://"), name)
+
+
+def _is_folder(folder: str, name: str) -> bool:
+    try:
+        return Path(folder, name).is_dir()
+    except OSError:
         return False

@@ -27,10 +27,11 @@ from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, 
 from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
 from lockstep.storage import Storage
-from lockstep.timeline.checkpoint import State, UnusableError, manifest_path, read_manifest, read_state
+from lockstep.timeline.checkpoint import State, manifest_path, read_manifest, read_state
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
 from lockstep.timeline.entry import Database, Name, Table, TableWrite
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.parts import UnusableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
                 if _has_expired(log, version):
                     expired += 1
                 elif (problem := _problem(storage, log, write.location, version, content)) is not None:
+                    if log.is_empty and entry.version <= timeline.published_through:
+                        problem = "missing"  # it was there, and nobody publishes into a folder that is gone
                     path = commit_path(write.location, version)
                     differences.append(Difference(problem, name, version, entry.version, path))
     suspects = {difference.table for difference in differences}
@@ -108,7 +111,7 @@ def _beyond(version: int, head: Database) -> WrongCheckpoint:
 def _why_wrong(storage: Storage, version: int, state: State) -> str | None:
     """Return why a checkpoint is not what the entries up to its version say; None if it is."""
     try:
-        checkpoint = read_state(storage, read_manifest(storage, version), set())
+        checkpoint = read_state(storage, read_manifest(storage, version))
     except UnusableError as error:
         return str(error)
     return None if checkpoint == state else "it says something else than the entries"

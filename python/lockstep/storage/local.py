@@ -150,9 +150,7 @@ def open_local(url: str, *, create: bool) -> LocalStorage:
             root.mkdir(parents=True, exist_ok=True)
             _sync_folder(root.parent)
         if not root.exists():
-            raise InvalidError(
-                f"no folder {root}: make a lake with `lockstep init {root}`, or open it with create=True"
-            )
+            raise InvalidError(f"no folder {root}: make a lake with `lockstep init {root}` (in Python: create=True)")
         if not root.is_dir():
             raise InvalidError(f"{root} is a file: the root of a lake is a folder")
         next(root.iterdir(), None)

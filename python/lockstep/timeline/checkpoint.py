@@ -1,26 +1,25 @@
 """Checkpoints: the database as it was at a version, so that nobody has to read the entries before it.
 
     <root>/_lockstep/checkpoints/00000000000000000100.json   a manifest: the checkpoint of database version 100
-    <root>/_lockstep/checkpoints/parts/<digest>.jsonl        a part: some of what the database has, one thing a line
+    <root>/_lockstep/checkpoints/parts/<digest>.jsonl        a part: see `lockstep.timeline.parts`
 
-A checkpoint is advice. It says nothing that the entries do not, and any of them may be missing. One that cannot be read
-whole, or is of another history than the entries are, is passed over.
+A checkpoint is advice. It says nothing that the entries do not, and any of them may be missing. One whose manifest
+cannot be read, or that is of another history than the entries are, is passed over. Its parts are read when somebody
+needs what is in them; one that turns out to be missing or damaged then is made of the entries.
 
-What the database has is put in order (tables, views, namespaces, batches, moved commits, each by name) and cut into
-parts. Where it is cut follows from the names: after one whose hash says so. A part is called by the digest of its
-bytes, so checkpoints share the parts in which nothing changed, and all who write the checkpoint of a version write the
-same bytes.
+What the database has, and what finds it by another key, are maps. Each is put in order and cut into parts. All who
+write the checkpoint of a version write the same bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -28,21 +27,30 @@ from immutables import Map
 
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Mine, Storage
-from lockstep.timeline.entry import Batch, Database, Namespace, Table, Value, View
-from lockstep.timeline.files import READERS, UNREADABLE, decode, entry_path, version_in
-from lockstep.timeline.fold import Placements
+from lockstep.timeline.entry import Batch, Database, Entry, Index, Name, Namespace, Table, Value, View
+from lockstep.timeline.files import UNREADABLE, Gets, decode, entry_path, version_in
+from lockstep.timeline.fold import Placements, apply, first_moved, placements_after
 from lockstep.timeline.hint import CHECKPOINTS
-from lockstep.workers import Threads
+from lockstep.timeline.history import History
+from lockstep.timeline.layered_map import LayeredMap, side_by_side
+from lockstep.timeline.parts import (
+    Kind,
+    NewPart,
+    Pairs,
+    Part,
+    PartCache,
+    SortedParts,
+    UnusableError,
+    cut,
+    digest_of,
+    part_path,
+    read_part,
+)
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had parts that were read all at once; such a checkpoint is passed over."""
+
 FOLDER = CHECKPOINTS
-PARTS = f"{FOLDER}/parts"
-
-PART_ITEMS = 512
-"""How many things a part has on average."""
-
-PART_BYTES = 1024 * 1024
-"""A part that has as many bytes ends, whatever the names say."""
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +68,26 @@ class State:
     placements: Placements
 
 
-class UnusableError(Exception):
-    """A checkpoint cannot be believed; the text says why."""
+def state_after(state: State | None, entries: Iterable[Entry], history: History, storage: Storage) -> State:
+    """Return the state after more entries, which follow it; None is before entry 0.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: one moves commits of earlier ones, and those cannot be read; or it does
+            not fit.
+    """
+    database = None if state is None else state.database
+    places: Placements = Map() if state is None else state.placements
+    for entry in entries:
+        database = apply(database, entry)
+        if entry.moved:
+            between = range(first_moved(entry), entry.version)
+            places = placements_after(places, entry, history.scan(storage, between, last=entry.version - 1))
+    if database is None:
+        raise ValueError("no entries, and nothing before them")
+    return State(database, places)
+
+
+# --- what is in the files ---------------------------------------------------------------------------------------------
 
 
 class _Namespace(Value, frozen=True):
@@ -77,24 +103,74 @@ class _Placed(Value, frozen=True):
     versions: tuple[int, ...]
 
 
-class _Item(Value, frozen=True):
-    """One line of a part: exactly one of the fields is there."""
+class _Named(Value, frozen=True):
+    """The name of the table that has this id, or lies at this location."""
 
-    table: Table | None = None
-    view: View | None = None
-    namespace: _Namespace | None = None
-    batch: Batch | None = None
-    placed: _Placed | None = None
+    key: str
+    name: Name
+
+
+class _Inside(Value, frozen=True):
+    """How many tables and views a namespace has."""
+
+    namespace: Namespace
+    count: int
+
+
+_NAMED: Kind[str, Name] = Kind(
+    msgspec.json.Decoder(_Named), lambda k, v: _Named(key=k, name=v), lambda x: (x.key, x.name)
+)
+
+KINDS: Mapping[str, Kind[Any, Any]] = {
+    "tables": Kind(msgspec.json.Decoder(Table), lambda _, v: v, lambda x: (x.name, x)),
+    "views": Kind(msgspec.json.Decoder(View), lambda _, v: v, lambda x: (x.name, x)),
+    "namespaces": Kind(
+        msgspec.json.Decoder(_Namespace),
+        lambda k, v: _Namespace(name=k, properties=v),
+        lambda x: (x.name, x.properties),
+    ),
+    "batches": Kind(
+        msgspec.json.Decoder(Batch), lambda k, v: Batch(application=k, number=v), lambda x: (x.application, x.number)
+    ),
+    "ids": _NAMED,
+    "locations": _NAMED,
+    "inside": Kind(
+        msgspec.json.Decoder(_Inside), lambda k, v: _Inside(namespace=k, count=v), lambda x: (x.namespace, x.count)
+    ),
+    "moved": Kind(
+        msgspec.json.Decoder(_Placed),
+        lambda k, v: _Placed(id=k[0], entry=k[1], versions=v),
+        lambda x: ((x.id, x.entry), x.versions),
+    ),
+}
+"""How the maps of a state are written, by the names that they have in a manifest."""
 
 
 class Manifest(Value, frozen=True):
-    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and its parts' digests."""
+    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map."""
 
     format: int
     version: int
     committed_at: datetime
     entry: str
-    parts: list[str]
+    tables: list[Part[Name]]
+    views: list[Part[Name]]
+    namespaces: list[Part[Namespace]]
+    batches: list[Part[str]]
+    ids: list[Part[str]]
+    locations: list[Part[str]]
+    inside: list[Part[Namespace]]
+    moved: list[Part[tuple[str, int]]]
+
+    def digests(self) -> set[str]:
+        """Return the digests of all parts."""
+        return {part.digest for name in KINDS for part in getattr(self, name)}
+
+
+class _Format(msgspec.Struct):
+    """The one field that every format of a manifest has."""
+
+    format: int
 
 
 class _Sealed(Value, frozen=True):
@@ -105,8 +181,8 @@ class _Sealed(Value, frozen=True):
 
 
 _decode_sealed = msgspec.json.Decoder(_Sealed).decode
+_decode_format = msgspec.json.Decoder(_Format).decode
 _decode_manifest = msgspec.json.Decoder(Manifest).decode
-_decode_items = msgspec.json.Decoder(_Item).decode_lines
 _encode = msgspec.json.encode
 
 
@@ -115,67 +191,41 @@ def manifest_path(version: int) -> str:
     return f"{FOLDER}/{version:020d}.json"
 
 
-def part_path(digest: str) -> str:
-    """Return where a part lies, relative to the lake's root."""
-    return f"{PARTS}/{digest}.jsonl"
+def maps_of(state: State) -> dict[str, Mapping[Any, Any]]:
+    """Return the maps of a state by their names in a manifest."""
+    database, index = state.database, state.database.index
+    return {
+        "tables": database.tables,
+        "views": database.views,
+        "namespaces": database.namespaces,
+        "batches": database.batches,
+        "ids": index.ids,
+        "locations": index.locations,
+        "inside": index.inside,
+        "moved": state.placements,
+    }
 
 
-def digest_of(data: bytes) -> str:
-    """Return the SHA-256 of bytes, in hex."""
-    return hashlib.sha256(data).hexdigest()
-
-
-# --- what is written --------------------------------------------------------------------------------------------------
-
-
-def parts_of(state: State) -> Iterator[bytes]:
-    """Yield the parts of a checkpoint, in order."""
-    lines: list[bytes] = []
-    size = 0
-    for key, item in _items(state):
-        line = _encode(item) + b"\n"
-        lines.append(line)
-        size += len(line)
-        if size >= PART_BYTES or zlib.crc32(_encode(key)) % PART_ITEMS == 0:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)
-
-
-def _items(state: State) -> Iterator[tuple[Any, _Item]]:
-    """Yield what a checkpoint says, in its order, each with what it is called."""
-    database = state.database
-    for name, table in sorted(database.tables.items()):
-        yield name, _Item(table=table)
-    for name, view in sorted(database.views.items()):
-        yield name, _Item(view=view)
-    for namespace, properties in sorted(database.namespaces.items()):
-        yield namespace, _Item(namespace=_Namespace(name=namespace, properties=properties))
-    for application, number in sorted(database.batches.items()):
-        yield application, _Item(batch=Batch(application=application, number=number))
-    for (id_, entry), versions in sorted(state.placements.items()):
-        yield (id_, entry), _Item(placed=_Placed(id=id_, entry=entry, versions=versions))
-
-
-def manifest_of(state: State, entry: str, parts: Sequence[str]) -> bytes:
-    """Return the file that makes parts a checkpoint; `entry` is the digest of the version's entry."""
-    database = state.database
-    manifest = Manifest(
-        format=FORMAT,
-        version=database.version,
-        committed_at=database.committed_at,
-        entry=entry,
-        parts=list(parts),
+def _state(manifest: Manifest, maps: Mapping[str, Any]) -> State:
+    database = Database(
+        version=manifest.version,
+        committed_at=manifest.committed_at,
+        namespaces=maps["namespaces"],
+        tables=maps["tables"],
+        views=maps["views"],
+        batches=maps["batches"],
+        index=Index(ids=maps["ids"], locations=maps["locations"], inside=maps["inside"]),
     )
+    return State(database, Map(maps["moved"].items()))
+
+
+def _sealed(manifest: Manifest) -> bytes:
+    """Return the file that makes parts a checkpoint."""
     data = _encode(manifest)
     return _encode(_Sealed(digest=digest_of(data), manifest=msgspec.Raw(data)))
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
-
-
-def read_manifest(storage: Storage, version: int) -> Manifest:
+def read_manifest(storage: Gets, version: int) -> Manifest:
     """Read the manifest of the checkpoint of a version, and see that it is as it was written.
 
     Raises:
@@ -189,26 +239,24 @@ def read_manifest(storage: Storage, version: int) -> Manifest:
         sealed = _decode_sealed(data)
         if digest_of(bytes(sealed.manifest)) != sealed.digest:
             raise UnusableError("its digest is another one")
+        number = _decode_format(sealed.manifest).format
+        if number != FORMAT:
+            raise UnusableError(f"it is of format {number}, this Lockstep reads {FORMAT}")
         manifest = _decode_manifest(sealed.manifest)
     except UNREADABLE as error:
         raise UnusableError(f"expected a checkpoint: {error}") from error
-    if (manifest.format, manifest.version) != (FORMAT, version):
-        raise UnusableError(f"it is of format {manifest.format} and version {manifest.version}")
+    if manifest.version != version:
+        raise UnusableError(f"it is of version {manifest.version}")
     return manifest
 
 
-def read_state(storage: Storage, manifest: Manifest, bad: set[str]) -> State:
-    """Read the parts of a checkpoint, and see that its entry is the one that the timeline has.
-
-    Args:
-        bad: the digests of parts that were found missing or damaged; more are added.
+def check_entry(storage: Gets, manifest: Manifest) -> None:
+    """See that a checkpoint's entry is the one that the timeline has.
 
     Raises:
-        UnusableError: a part is missing or damaged, or the entry is.
+        UnusableError: it is not.
         UnavailableError, CorruptTimelineError: the store failed, or the entry cannot be read.
     """
-    if hit := next((digest for digest in manifest.parts if digest in bad), None):
-        raise UnusableError(f"part {hit} was missing or damaged before")
     data = storage.get(entry_path(manifest.version))
     if data is None:
         raise UnusableError("its entry is not there")
@@ -217,51 +265,25 @@ def read_state(storage: Storage, manifest: Manifest, bad: set[str]) -> State:
     if decode(data, manifest.version).committed_at != manifest.committed_at:
         raise UnusableError("its entry has another time")
 
-    def part(digest: str) -> bytes | None:
-        return storage.get(part_path(digest))
 
-    items: list[_Item] = []
-    with Threads(READERS, thread_name_prefix="lockstep-checkpoint") as pool:
-        for digest, content in zip(manifest.parts, pool.map(part, manifest.parts), strict=True):
-            if content is None or digest_of(content) != digest:
-                bad.add(digest)
-                raise UnusableError(f"part {digest} is {'missing' if content is None else 'damaged'}")
-            try:
-                items += _decode_items(content)
-            except UNREADABLE as error:
-                bad.add(digest)
-                raise UnusableError(f"part {digest}: {error}") from error
-    return _state(manifest, items)
+def read_state(storage: Storage, manifest: Manifest) -> State:
+    """Read a checkpoint whole, and see that its entry is the one that the timeline has.
 
+    Raises:
+        UnusableError: a part is missing or damaged, or the entry is another one.
+        UnavailableError, CorruptTimelineError: the store failed, or the entry cannot be read.
+    """
+    check_entry(storage, manifest)
 
-def _state(manifest: Manifest, items: Iterable[_Item]) -> State:
-    tables: dict[Any, Table] = {}
-    views: dict[Any, View] = {}
-    namespaces: dict[Namespace, dict[str, str]] = {}
-    batches: dict[str, int] = {}
-    placements: dict[tuple[str, int], tuple[int, ...]] = {}
-    for item in items:
-        if item.table is not None:
-            tables[item.table.name] = item.table
-        elif item.view is not None:
-            views[item.view.name] = item.view
-        elif item.namespace is not None:
-            namespaces[item.namespace.name] = item.namespace.properties
-        elif item.batch is not None:
-            batches[item.batch.application] = item.batch.number
-        elif item.placed is not None:
-            placements[item.placed.id, item.placed.entry] = item.placed.versions
-        else:
-            raise UnusableError("a line says nothing")
-    database = Database(
-        version=manifest.version,
-        committed_at=manifest.committed_at,
-        namespaces=namespaces,
-        tables=tables,
-        views=views,
-        batches=batches,
-    )
-    return State(database, Map(placements))
+    def whole(name: str) -> Mapping[Any, Any]:
+        parts: Sequence[Part[Any]] = getattr(manifest, name)
+        reads = [partial(read_part, storage, KINDS[name], part) for part in parts]
+        found = {key: value for pairs in side_by_side(reads) for key, value in pairs}
+        if sorted(found) != list(found):
+            raise UnusableError(f"its {name} are not in order")
+        return Map(found)
+
+    return _state(manifest, {name: whole(name) for name in KINDS})
 
 
 def versions(storage: Storage) -> list[int]:
@@ -292,78 +314,177 @@ def proof_of_later(storage: Storage, last: int) -> int | None:
 class Checkpoints:
     """The checkpoints of one timeline, as far as this process has met them; safe to share between threads."""
 
-    def __init__(self) -> None:
-        """Know of none."""
-        self._whole: tuple[int, frozenset[str]] | None = None
-        self._bad: set[str] = set()
+    def __init__(self, storage: Storage, history: History | None = None) -> None:
+        """Know of none; `history` keeps the entries that are read where a part cannot be."""
+        self._storage = storage
+        self._history = History() if history is None else history
+        self._parts = PartCache(storage)
+        self._newest: Manifest | None = None
         self._listing: list[int] = []
         self._lock = threading.Lock()
 
-    def newest(self, storage: Storage, at_most: int, candidate: int | None = None) -> State | None:
+    def newest(self, at_most: int, candidate: int | None = None, files: Gets | None = None) -> State | None:
         """Return the newest checkpoint up to a version that can be believed; None if there is none.
+
+        Its maps are read when somebody asks for what is in them (`lockstep.timeline.layered_map`). Where some cannot be
+        believed, the steps back become longer, and the oldest is the last that is tried: what is damaged may be a part
+        that many share, and to read some more entries is less than to read a thousand manifests.
 
         Args:
             candidate: one that is said to be there, up to that version; it is tried first, and saves a listing.
+            files: where the candidate's files are read, if not in the store.
 
         It raises nothing: what cannot be read is passed over, and the entries say what there is.
         """
-        if candidate is not None and (state := self._try(storage, candidate)) is not None:
+        if candidate is not None and (state := self._try(candidate, files or self._storage)) is not None:
             return state
-        for version in reversed(self._up_to(storage, at_most)):
-            if version != candidate and (state := self._try(storage, version)) is not None:
+        listing, step = self._up_to(at_most), 1
+        number = len(listing) - 1
+        while number >= 0:
+            version = listing[number]
+            if version != candidate and (state := self._try(version, self._storage)) is not None:
                 return state
+            number, step = max(number - step, 0) if number else -1, 2 * step
         return None
 
-    def _up_to(self, storage: Storage, at_most: int) -> list[int]:
+    def _up_to(self, at_most: int) -> list[int]:
         """Return the versions up to one that have a checkpoint; those that are known already, if a newer one is."""
         listing = self._listing
         if not listing or listing[-1] <= at_most:
             try:
-                self._listing = listing = versions(storage)
+                self._listing = listing = versions(self._storage)
             except UnavailableError as error:
                 _log.warning("the timeline's checkpoints cannot be listed; its entries are read instead: %s", error)
         return [version for version in listing if version <= at_most]
 
-    def _try(self, storage: Storage, version: int) -> State | None:
+    def _try(self, version: int, files: Gets) -> State | None:
         try:
-            manifest = read_manifest(storage, version)
-            state = read_state(storage, manifest, self._bad)
+            manifest = read_manifest(files, version)
+            if hit := next(iter(manifest.digests() & self._parts.bad), None):
+                raise UnusableError(f"part {hit} was missing or damaged before")
+            check_entry(files, manifest)
+            state = self.state(manifest)
         except (UnusableError, LockstepError) as error:
             _log.warning("the checkpoint of database version %d is passed over: %s", version, error)
             return None
-        with self._lock:
-            if self._whole is None or self._whole[0] < version:
-                self._whole = version, frozenset(manifest.parts)
+        self._note(manifest)
         return state
 
-    def write(self, storage: Storage, state: State, entry: bytes) -> None:
-        """Write a checkpoint: its parts, of those that it does not share with the last one, and then its manifest.
+    def _note(self, manifest: Manifest) -> None:
+        with self._lock:
+            if self._newest is None or self._newest.version <= manifest.version:
+                self._newest = manifest
+
+    def state(self, manifest: Manifest) -> State:
+        """Return what a checkpoint says, each part of which is read when somebody asks for it.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: the moved commits, which are read now, cannot be.
+        """
+        instead = _FromEntries(self, manifest.version)
+
+        def layered(name: str) -> LayeredMap[Any, Any]:
+            parts = getattr(manifest, name)
+            return LayeredMap(
+                SortedParts(KINDS[name], parts, self._parts, manifest.version, partial(instead.whole, name))
+            )
+
+        return _state(manifest, {name: layered(name) for name in KINDS})
+
+    def from_entries(self, version: int) -> State:
+        """Return the state of a version without its checkpoint: of an older one, or none, and the entries since.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: an entry cannot be read, or is gone.
+        """
+        state = self.newest(version - 1) if version else None
+        since = range(0 if state is None else state.database.version + 1, version + 1)
+        entries = self._history.scan(self._storage, since, last=version)
+        return state_after(state, entries, self._history, self._storage)
+
+    def write(self, state: State, entry: bytes) -> Manifest:
+        """Write a checkpoint: the parts in which something changed since the one that it comes from, and its manifest.
+
+        Where it is there already, by another process, nothing is written.
 
         Args:
             entry: the file of the version's entry.
 
         Raises:
             UnavailableError: the store failed. Parts may be there that no manifest names; they do no harm.
+            CorruptTimelineError: a part in which something changed cannot be read, nor made of entries.
         """
-        parts = {digest_of(part): part for part in parts_of(state)}
-        version = state.database.version
-        manifest = manifest_of(state, digest_of(entry), list(parts))
+        if (manifest := self._written(state, digest_of(entry))) is None:
+            manifest = self._write(state, digest_of(entry))
+        self._note(manifest)
+        return manifest
+
+    def _written(self, state: State, entry: str) -> Manifest | None:
+        """Return the manifest of a checkpoint that another process wrote."""
+        try:
+            manifest = read_manifest(self._storage, state.database.version)
+        except UnusableError:
+            return None
+        is_ours = (manifest.entry, manifest.committed_at) == (entry, state.database.committed_at)
+        return manifest if is_ours and not manifest.digests() & self._parts.bad else None
+
+    def _write(self, state: State, entry: str) -> Manifest:
+        maps = maps_of(state)
+        newest, bad = self._newest, set(self._parts.bad)
+        origins = {
+            v.base.origin for v in maps.values() if isinstance(v, LayeredMap) and isinstance(v.base, SortedParts)
+        }
+        versions = origins | ({newest.version} if newest is not None else set())
+        there = {version for version in versions if self._storage.exists(manifest_path(version))}
+        shared = newest.digests() - bad if newest is not None and newest.version in there else set()
+
+        def may_share(base: SortedParts[Any, Any], part: Part[Any]) -> bool:
+            return base.origin in there and part.digest not in bad  # somebody may have deleted them all
+
+        parts = {name: [*cut(kind, maps[name], may_share)] for name, kind in KINDS.items()}
+        new = [part for found in parts.values() for part in found if isinstance(part, NewPart)]
+        unwritten = {part.part.digest: part.data for part in new if part.part.digest not in shared}
+        side_by_side([partial(_put, self._storage, part_path(digest), data) for digest, data in unwritten.items()])
+        manifest = Manifest(
+            format=FORMAT,
+            version=state.database.version,
+            committed_at=state.database.committed_at,
+            entry=entry,
+            **{name: [_said(part) for part in found] for name, found in parts.items()},
+        )
+        _put(self._storage, manifest_path(manifest.version), _sealed(manifest))
+        for part in new:
+            self._parts.keep(part.part.digest, Pairs(part.kind, part.data), evict=False)
+        self._parts.bad -= unwritten.keys()
+        return manifest
+
+
+def _said(part: Part[Any] | NewPart[Any, Any]) -> Part[Any]:
+    return part.part if isinstance(part, NewPart) else part
+
+
+class _FromEntries:
+    """What a checkpoint should say, made of the entries once somebody meets a part that cannot be read."""
+
+    def __init__(self, checkpoints: Checkpoints, version: int) -> None:
+        self._checkpoints = checkpoints
+        self._version = version
+        self._maps: Mapping[str, Mapping[Any, Any]] | None = None
+        self._sorted: dict[str, list[tuple[Any, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def whole(self, name: str) -> list[tuple[Any, Any]]:
+        """Return the pairs of one of its maps, in order; who else asks meanwhile waits.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: an entry cannot be read, or is gone.
+        """
         with self._lock:
-            whole, bad = self._whole, self._bad & parts.keys()
-        is_there = storage.get(manifest_path(version)) == manifest
-        if is_there:  # another process was first
-            known_parts = set(parts) - bad
-        elif whole is not None and storage.exists(manifest_path(whole[0])):
-            known_parts = set(whole[1] & parts.keys()) - bad
-        else:  # somebody may have deleted them all
-            known_parts = set()
-        for digest in [digest for digest in parts if digest not in known_parts]:
-            _put(storage, part_path(digest), parts[digest])
-        if not is_there:
-            _put(storage, manifest_path(version), manifest)
-        with self._lock:
-            self._whole = version, frozenset(parts)
-            self._bad -= parts.keys()
+            if self._maps is None:
+                self._maps = maps_of(self._checkpoints.from_entries(self._version))
+            if name not in self._sorted:
+                self._sorted[name] = sorted(self._maps[name].items(), key=itemgetter(0))
+            return self._sorted[name]
 
 
 def _put(storage: Storage, path: str, data: bytes) -> None:

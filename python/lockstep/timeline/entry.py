@@ -22,6 +22,7 @@ import msgspec
 from immutables import Map
 
 from lockstep.errors import LockstepError
+from lockstep.timeline.layered_map import LayeredMap
 
 FORMAT = 1
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
@@ -31,7 +32,7 @@ INLINE_BYTES = 64 * 1024
 """A table's commit up to this size travels inside the timeline entry; a larger one is a staged file."""
 
 MAX_VIEW_BYTES = 1024 * 1024
-"""A view's definition as JSON may have this size: it travels inside the entry, and every opened lake holds it."""
+"""A view's definition as JSON may have this size: it travels inside the entry, and in a part of a checkpoint."""
 
 NEW = -1
 """The table version before a table's first: a pin of `NEW` means that the table does not exist yet."""
@@ -251,12 +252,12 @@ class Index(Value, frozen=True):
     """What finds things in a `Database` without a look at all of them; it follows from `tables` and `views`.
 
     `ids` and `locations` are the names of the tables by id and by location, `inside` says how many tables and views a
-    namespace has, if any.
+    namespace has, if any. All are persistent maps, see `Database`.
     """
 
-    ids: Map[str, Name] = Map()
-    locations: Map[str, Name] = Map()
-    inside: Map[Namespace, int] = Map()
+    ids: Mapping[str, Name] = Map()
+    locations: Mapping[str, Name] = Map()
+    inside: Mapping[Namespace, int] = Map()
 
     @classmethod
     def of(cls, tables: Mapping[Name, Table], views: Iterable[Name]) -> Index:
@@ -276,7 +277,10 @@ class Database(Value, frozen=True):
 
     `tables` and `views` are by name, and have none in common; `namespaces` maps each namespace to its properties,
     `batches` each streaming application to the number of its last micro-batch. All are persistent maps, in no order:
-    two versions share what is the same in both. Whoever makes a value may give any mappings, and no `index`.
+    two versions share what is the same in both. They are `immutables.Map`s, or, in a database that comes from a
+    checkpoint, `LayeredMap`s: then a lookup may have to read a part of the checkpoint, and raises UnavailableError, or
+    CorruptTimelineError where the part is damaged and so are the entries. Whoever makes a value may give any mappings,
+    and no `index`.
 
     `set_aside` says by table id why a table cannot be used at this version, as far as whoever read the version knows:
     what was ratified for it could not be published, and may end at another table version than this value says.
@@ -293,8 +297,8 @@ class Database(Value, frozen=True):
 
     def __post_init__(self) -> None:
         for field in ("namespaces", "tables", "views", "batches"):
-            if not isinstance(value := getattr(self, field), Map):
-                msgspec.structs.force_setattr(self, field, Map(value))
+            if not isinstance(value := getattr(self, field), Map | LayeredMap):
+                msgspec.structs.force_setattr(self, field, Map(value.items()))
         if self.index is NOT_INDEXED:
             msgspec.structs.force_setattr(self, "index", Index.of(self.tables, self.views))
 

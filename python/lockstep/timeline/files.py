@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 import msgspec
 
 from lockstep.errors import CorruptTimelineError
-from lockstep.storage import Storage
 from lockstep.timeline.clock import to_millisecond
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
 from lockstep.workers import Threads
@@ -23,6 +23,14 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
 
 _NAME = re.compile(r"(\d{20})\.json")
+
+
+class Gets(Protocol):
+    """What files are read from: a store, or what was read of it ahead."""
+
+    def get(self, path: str) -> bytes | None:
+        """Return a whole file, or None when there is none at this path."""
+        ...
 
 
 class _Format(msgspec.Struct):
@@ -90,7 +98,7 @@ def decode(data: bytes, version: int) -> Entry:
     return entry
 
 
-def read(storage: Storage, version: int) -> Stored | None:
+def read(storage: Gets, version: int) -> Stored | None:
     """Read one entry; None when there is no such version.
 
     Raises:
@@ -101,11 +109,12 @@ def read(storage: Storage, version: int) -> Stored | None:
     return None if data is None else Stored(decode(data, version), len(data))
 
 
-def read_known(storage: Storage, versions: Iterable[int], last: int) -> list[Stored]:
-    """Read entries that are known to exist, `READERS` at a time.
+def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: int = READERS) -> list[Stored]:
+    """Read entries that are known to exist.
 
     Args:
         last: the newest version that is known, for the message.
+        readers: how many are read at a time.
 
     Raises:
         UnavailableError: the store failed.
@@ -122,7 +131,7 @@ def read_known(storage: Storage, versions: Iterable[int], last: int) -> list[Sto
         return stored
 
     numbers = list(versions)
-    if len(numbers) < 2:
+    if min(len(numbers), readers) < 2:
         return [read_one(version) for version in numbers]
-    with Threads(min(READERS, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
+    with Threads(min(readers, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
         return list(pool.map(read_one, numbers))

@@ -16,7 +16,7 @@ version of the next: `placements` tells the version of each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ import msgspec
 from immutables import Map
 
 from lockstep.errors import CorruptTimelineError
+from lockstep.timeline.ahead import fetch_for
 from lockstep.timeline.entry import (
     NEW,
     Batch,
@@ -40,6 +41,7 @@ from lockstep.timeline.entry import (
     View,
     ViewDdl,
 )
+from lockstep.timeline.layered_map import LayeredMap, Mutation, fetch
 
 if TYPE_CHECKING:
     from immutables._protocols import MapMutation
@@ -55,6 +57,9 @@ Placements: TypeAlias = Map[tuple[str, int], tuple[int, ...]]
 
 NOT_MOVED: Moves = MappingProxyType({})
 DEFAULT_NAMESPACE: Namespace = ("default",)
+
+FETCHED_FOR = 64
+"""For so many entries, what they need of a checkpoint's parts is read at once."""
 
 
 def apply(db: Database | None, entry: Entry, moves: Moves = NOT_MOVED) -> Database:
@@ -84,14 +89,21 @@ def fold(entries: Iterable[Entry], moves: Moves = NOT_MOVED, *, after: Database 
     Raises:
         CorruptTimelineError: an entry does not fit those before it, or there is none.
     """
-    state = _State(after, moves)
-    for entry in entries:
-        state.apply(entry)
-    return state.database()
+    remaining = iter(entries)
+    while some := list(islice(remaining, FETCHED_FOR)):
+        fetch_for(after, some)
+        state = _State(after, moves)
+        for entry in some:
+            state.apply(entry)
+        after = state.database()
+    return _State(after, moves).database()
 
 
 def amended(db: Database, moves: Moves) -> Database:
     """Return a database version that was folded without amendments as it is with them."""
+    ids = {id_ for id_, entry in moves if entry <= db.version}
+    fetch((db.index.ids, ids))
+    fetch((db.tables, {name for id_ in ids if (name := db.index.ids.get(id_)) is not None}))
     state = _State(db, moves)
     state.amend()
     return state.database()
@@ -203,9 +215,9 @@ def _versions_after(entry: Entry, move: Moved, versions: tuple[int, ...]) -> tup
 _NOTHING: Map[Any, Any] = Map()
 
 
-def _changing(values: Mapping[K, V]) -> MapMutation[K, V]:
+def _changing(values: Mapping[K, V]) -> MapMutation[K, V] | Mutation[K, V]:
     """Return a copy of a `Database`'s map that can be changed; it shares with the map all that is not changed."""
-    return (values if isinstance(values, Map) else Map(values)).mutate()
+    return (values if isinstance(values, Map | LayeredMap) else Map(values)).mutate()
 
 
 class _State:
@@ -266,7 +278,7 @@ class _State:
         for (id_, entry), to_version in self._moves.items():
             name = self._names.get(id_) if entry <= self._version else None
             if name is not None and (table := self._tables[name]).version < to_version:
-                self._put(msgspec.structs.replace(table, version=to_version))
+                self._tables[name] = msgspec.structs.replace(table, version=to_version)
 
     def _check_header(self, entry: Entry) -> None:
         """See that the entry is the next one, and of a kind that may say what it says."""
@@ -379,7 +391,9 @@ class _State:
                 entry, f"writes table {write.name}: expected each commit to be inline or staged, and not both"
             )
         version = max(write.to_version, self._moves.get((write.id, entry.version), NEW))
-        self._put(msgspec.structs.replace(table, version=max(version, table.version), since=entry.version))
+        self._tables[table.name] = msgspec.structs.replace(
+            table, version=max(version, table.version), since=entry.version
+        )
 
     def _record(self, entry: Entry, batch: Batch) -> None:
         if entry.kind != "transaction":
@@ -401,7 +415,7 @@ class _State:
         if name is None:  # It has been dropped since; the versions before the drop still see it, moved.
             return
         version = max(self._tables[name].version, move.to_version)
-        self._put(msgspec.structs.replace(self._tables[name], version=version, since=entry.version))
+        self._tables[name] = msgspec.structs.replace(self._tables[name], version=version, since=entry.version)
 
     def _check_result(self, entry: Entry) -> None:
         """See that the whole entry leaves no table without a version, and nothing without a namespace."""

@@ -7,23 +7,18 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime
 
-from immutables import Map
-
 from lockstep.errors import InvalidError
 from lockstep.storage import Storage
-from lockstep.timeline.checkpoint import Checkpoints, State
+from lockstep.timeline.checkpoint import Checkpoints, State, state_after
 from lockstep.timeline.clock import Clock, far_ahead
 from lockstep.timeline.entry import Database, Entry, TableWrite
 from lockstep.timeline.fold import (
     Moves,
     Placements,
     amended,
-    apply,
     as_ratified,
     ends,
-    first_moved,
     fold,
-    placements_after,
 )
 from lockstep.timeline.history import FEW, History
 
@@ -41,12 +36,21 @@ class Known:
     The lock covers the state alone and is never held over a request.
     """
 
-    def __init__(self, storage: Storage, state: State, *, clock: Clock, checkpoints: Checkpoints, every: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        state: State,
+        *,
+        clock: Clock,
+        history: History,
+        checkpoints: Checkpoints,
+        every: int,
+    ) -> None:
         """Begin with what the entries up to a version say; `every` is how far checkpoints are apart, 0 the default."""
         self.storage = storage
         self._clock = clock
         self._lock = threading.Lock()
-        self._history = History()
+        self._history = history
         self._checkpoints = checkpoints
         self._every = every or CHECKPOINT_EVERY
         self._head = state.database
@@ -108,13 +112,10 @@ class Known:
         Raises:
             UnavailableError, CorruptTimelineError: an entry cannot be read, is gone, or does not fit.
         """
-        database: Database | None = None
-        places: Placements = Map()
+        state: State | None = None
         for entry in self.scan():
-            database = apply(database, entry)
-            if entry.moved:
-                places = self._places(entry, places)
-            yield entry, State(database, places)
+            state = state_after(state, [entry], self._history, self.storage)
+            yield entry, state
 
     def _range(self, after: int, through: int | None) -> tuple[int, range]:
         head = self._head.version
@@ -145,7 +146,7 @@ class Known:
         earlier = [database for database in databases if database.version <= version]
         base = max(earlier, key=lambda database: database.version, default=None)
         if base is None or version - base.version >= self._every:
-            state = self._checkpoints.newest(self.storage, version)
+            state = self._checkpoints.newest(version)
             if state is not None and (base is None or state.database.version > base.version):
                 base = state.database
         since = range(0 if base is None else base.version + 1, version + 1)
@@ -208,11 +209,13 @@ class Known:
             self._moves = ends(places)
             self._cache.clear()
         if head.version % self._every == 0:
-            self._anchors[head.version] = head
-            if len(self._anchors) > ANCHORS:
-                self._anchors.popitem(last=False)
+            self._anchor(head)
 
-    def _places(self, entry: Entry, places: Placements) -> Placements:
-        """Return where commits are after an entry that moves some; see `placements_after`."""
-        between = range(first_moved(entry), entry.version)
-        return placements_after(places, entry, self._history.scan(self.storage, between, last=entry.version - 1))
+    def _anchor(self, database: Database) -> None:
+        self._anchors[database.version] = database
+        if len(self._anchors) > ANCHORS:
+            self._anchors.popitem(last=False)
+
+    def _after(self, state: State, entry: Entry) -> State:
+        """Return the state after one more entry; see `state_after`."""
+        return state_after(state, [entry], self._history, self.storage)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from immutables import Map
@@ -22,16 +23,14 @@ from msgspec import UNSET
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
+from lockstep.timeline.ahead import Ahead, fetch_for
 from lockstep.timeline.checkpoint import Checkpoints, State, manifest_path, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
-from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry, NamespaceDdl, TransactionInfo
-from lockstep.timeline.files import FOLDER, Stored, decode, encode, entry_path, read, read_known, version_in
-from lockstep.timeline.fold import (
-    DEFAULT_NAMESPACE,
-    Placements,
-    apply,
-)
+from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TransactionInfo
+from lockstep.timeline.files import FOLDER, Gets, Stored, decode, encode, entry_path, read, read_known, version_in
+from lockstep.timeline.fold import DEFAULT_NAMESPACE, FETCHED_FOR, apply, fold
 from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
+from lockstep.timeline.history import History
 from lockstep.timeline.known import CHECKPOINT_EVERY, Known
 from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
 
@@ -61,15 +60,17 @@ class Timeline(Known):
         state: State,
         *,
         clock: Clock,
+        history: History,
         checkpoints: Checkpoints,
         checkpoint_every: int,
         published_through: int = 0,
     ) -> None:
         """Begin with what the entries up to a version say."""
-        super().__init__(storage, state, clock=clock, checkpoints=checkpoints, every=checkpoint_every)
+        super().__init__(storage, state, clock=clock, history=history, checkpoints=checkpoints, every=checkpoint_every)
         self._writes_checkpoints = checkpoint_every > 0
         self._due_state: State | None = None
         self._checkpoint: int | None = None
+        self._hint: Hint | None = None  # as this process wrote it last
         self._published_through = published_through
         if far := far_ahead(self._head, clock()):
             _log.warning("%s", far)
@@ -140,29 +141,34 @@ class Timeline(Known):
             UnavailableError: the store failed.
             CorruptTimelineError: an entry that is needed is missing, cannot be read, or does not fit the others.
         """
-        hint = _end(storage)
-        checkpoints = Checkpoints()
+        hint = read_hint(storage)
+        files = Ahead(storage, _needed(hint))
+        hint = _end(storage, hint, files)
+        history = History()
+        checkpoints = Checkpoints(storage, history)
         candidate = None if hint.checkpoint is UNSET else hint.checkpoint
         state = None
         if candidate is not None or hint.version >= CHECKPOINT_EVERY:  # a shorter history is not worth a listing
-            state = checkpoints.newest(storage, hint.version, candidate)
+            state = checkpoints.newest(hint.version, candidate, files)
         checkpoint = None if state is None else state.database.version
-        [first] = read_known(storage, [0], hint.version)  # who cleans up by age takes the oldest first: that is found
+        [first] = read_known(files, [0], hint.version)  # who cleans up by age takes the oldest first: that is found
         timeline = cls(
             storage,
             state or State(apply(None, first.entry), Map()),
             clock=clock,
+            history=history,
             checkpoints=checkpoints,
             checkpoint_every=checkpoint_every,
             published_through=hint.published_through,
         )
         timeline._checkpoint = checkpoint
-        timeline._history.keep([first])
+        history.keep([first])
         new = range(timeline.head.version + 1, hint.version + 1)
         for begin in range(0, len(new), OPENED_AT_ONCE):
-            for stored in read_known(storage, new[begin : begin + OPENED_AT_ONCE], hint.version):
-                timeline._absorb(stored)
-        timeline.refresh()
+            numbers = new[begin : begin + OPENED_AT_ONCE]
+            some = files if all(entry_path(n) in files for n in numbers) else Ahead(storage, map(entry_path, numbers))
+            timeline._absorb_all(read_known(some, numbers, hint.version, readers=1))
+        timeline._read_on(files)
         return timeline
 
     @property
@@ -182,9 +188,12 @@ class Timeline(Known):
             CorruptTimelineError: a new entry cannot be read or does not fit.
         """
         version = self._head.version
-        while (stored := read(self.storage, self._head.version + 1)) is not None:
-            self._absorb(stored)
+        self._read_on(self.storage)
         return self.entries(version)
+
+    def _read_on(self, files: Gets) -> None:
+        while (stored := read(files, self._head.version + 1)) is not None:
+            self._absorb_all([stored])
 
     def append(self, draft: MakeEntry, after: int) -> AppendOutcome:
         """Try to make an entry the next version; THE commit.
@@ -213,7 +222,7 @@ class Timeline(Known):
         entry = draft(after + 1, stamp)
         if after < head.version:
             return self._outcome(entry)
-        entry, data, places = self._checked(entry, state, stamp)
+        entry, data, after_it = self._checked(entry, state, stamp)
         stored: Stored | None = None
         attempt = 0
         while stored is None:
@@ -221,7 +230,7 @@ class Timeline(Known):
             try:
                 match self.storage.put_if_absent(entry_path(entry.version), data):
                     case Mine():
-                        self._absorb(Stored(entry, len(data)), places)
+                        self._absorb(Stored(entry, len(data)), after_it)
                         return Ratified(entry)
                     case Theirs(content):
                         stored = Stored(decode(content, entry.version), len(content))
@@ -236,7 +245,7 @@ class Timeline(Known):
                     return Unknown(entry, error)
                 stored = answer
         try:
-            self._absorb(stored)
+            self._absorb_all([stored])
         except UnavailableError as error:
             return Unknown(entry, error)
         return self._outcome(entry)
@@ -251,7 +260,7 @@ class Timeline(Known):
             _log.debug("timeline entry %d is stored in other bytes than this Lockstep writes", entry.version)
 
     def mark_published(self, version: int) -> None:
-        """Note that every commit of the entries 0 … `version` is published, here and, at best effort, in the hint.
+        """Note that every commit of the entries 0 … `version` is published; `write_hint` tells others.
 
         Raises:
             InvalidError: the version is beyond the known head.
@@ -261,19 +270,23 @@ class Timeline(Known):
             if version > head:
                 raise InvalidError(f"cannot mark database version {version} published: the newest known is {head}")
             self._published_through = max(self._published_through, version)
-        self._write_hint()
 
-    def _write_hint(self) -> None:
-        """Write what is known now, at best effort."""
+    def write_hint(self) -> None:
+        """Write what is known now, if that is more than was written, at best effort."""
         with self._lock:
             hint = Hint(
                 version=self._head.version,
                 published_through=self._published_through,
                 checkpoint=UNSET if self._checkpoint is None else self._checkpoint,
             )
+            if hint == self._hint:
+                return
+            self._hint = hint
         try:
             write_hint(self.storage, hint)
         except UnavailableError as error:
+            with self._lock:
+                self._hint = None
             _log.warning("the timeline's hint was not written; opening it will cost more until it is: %s", error)
 
     @property
@@ -297,41 +310,69 @@ class Timeline(Known):
         data = self.storage.get(entry_path(version))
         if data is None or decode(data, version).committed_at != state.database.committed_at:
             raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before")
-        self._checkpoints.write(self.storage, state, data)
+        manifest = self._checkpoints.write(state, data)
         with self._lock:
             self._checkpoint = max(version, self._checkpoint or 0)
-        self._write_hint()
+        self.write_hint()
+        self._stand_on(self._checkpoints.state(manifest).database)
 
-    def _absorb(self, stored: Stored, places: Placements | None = None) -> None:
+    def _stand_on(self, base: Database) -> None:
+        """Make the head stand on a checkpoint, with what changed since in memory, and no more what changed before."""
+        while (head := self._head).version >= base.version:
+            known = range(base.version + 1, head.version + 1)
+            again = fold(self._history.scan(self.storage, known, last=head.version), after=base)
+            with self._lock:
+                if self._head is head:
+                    self._head = again
+                    if base.version in self._anchors:
+                        self._anchors[base.version] = base
+                    return
+
+    def _absorb_all(self, new: Sequence[Stored]) -> None:
+        """Make the last of some entries that follow the head the head; see `_absorb`."""
+        for begin in range(0, len(new), FETCHED_FOR):
+            some = new[begin : begin + FETCHED_FOR]
+            fetch_for(self._head, [stored.entry for stored in some])
+            for stored in some:
+                self._absorb(stored)
+
+    def _absorb(self, stored: Stored, after_it: State | None = None) -> None:
         """Make an entry the head, unless another thread already has.
 
         Args:
-            places: where commits are after it, if that is known already and it moves some.
+            after_it: what the entries up to this one say together, if that is known already: then nothing can go wrong.
 
         Raises:
             CorruptTimelineError: it does not fit.
-            UnavailableError, CorruptTimelineError: it moves commits of entries that cannot be read.
+            UnavailableError, CorruptTimelineError: what it changes cannot be read, or entries whose commits it moves.
         """
         entry = stored.entry
-        if entry.moved and places is None:
-            places = self._places(entry, self._placements)
         now = self._clock()
-        with self._lock:
-            old_head = self._head
+        while True:
+            with self._lock:
+                before = State(self._head, self._placements)
+            old_head = before.database
             if entry.version <= old_head.version:
                 return
-            head = apply(old_head, entry)
-            self._history.keep([stored])
-            self._take(head, places)
-            if self._writes_checkpoints and head.version % self._every == 0:
-                self._due_state = State(head, self._placements)
-        if (far := far_ahead(head, now)) and not far_ahead(old_head, now):
-            _log.warning("%s", far)
+            state = after_it or self._after(before, entry)
+            with self._lock:
+                if self._head is not old_head:
+                    continue
+                self._history.keep([stored])
+                self._take(state.database, state.placements if entry.moved else None)
+                if self._writes_checkpoints and entry.version % self._every == 0:
+                    self._due_state = State(self._head, self._placements)
+            if (far := far_ahead(state.database, now)) and not far_ahead(old_head, now):
+                _log.warning("%s", far)
 
-    def _checked(self, entry: Entry, state: State, stamp: datetime) -> tuple[Entry, bytes, Placements | None]:
-        """Return an entry as readers will see it, its bytes, and where commits are after it if it moves some.
+    def _checked(self, entry: Entry, state: State, stamp: datetime) -> tuple[Entry, bytes, State]:
+        """Return an entry as readers will see it, its bytes, and what the entries up to it say together.
 
         What readers would refuse must never be written.
+
+        Raises:
+            InvalidError: readers would refuse it.
+            UnavailableError, CorruptTimelineError: what it changes cannot be read; nothing was written.
         """
         head = state.database
         if (entry.format, entry.version, entry.committed_at) != (FORMAT, head.version + 1, stamp):
@@ -345,16 +386,16 @@ class Timeline(Known):
                 f"timeline entry {entry.version} would have {len(data)} bytes, more than {MAX_ENTRY_BYTES}: "
                 "commit fewer tables, or fewer statements, at once"
             )
+        fetch_for(head, [entry])  # what goes wrong with this is not the entry's fault
         try:
             stored = decode(data, entry.version)
-            apply(head, stored)
-            places = self._places(stored, state.placements) if stored.moved else None
+            after_it = self._after(state, stored)
         except CorruptTimelineError as error:
             raise InvalidError(
                 f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
                 "report it"
             ) from error
-        return stored, data, places
+        return stored, data, after_it
 
     def _read_back(self, version: int) -> Stored | UnavailableError | None:
         """Read what has a version now, or the failure after `ATTEMPTS` tries."""
@@ -387,16 +428,26 @@ class Timeline(Known):
         return Ratified(ours)
 
 
-def _end(storage: Storage) -> Hint:
+def _needed(hint: Hint | None) -> list[str]:
+    """Return the files that opening will ask for if the hint is right, and the first entry that it may not know."""
+    if hint is None:
+        return []
+    candidate = None if hint.checkpoint is UNSET else hint.checkpoint
+    manifests = [] if candidate is None or not 0 <= candidate <= hint.version else [manifest_path(candidate)]
+    begin = candidate if manifests and candidate is not None else 0
+    since = range(begin, min(begin + OPENED_AT_ONCE, hint.version + 1))
+    return [*manifests, *map(entry_path, (hint.version, 0, *since, hint.version + 1))]
+
+
+def _end(storage: Storage, hint: Hint | None, files: Gets) -> Hint:
     """Return where a timeline ends, as far as the hint or a listing tells.
 
     Raises:
         InvalidError: there is none.
         CorruptTimelineError: entries are lost.
     """
-    hint = read_hint(storage)
     # What a hint names must be there before anything is built on it.
-    if hint is not None and read(storage, hint.version) is not None:
+    if hint is not None and read(files, hint.version) is not None:
         return hint
     numbers = [number for name in storage.list(FOLDER) if (number := version_in(name)) is not None]
     last = max(numbers, default=None)

@@ -15,14 +15,17 @@ T = TypeVar("T")
 
 TOO_LARGE = "54000"
 TOO_LONG = "42622"
+NO_NAME = "42602"
 AMBIGUOUS = "42702"
 MAX_NAME_CHARACTERS = 255
 """Of one part of a new name, as other catalogs of Spark have it."""
 
 
 def check_name(*parts: str) -> None:
-    """Raise InvalidError (42622) if a part of the name of a new table, view or namespace is too long."""
+    """Raise InvalidError if a part of the name of a new table, view or namespace is empty (42602) or long (42622)."""
     for part in parts:
+        if not part:
+            raise InvalidError("a name is empty: give the table, view or namespace a name", sqlstate=NO_NAME)
         if len(part) > MAX_NAME_CHARACTERS:
             raise InvalidError(
                 f"the name {part[:40]}… has {len(part)} characters, at most {MAX_NAME_CHARACTERS} fit",

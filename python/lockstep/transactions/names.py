@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
+from typing import TypeVar, cast
 
 import msgspec
+from immutables import Map
 
 from lockstep.errors import DuplicateError, InvalidError, UndefinedError
 from lockstep.timeline.entry import (
@@ -25,25 +27,38 @@ NOT_EMPTY = "2BP01"
 NO_NAMESPACE = "3F000"
 NAMESPACE_EXISTS = "42P06"
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Names:
     """What names mean to one transaction, and how it changes that; not for use by two threads at once.
 
+    It costs what the transaction changes, whatever the lake holds: the maps are the snapshot's, with what was changed.
+
     Attributes:
         base: the snapshot.
         case_sensitive: whether a new name may differ from another in case alone.
-        gone: the tables that were dropped, in order.
+        dropped: the tables that were dropped, in order.
     """
 
     def __init__(self, base: Database, *, case_sensitive: bool) -> None:
         """Begin with the names of a snapshot."""
-        self.base = base
         self.case_sensitive = case_sensitive
         self.dropped: list[Table] = []
-        self._tables = dict(base.tables)
-        self._views = dict(base.views)
-        self._namespaces = dict(base.namespaces)
+        # The names of tables and views that were changed, in order: what they mean may not be what they meant at first.
+        self._changed_tables: dict[Name, None] = {}
+        self._changed_views: dict[Name, None] = {}
         self._namespace_ddl: list[NamespaceDdl] = []
+        self._take(base)
+
+    def _take(self, base: Database) -> None:
+        self.base = base
+        self._tables = _persistent(base.tables)
+        self._views = _persistent(base.views)
+        self._namespaces = _persistent(base.namespaces)
+        self._ids = _persistent(base.index.ids)
+        self._locations = _persistent(base.index.locations)
 
     def copied(self) -> Names:
         """Return the same names, which change no more when these do."""
@@ -51,16 +66,37 @@ class Names:
         vars(other).update({key: copy(value) for key, value in vars(self).items() if isinstance(value, dict | list)})
         return other
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was made, dropped or renamed, if only for a time."""
+        return bool(self._changed_tables or self._changed_views or self._namespace_ddl)
+
+    def move_to(self, base: Database, written: Iterable[str]) -> None:
+        """Go on with a later snapshot.
+
+        Args:
+            base: the snapshot. If `is_changed`, it has the same names of all things as the one before.
+            written: the ids of the tables that are at another version in it.
+        """
+        if not self.is_changed:
+            self._take(base)
+            return
+        self.base = base
+        for id_ in written:
+            name, table = self._ids.get(id_), base.table_by_id(id_)
+            if name is not None and table is not None:
+                self._tables = self._tables.set(name, msgspec.structs.replace(table, name=name))
+
     # --- what they mean -----------------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Mapping[Name, Table]:
-        """The tables. A table's `version` is its pin: the version at BEGIN, `NEW` for one of the transaction's own."""
+        """The tables. A table's `version` is its pin: the snapshot's, `NEW` for one of the transaction's own."""
         return self._tables
 
     @property
     def views(self) -> Mapping[Name, View]:
-        """The views; of one that the transaction made itself, `since` is the database version at BEGIN."""
+        """The views; of one that the transaction made itself, `since` is the snapshot's version then."""
         return self._views
 
     @property
@@ -77,7 +113,7 @@ class Names:
         if (table := self._tables.get(name)) is None:
             raise UndefinedError(
                 f"no table {name} in database version {self.base.version} or made by this transaction: `lockstep "
-                f"tables ROOT --at {self.base.version}` lists those that there were at BEGIN"
+                f"tables ROOT --at {self.base.version}` lists those of its snapshot"
             )
         return table
 
@@ -90,26 +126,45 @@ class Names:
         if (view := self._views.get(name)) is None:
             raise UndefinedError(
                 f"no view {name} in database version {self.base.version} or made by this transaction: `lockstep views "
-                f"ROOT --at {self.base.version}` lists those that there were at BEGIN"
+                f"ROOT --at {self.base.version}` lists those of its snapshot"
             )
         return view
+
+    def table_by_id(self, id: str) -> Table | None:
+        """Return the table with this id, whatever it is called now."""
+        return None if (name := self._ids.get(id)) is None else self._tables[name]
+
+    def table_at(self, location: str) -> Table | None:
+        """Return the table whose data lies in this folder."""
+        return None if (name := self._locations.get(location)) is None else self._tables[name]
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def put(self, table: Table) -> None:
         """Have a table under its name."""
-        self._tables[table.name] = table
+        if self._tables.get(table.name) != table:
+            self._changed_tables[table.name] = None
+            self._tables = self._tables.set(table.name, table)
+            self._ids = self._ids.set(table.id, table.name)
+            self._locations = self._locations.set(table.location, table.name)
+
+    def _take_out(self, table: Table) -> None:
+        self._changed_tables[table.name] = None
+        self._tables = self._tables.delete(table.name)
+        self._ids = self._ids.delete(table.id)
+        self._locations = self._locations.delete(table.location)
 
     def drop_table(self, name: Name) -> None:
         """Take a table out of the catalog; its files stay for the database versions that have it."""
-        self.dropped.append(self.table(name))
-        del self._tables[name]
+        table = self.table(name)
+        self.dropped.append(table)
+        self._take_out(table)
 
     def rename_table(self, name: Name, new_name: Name) -> None:
         """Give a table another name, in another namespace if asked."""
         table = self.table(name)
         self.check_free(new_name, before=name)
-        del self._tables[name]
+        self._take_out(table)
         self.put(msgspec.structs.replace(table, name=new_name))
 
     def create_view(self, name: Name, definition: ViewDefinition, *, replace: bool) -> None:
@@ -123,11 +178,14 @@ class Names:
         check_size(name, definition)
         if not (replace and name in self._views):
             self.check_free(name)
-        self._views[name] = View(name=name, definition=definition, since=self.base.version)
+        self._changed_views[name] = None
+        self._views = self._views.set(name, View(name=name, definition=definition, since=self.base.version))
 
     def drop_view(self, name: Name) -> None:
         """Take a view out of the catalog."""
-        del self._views[self.view(name).name]
+        name = self.view(name).name
+        self._changed_views[name] = None
+        self._views = self._views.delete(name)
 
     def rename_view(self, name: Name, new_name: Name) -> None:
         """Give a view another name, in another namespace if asked: a drop and a create to all others."""
@@ -151,13 +209,13 @@ class Names:
             )
         if len(name) > 1:
             self.check_namespace(name[:-1])
-        self._namespaces[name] = dict(properties)
+        self._namespaces = self._namespaces.set(name, dict(properties))
         self._namespace_ddl.append(NamespaceDdl(action="create", name=name, properties=dict(properties)))
 
     def alter_namespace(self, name: Namespace, properties: Mapping[str, str]) -> None:
         """Replace a namespace's properties."""
         self.check_namespace(name)
-        self._namespaces[name] = dict(properties)
+        self._namespaces = self._namespaces.set(name, dict(properties))
         self._namespace_ddl.append(NamespaceDdl(action="alter", name=name, properties=dict(properties)))
 
     def drop_namespace(self, name: Namespace, *, cascade: bool) -> None:
@@ -167,7 +225,7 @@ class Names:
             InvalidError (2BP01): it is not empty, and `cascade` was not asked for.
         """
         self.check_namespace(name)
-        inside = [n for n in (*self._tables, *self._views) if n.namespace[: len(name)] == name]
+        inside = sorted(n for n in (*self._tables, *self._views) if n.namespace[: len(name)] == name)
         below = sorted((n for n in self._namespaces if n[: len(name)] == name and n != name), key=len, reverse=True)
         if (inside or below) and not cascade:
             what = inside[0] if inside else ".".join(below[0])
@@ -175,7 +233,7 @@ class Names:
         for each in inside:
             (self.drop_view if each in self._views else self.drop_table)(each)
         for namespace in (*below, name):
-            del self._namespaces[namespace]
+            self._namespaces = self._namespaces.delete(namespace)
             self._namespace_ddl.append(NamespaceDdl(action="drop", name=namespace))
 
     def check_namespace(self, name: Namespace) -> None:
@@ -200,13 +258,25 @@ class Names:
 
     def table_ddl(self, unique: str) -> list[TableDdl]:
         """Return the net changes of the list of tables, see `net_ddl`."""
-        return net_ddl(self.base.tables.values(), self._tables.values(), unique)
+        before = [table for name in self._changed_tables if (table := self.base.tables.get(name)) is not None]
+        after = [table for name in self._changed_tables if (table := self._tables.get(name)) is not None]
+        return net_ddl(before, after, unique)
 
     def view_ddl(self) -> list[ViewDdl]:
         """Return the net changes of the list of views, see `net_views`."""
-        return net_views(self.base.views, self._views)
+        names = self._changed_views
+        return net_views(_those(self.base.views, names), _those(self._views, names))
 
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Return the changes of the list of namespaces, in order, without those both made and dropped."""
-        transient = {n.name for n in self._namespace_ddl} - set(self._namespaces) - set(self.base.namespaces)
+        names = {ddl.name for ddl in self._namespace_ddl}
+        transient = {name for name in names if name not in self._namespaces and name not in self.base.namespaces}
         return [ddl for ddl in self._namespace_ddl if ddl.name not in transient]
+
+
+def _persistent(values: Mapping[K, V]) -> Map[K, V]:
+    return cast("Map[K, V]", values)  # what a `Database` has, or a `LayeredMap`, which is like it
+
+
+def _those(values: Mapping[K, V], keys: Iterable[K]) -> dict[K, V]:
+    return {key: values[key] for key in keys if key in values}

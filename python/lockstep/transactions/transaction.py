@@ -3,8 +3,9 @@
     REQUESTED ──first staged write──▶ INFLIGHT ──▶ COMPLETED | ROLLED_BACK
         └──────────────────────────────────────────▶
 
-What it sees is its snapshot, the database version at BEGIN, with its own changes on top. What it staged is kept as
-table versions only; the commits themselves lie in the tables' staging folders.
+What it sees is its snapshot with its own changes on top. The snapshot is the database version at BEGIN, or a later one
+in which all that the transaction has seen is the same (`lockstep.transactions.seen`). What it staged is kept as table
+versions only; the commits themselves lie in the tables' staging folders.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from lockstep.timeline.entry import (
     NEW,
     Batch,
     Database,
+    Entry,
     Isolation,
     Name,
     Namespace,
@@ -38,10 +40,14 @@ from lockstep.timeline.entry import (
 from lockstep.transactions.folders import new_location
 from lockstep.transactions.names import Names
 from lockstep.transactions.savepoint import Creation, Savepoint, Undone
+from lockstep.transactions.seen import Seen
 
 MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000
 """How much of a transaction's text its entry keeps."""
+
+MAX_CONTENT_CHARACTERS = 8 * 1024 * 1024
+"""So much of what was staged is kept in memory until COMMIT; the rest is read back."""
 
 MAX_SAVEPOINTS = 1000
 NO_SAVEPOINT = "3B001"
@@ -67,13 +73,15 @@ class Transaction:
 
     Attributes:
         id: unique for ever.
-        base: the database version at BEGIN.
+        base: its snapshot.
         began_at: when, UTC.
         record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
         batch: the micro-batch that it carries out, if it is one: its entry records it.
         epoch: how often it went back to a savepoint; its URIs differ from one to the next.
         staged: by table id, the versions that Delta staged, in order; they follow the pin without a gap.
-        names: what the names of tables, views and namespaces mean to it; `changing` is how to change that.
+        names: what the names of tables, views and namespaces mean to it; `changing` is how to change that. Who looks
+            there has to note what it was told in `seen`.
+        seen: what it has seen of its snapshot.
         failure: what the first failed write said, once one failed.
         in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
@@ -101,13 +109,18 @@ class Transaction:
     version: int | None = None
     statements: list[str] = field(default_factory=list)
     names: Names = field(init=False)
+    seen: Seen = field(init=False)
     _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
+    _contents: dict[tuple[str, int], str] = field(init=False, default_factory=dict)
+    _content_size: int = field(init=False, default=0)
+    _looked_at: set[str] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
     _savepoints: list[Savepoint] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.names = Names(self.base, case_sensitive=self.case_sensitive)
+        self.seen = Seen(self.id, None if self.batch is None else self.batch.application)
 
     def __repr__(self) -> str:
         writes = f", {len(self.staged)} tables written" if self.staged else ""
@@ -129,31 +142,75 @@ class Transaction:
 
     @property
     def tables(self) -> Mapping[Name, Table]:
-        """The tables that it sees. A table's `version` is its pin: the version at BEGIN, `NEW` for one of its own."""
+        """The tables that it sees. A table's `version` is its pin: that of the snapshot, `NEW` for one of its own.
+
+        Whoever looks through all of them has seen every name; `table` and `see` are for one.
+        """
+        self.seen.every_name = True
         return self.names.tables
 
     @property
     def views(self) -> Mapping[Name, View]:
-        """The views that it sees; of one that it made itself, `since` is the database version at BEGIN."""
+        """The views that it sees, as `tables`; of one that it made itself, `since` is the snapshot's version then."""
+        self.seen.every_name = True
         return self.names.views
 
     @property
     def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]:
         """The namespaces that it sees, with their properties."""
+        self.seen.namespaces = True
         return self.names.namespaces
 
+    def see(self, name: Name) -> Name:
+        """Note that it is told what a name means, and return the name."""
+        self.seen.add_name(name)
+        return name
+
     def table(self, name: Name, *, usable: bool = True) -> Table:
-        """Return a table that it sees.
+        """Return a table that it sees, and is about to use.
 
         Raises:
             UndefinedError: it sees none of that name.
-            ForeignCommitError, UnavailableError, CorruptTimelineError: it was set aside at BEGIN. If that is mended, it
-                may be at another version than the snapshot says; to drop or rename it needs no `usable` table.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside in the snapshot. If that is
+                mended, it may be at another version than the snapshot says; to drop or rename it needs no `usable`
+                table.
         """
-        table = self.names.table(name)
+        table = self.names.table(self.see(name))
+        self.seen.tables.add(table.id)
         if usable:
             self.base.refuse_aside(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
         return table
+
+    def to_look_at(self, names: Iterable[Name]) -> list[Table]:
+        """Return those of these tables of the snapshot whose logs nobody has looked at for this transaction."""
+        if not self.is_open or self.in_doubt is not None:
+            return []  # what it sees stays as it is
+        tables = [self.names.tables.get(name) for name in names]
+        return [
+            table
+            for table in tables
+            if table is not None
+            and table.version != NEW
+            and table.id not in self._looked_at | self.seen.tables
+            and table.id not in self.base.set_aside
+        ]
+
+    def looked_at(self, tables: Iterable[Table]) -> None:
+        """Note that the logs of tables were looked at: what plain Delta writers do from now on, it does not see."""
+        self._looked_at |= {table.id for table in tables}
+
+    def move_to(self, base: Database, entries: Sequence[Entry]) -> None:
+        """Go on with a later snapshot, which `seen` does not tell from the one before.
+
+        Args:
+            base: the database version.
+            entries: those that made it of the snapshot before.
+        """
+        written = {each.id for entry in entries for each in entry.writes}
+        written |= {each.id for entry in entries for each in entry.moved}
+        for names in (self.names, *(point.names for point in self._savepoints)):
+            names.move_to(base, written)
+        self.base = base
 
     def has_written(self, table: Table) -> bool:
         """Whether reads of the table must see staged commits."""
@@ -161,6 +218,7 @@ class Transaction:
 
     def touch(self, table: Table, number: int | None = None) -> None:
         """Note that a statement loads the table: it may read any row, unless this very use of it is settled."""
+        self.seen.tables.add(table.id)
         self._reads.touch(table.id, number)
 
     def settle(self, numbers: Iterable[int]) -> None:
@@ -169,11 +227,13 @@ class Transaction:
 
     def read(self, table: Table, predicate: str | None = None) -> None:
         """Note that rows of the table were read: those that satisfy the predicate, or any."""
+        self.seen.tables.add(table.id)
         self._reads.add(table.id, predicate)
 
     def read_view(self, name: Name) -> None:
         """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
-        if name in self.base.views and self.names.views.get(name) is self.base.views[name]:
+        self.see(name)
+        if name in self.base.views and self.names.views.get(name) == self.base.views[name]:
             self._view_reads.add(name)
 
     def note_statement(self, text: str) -> None:
@@ -235,17 +295,30 @@ class Transaction:
         table = self._table_at(location)
         return [table.version, *self.staged.get(table.id, [])][-1] + 1
 
-    def stage(self, location: str, version: int) -> None:
-        """Note a commit that Delta staged, of the `next_version`; that of a reserved table makes it real."""
+    def stage(self, location: str, version: int, content: str | None = None) -> Table:
+        """Note a commit that Delta staged, of the `next_version`, and return the table; a reserved one is real now.
+
+        Args:
+            content: what it says, kept for `staged_content` as long as there is room.
+        """
         if version != (expected := self.next_version(location)):
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
         self.names.put(table := self._table_at(location))
         self.staged.setdefault(table.id, []).append(version)
+        self._content_size -= len(self._contents.pop((table.id, version), ""))  # of what was taken back
+        if content is not None and self._content_size + len(content) <= MAX_CONTENT_CHARACTERS:
+            self._content_size += len(content)
+            self._contents[table.id, version] = content
         self.state = State.INFLIGHT
+        return table
+
+    def staged_content(self, table: Table, version: int) -> str | None:
+        """Return what a staged commit says; None if that is not in memory."""
+        return self._contents.get((table.id, version))
 
     def _table_at(self, location: str) -> Table:
-        if tables := [table for table in self.names.tables.values() if table.location == location]:
-            return tables[0]
+        if (table := self.names.table_at(location)) is not None:
+            return table
         if (creation := self._creations.get(location)) is None:
             raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
         self.names.check_free(creation.name)
@@ -258,6 +331,7 @@ class Transaction:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
         """
         self.check_writable()
+        self.seen.every_name = True
         self.names.check_free(name)
         creation = Creation(id=id, name=name, location=new_location(name, id))
         self._creations[creation.location] = creation
@@ -271,6 +345,7 @@ class Transaction:
         """
         self.check_writable()
         self.state = State.INFLIGHT
+        self.seen.every_name = True
         return self.names
 
     # --- savepoints ---------------------------------------------------------------------------------------------------
@@ -308,8 +383,9 @@ class Transaction:
         at = self._find_savepoint(name)
         del self._savepoints[at + 1 :]
         point = self._savepoints[at]
-        tables = (*self.names.tables.values(), *self.dropped_tables, *point.names.tables.values())
-        by_id = {table.id: table for table in tables}
+        by_id = {table.id: table for table in self.dropped_tables}
+        for names in (self.names, point.names):
+            by_id |= {id: table for id in self.staged if (table := names.table_by_id(id)) is not None}
         cut = [
             (by_id[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
             for id, versions in self.staged.items()
@@ -349,7 +425,8 @@ class Transaction:
 
     def written_tables(self) -> list[Table]:
         """The tables with staged commits, by their names now."""
-        return sorted((t for t in self.names.tables.values() if t.id in self.staged), key=lambda t: t.name)
+        tables = map(self.names.table_by_id, self.staged)
+        return sorted((table for table in tables if table is not None), key=lambda table: table.name)
 
     def created_folders(self) -> list[str]:
         """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
@@ -357,8 +434,7 @@ class Transaction:
 
     def abandoned_folders(self) -> list[str]:
         """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
-        locations = {table.location for table in self.names.tables.values()}
-        return [location for location in self._creations if location not in locations]
+        return [location for location in self._creations if self.names.table_at(location) is None]
 
     @property
     def dropped_tables(self) -> list[Table]:
@@ -382,7 +458,7 @@ class Transaction:
     def reads(self) -> list[TableRead]:
         """The tables of its snapshot that it read, and which rows."""
         rows = self._reads.by_table()
-        tables = sorted((t for t in self.base.tables.values() if t.id in rows), key=lambda t: t.name)
+        tables = sorted((t for t in map(self.base.table_by_id, rows) if t is not None), key=lambda t: t.name)
         return [
             TableRead(id=t.id, name=t.name, version=t.version, predicates=predicates_of(rows[t.id])) for t in tables
         ]

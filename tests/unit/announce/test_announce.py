@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyroaring import BitMap64
@@ -17,10 +19,12 @@ from pyroaring import BitMap64
 from lockstep.commit.announce import FOLDER
 from lockstep.conflict.lock_policy import Policy, Resolution
 from lockstep.delta.combine.deletion_vectors import inline, serialize
-from lockstep.errors import ConflictError, FailedTransactionError, NoTransactionError
+from lockstep.errors import CommitUnknownError, ConflictError, FailedTransactionError, NoTransactionError
 from lockstep.storage import Storage
+from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import State
 from tests.support.faulty import FaultyStorage, Operation
+from tests.support.gate import wait_until
 from tests.support.lakes import add, create, files, metadata, open_catalog, remove, stage
 from tests.support.sides import Begin, Side, announced, entries, stage_only
 
@@ -99,12 +103,107 @@ def test_one_that_waits_can_be_committed_by_another_thread(begin: Begin) -> None
     assert announced(older.catalog) == []
 
 
+def test_one_that_waits_does_not_take_its_own_commit_for_anothers(store: Storage) -> None:
+    """Its entry is there before the thread that commits it knows, and the waiting statement looks in between."""
+    faulty = FaultyStorage(store)
+    resolution = Resolution("wait-die", 20)
+    catalog = open_catalog(faulty, resolution=resolution)
+    older = Side(catalog, catalog.begin(isolation="SNAPSHOT"), "older")
+    catalog = open_catalog(store, resolution=resolution)
+    younger = Side(catalog, catalog.begin(isolation="SNAPSHOT"), "younger")
+    younger.replace_p()
+    waiting = older.replaces_p()
+
+    def looks_again() -> None:
+        deadline = time.monotonic() + 10
+        while faulty.count("get", entry_path(3)) < 2 and not waiting.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    faulty.interrupt("put_if_absent", looks_again, path=entry_path(2), when="after")
+    assert older.commit() == 2
+    waiting.result(timeout=10)
+    younger.rollback()
+    for side in (older, younger):
+        side.thread.shutdown()
+
+
+def test_one_that_waited_too_long_is_not_refused_while_its_commit_is_under_way(begin: Begin) -> None:
+    """It would be told that nothing was committed, and be run again."""
+    older, younger = begin("wait-die", lock_timeout_seconds=0.3)
+    younger.replace_p()
+    waiting = older.replaces_p()
+    with older.lock:  # COMMIT has begun, and its store is slow
+        time.sleep(0.6)
+        assert not waiting.done()
+        assert older.commit() == 2
+    waiting.result(timeout=10)
+    younger.rollback()
+
+
+def test_one_that_waits_is_not_refused_while_nobody_knows_whether_it_committed(store: Storage) -> None:
+    faulty = FaultyStorage(store)
+    sides = []
+    for name, each in (("older", faulty), ("younger", store)):
+        catalog = open_catalog(each, resolution=Resolution("wait-die", 0.3))
+        sides.append(Side(catalog, catalog.begin(isolation="SNAPSHOT"), name))
+    older, younger = sides
+    younger.replace_p()
+    waiting = older.replaces_p()
+    faulty.go_down(entry_path(2), landed=True)
+    with pytest.raises(CommitUnknownError):
+        older.commit()
+    waiting.result(timeout=10)
+    faulty.heal()
+    assert older.commit() == 2
+    younger.rollback()
+    for side in sides:
+        side.thread.shutdown()
+
+
+def test_what_was_taken_back_to_a_savepoint_is_not_refused(begin: Begin) -> None:
+    """Its transaction goes on, and commits, though the statement waited too long."""
+    older, younger = begin("wait-die", lock_timeout_seconds=0.5)
+    older.tx.savepoint("s")
+    younger.replace_p()
+    waiting = older.replaces_p()
+    older.rollback_to("s")
+    stage(older.catalog, older.tx, "a", add("new"), lock=older.lock)
+    waiting.result(timeout=10)
+    assert older.commit() == 2
+    assert files(older.catalog, "a") == {"p", "new"}
+
+
+def test_one_that_waits_is_told_when_its_transaction_has_failed(begin: Begin) -> None:
+    older, younger = begin("wait-die")
+    younger.replace_p()
+    waiting = older.replaces_p()
+    older.tx.failure = "another statement was refused"
+    with pytest.raises(FailedTransactionError, match="another statement was refused"):
+        waiting.result(timeout=10)
+
+
+def test_nothing_is_announced_of_what_was_rolled_back_meanwhile(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others would wait for it until it expires: nothing in the timeline tells of its end."""
+    older, _ = begin("wait-die")
+    announce = type(older.catalog._announcer)._announcement
+
+    def late(*args: Any) -> Any:
+        older.tx.state = State.ROLLED_BACK
+        threading.Thread(target=older.catalog._announcer.withdraw, args=[older.tx]).start()
+        return announce(*args)
+
+    monkeypatch.setattr(type(older.catalog._announcer), "_announcement", late)
+    with pytest.raises(NoTransactionError):
+        older.replace_p()
+    wait_until(lambda: announced(older.catalog) == [], "the announcement stays")
+
+
 def test_what_waits_may_be_taken_back_to_a_savepoint(begin: Begin) -> None:
     older, younger = begin("wait-die")
     older.tx.savepoint("s")
     younger.replace_p()
     waiting = older.replaces_p()
-    older.catalog.rollback_to(older.tx, "s")
+    older.rollback_to("s")
     younger.rollback()
     waiting.result(timeout=10)
     older.replace_p()
@@ -297,6 +396,7 @@ DYING = """
 import sys, time
 from lockstep.conflict.lock_policy import Resolution
 from lockstep.storage import open_storage
+from tests.support.gate import wait_until
 from tests.support.lakes import add, open_catalog, remove, stage
 
 catalog = open_catalog(open_storage(sys.argv[1]), resolution=Resolution(sys.argv[2], 0, 1))

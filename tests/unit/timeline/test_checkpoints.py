@@ -15,11 +15,10 @@ from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.lake.verify import verify
 from lockstep.timeline.checkpoint import (
     FOLDER,
-    PARTS,
+    KINDS,
     Checkpoints,
     State,
     manifest_path,
-    parts_of,
     read_manifest,
     read_state,
     versions,
@@ -30,6 +29,8 @@ from lockstep.timeline.files import encode, entry_path
 from lockstep.timeline.fold import amendments, as_ratified, fold, placements
 from lockstep.timeline.hint import HINT, Hint, write_hint
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.parts import FOLDER as PARTS_FOLDER
+from lockstep.timeline.parts import NewPart, cut, part_path
 from tests.support.checkpoints import checkpoint, entries_read, long_history, state_of, stored
 from tests.support.entries import commit, entry
 from tests.support.faulty import FaultyStorage
@@ -47,7 +48,7 @@ def test_a_checkpoint_is_what_the_fold_says(steps: Steps, data: st.DataObject) -
     version = data.draw(st.integers(0, last))
     store = stored(entries)
     checkpoint(store, entries, version)
-    assert read_state(store, read_manifest(store, version), set()) == state_of(entries[: version + 1])
+    assert read_state(store, read_manifest(store, version)) == state_of(entries[: version + 1])
     opened = Timeline.open(store)
     moved_since = {move.entry for each in entries[version + 1 :] for move in each.moved}
     needed = range(min([version, *moved_since]), last + 2)
@@ -97,7 +98,13 @@ def test_whoever_writes_a_checkpoint_writes_the_same(steps: Steps) -> None:
 
 
 def parts(store: FaultyStorage) -> list[str]:
-    return [f"{PARTS}/{each}" for each in store.inner.list(PARTS)]
+    return [f"{PARTS_FOLDER}/{each}" for each in store.inner.list(PARTS_FOLDER)]
+
+
+def only_part(store: FaultyStorage, which: str) -> str:
+    """Return the path of the one part that a map has in the checkpoint of version 8."""
+    [part] = getattr(read_manifest(store.inner, 8), which)
+    return part_path(part.digest)
 
 
 def many_tables(count: int) -> list[Entry]:
@@ -115,20 +122,21 @@ def test_checkpoints_share_the_parts_in_which_nothing_changed() -> None:
     entries = many_tables(20_000)
     store = stored(entries)
     checkpoint(store, entries, 1)
-    before = {*store.inner.list(PARTS)}
+    before = {*store.inner.list(PARTS_FOLDER)}
     assert len(before) > 20
     opened = Timeline.open(store, checkpoint_every=1)
     store.calls.clear()
     opened.write_checkpoint()
-    assert len({*store.inner.list(PARTS)} - before) == 1
+    assert len({*store.inner.list(PARTS_FOLDER)} - before) == 1
     assert [path for done, path in store.calls if done == "put_if_absent"][1:] == [manifest_path(2)]
 
 
 def test_parts_are_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     state = state_of(many_tables(5_000))
-    monkeypatch.setattr("lockstep.timeline.checkpoint.PART_BYTES", 10_000)
-    assert max(map(len, parts_of(state))) < 11_000
-    assert sum(part.count(b"\n") for part in parts_of(state)) == 5_001
+    monkeypatch.setattr("lockstep.timeline.parts.PART_BYTES", 10_000)
+    found = [*cut(KINDS["tables"], state.database.tables, lambda *_: False)]
+    assert max(len(part.data) for part in found if isinstance(part, NewPart)) < 11_000
+    assert sum(part.part.count for part in found if isinstance(part, NewPart)) == 5_000
 
 
 # --- what is not believed ---------------------------------------------------------------------------------------------
@@ -142,14 +150,13 @@ def damaged() -> tuple[FaultyStorage, list[Entry]]:
     return store, entries
 
 
-@pytest.mark.parametrize("which", ["manifest", "part"])
+@pytest.mark.parametrize("which", ["manifest", "tables", "namespaces", "ids", "locations", "inside"])
 def test_damage_anywhere_is_passed_over(
     damaged: tuple[FaultyStorage, list[Entry]], which: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever byte is another one, wherever the file ends, or if it is not there: the entries say what there is."""
     store, entries = damaged
-    [part] = parts(store)
-    path = manifest_path(8) if which == "manifest" else part
+    path = manifest_path(8) if which == "manifest" else only_part(store, which)
     whole = store.inner.get(path) or b""
     changed = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
     torn = [whole[:at] for at in range(0, len(whole), 29)]
@@ -161,7 +168,8 @@ def test_damage_anywhere_is_passed_over(
         caplog.clear()
         assert Timeline.open(store).head == fold(entries)
         assert entries_read(store) >= set(range(13)), data
-        assert "the checkpoint of database version 8 is passed over" in caplog.text
+        said = "the checkpoint of database version 8 is passed over" if which == "manifest" else "a checkpoint's part"
+        assert said in caplog.text
 
 
 def test_an_older_checkpoint_is_taken_where_the_newest_is_damaged() -> None:
@@ -199,23 +207,24 @@ def test_a_checkpoint_of_another_history_is_passed_over(
     assert "it is of another history" in caplog.text
     again = Timeline.open(store, checkpoint_every=4)
     again.write_checkpoint()
-    assert read_state(store, read_manifest(store, 8), set()) == state_of(others), "it is written over"
+    assert read_state(store, read_manifest(store, 8)) == state_of(others), "it is written over"
 
 
 def test_a_damaged_part_is_mended_by_the_next_checkpoint(damaged: tuple[FaultyStorage, list[Entry]]) -> None:
-    """Otherwise all later checkpoints that share it would be of no use."""
+    """By whoever has met it. Otherwise all later checkpoints that share it would be of no use."""
     store, entries = damaged
-    [part] = parts(store)
-    store.inner.put(part, b"?")
-    opened = Timeline.open(store, checkpoint_every=8)
-    assert opened.checkpoint_due == 8
+    store.inner.put(only_part(store, "namespaces"), b"?")
+    opened = Timeline.open(store, checkpoint_every=4)
+    assert dict(opened.head.namespaces) == {("default",): {}}
+    assert opened.checkpoint_due == 12
     opened.write_checkpoint()
-    assert read_state(store, read_manifest(store, 8), set()) == state_of(entries[:9])
+    assert read_state(store, read_manifest(store, 12)) == state_of(entries)
+    assert read_state(store, read_manifest(store, 8)) == state_of(entries[:9]), "it shares the part"
 
 
 def test_all_is_written_again_where_somebody_deleted_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts that the new checkpoint would share with the last one are gone too."""
-    monkeypatch.setattr("lockstep.timeline.checkpoint.PART_ITEMS", 1)  # each thing is a part
+    monkeypatch.setattr("lockstep.timeline.parts.PART_ITEMS", 1)  # each thing is a part
     entries = long_history(12)
     store = stored(entries)
     checkpoint(store, entries, 8)
@@ -223,7 +232,7 @@ def test_all_is_written_again_where_somebody_deleted_all(monkeypatch: pytest.Mon
     assert opened.checkpoint_due == 10
     store.inner.delete_folder(FOLDER)
     opened.write_checkpoint()
-    assert read_state(store, read_manifest(store, 10), set()) == state_of(entries[:11])
+    assert read_state(store, read_manifest(store, 10)) == state_of(entries[:11])
 
 
 # --- entries that are lost --------------------------------------------------------------------------------------------
@@ -313,8 +322,8 @@ def test_two_who_write_at_once_write_the_same(store: FaultyStorage, path: str, w
     one.write_checkpoint()
     assert two.checkpoint_due is None, "the other did write"
     assert store.count("put") == 1, "nothing is written over but the hint"
-    assert len(store.list(PARTS)) == 1
-    assert read_state(store, read_manifest(store, 5), set()).database == one.at(5)
+    assert len(store.list(PARTS_FOLDER)) == 1
+    assert read_state(store, read_manifest(store, 5)).database == one.at(5)
 
 
 def test_a_crash_before_the_manifest_leaves_no_checkpoint(store: FaultyStorage) -> None:
@@ -323,7 +332,7 @@ def test_a_crash_before_the_manifest_leaves_no_checkpoint(store: FaultyStorage) 
     store.fail("put_if_absent", path=manifest_path(5))
     with pytest.raises(UnavailableError):
         timeline.write_checkpoint()
-    assert len(store.list(PARTS)) == 1
+    assert len(store.list(PARTS_FOLDER)) == 1
     assert versions(store) == []
     again = Timeline.open(store, checkpoint_every=5)
     assert again.head == timeline.head
@@ -384,7 +393,8 @@ def test_verify_compares_each_checkpoint_with_the_entries() -> None:
     tables = dict(wrong.tables)
     del tables[name("a")]
     changed = State(msgspec.structs.replace(wrong, tables=tables), Map())
-    Checkpoints().write(store, changed, store.get(entry_path(4)) or b"")
+    store.delete(manifest_path(4))
+    Checkpoints(store).write(changed, store.get(entry_path(4)) or b"")
     store.put(manifest_path(6), b"{")
     store.put(manifest_path(99), b"{")
     timeline = Timeline.open(store)

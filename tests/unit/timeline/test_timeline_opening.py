@@ -92,7 +92,13 @@ def test_a_missing_entry_is_named(timeline: Timeline, store: FaultyStorage, miss
     for _ in range(2):
         with pytest.raises(CorruptTimelineError, match=rf"{entry_path(missing)} is missing: .* 0 to 2"):
             Timeline.open(store)
-        timeline.mark_published(0)
+        publish(timeline, 0)
+
+
+def publish(timeline: Timeline, version: int) -> None:
+    """Note that all up to a version is published, and write the hint that tells others."""
+    timeline.mark_published(version)
+    timeline.write_hint()
 
 
 HINTS = {
@@ -134,7 +140,7 @@ def test_a_hint_that_names_a_lost_entry_is_told(
 ) -> None:
     """An older database must not pass for the newest, nor a new one for it; the message says how to go on."""
     commit(timeline, "a", "b", "c")
-    timeline.mark_published(3)
+    publish(timeline, 3)
     for version in gone:
         store.delete(entry_path(version))
     with pytest.raises(CorruptTimelineError, match=rf"{entry_path(3)} is gone: .* delete _lockstep/timeline/_latest"):
@@ -155,7 +161,7 @@ def test_a_hint_beyond_any_entry_says_what_is_there(timeline: Timeline, store: F
 def test_an_entry_that_one_look_misses_and_another_lists_is_not_lost(timeline: Timeline, store: FaultyStorage) -> None:
     """A mounted file system may remember for a while that a name was free: only what no look finds is lost."""
     commit(timeline, "a", "b")
-    timeline.mark_published(2)
+    publish(timeline, 2)
     entry = Path(store.url.removeprefix("file://"), entry_path(2))
     late = entry.rename(entry.with_suffix(".late"))
     store.interrupt("list", lambda: late.rename(entry))
@@ -165,7 +171,7 @@ def test_an_entry_that_one_look_misses_and_another_lists_is_not_lost(timeline: T
 def test_nothing_opens_without_a_hint_that_the_store_fails_to_give(timeline: Timeline, store: FaultyStorage) -> None:
     """It may be all that tells of an entry that was lost; one that makes no sense is as good as none."""
     commit(timeline, "a")
-    timeline.mark_published(1)
+    publish(timeline, 1)
     store.fail("get", path=HINT)
     with pytest.raises(UnavailableError):
         Timeline.open(store)
@@ -179,7 +185,7 @@ def test_a_right_hint_spares_the_listing(timeline: Timeline, store: FaultyStorag
     """With a hint nothing is listed; that is all that it is for."""
     commit(timeline, "a", "b")
     before = store.count("list")
-    timeline.mark_published(2)
+    publish(timeline, 2)
     assert Timeline.open(store).published_through == 2
     assert store.count("list") == before
 
@@ -188,7 +194,7 @@ def test_the_watermark_only_rises(timeline: Timeline, store: FaultyStorage) -> N
     """mark_published keeps the highest version, here and in the hint, and refuses one beyond the head."""
     commit(timeline, "a", "b", "c")
     for version, expected in [(2, 2), (1, 2), (3, 3)]:
-        timeline.mark_published(version)
+        publish(timeline, version)
         assert timeline.published_through == expected
         assert json.loads(store.get(HINT) or b"") == {"version": 3, "published_through": expected}
     with pytest.raises(InvalidError, match="newest known is 3"):
@@ -203,7 +209,7 @@ def test_a_hint_that_cannot_be_written_is_logged(
     commit(timeline, "a")
     store.fail("put")
     with caplog.at_level(logging.WARNING):
-        timeline.mark_published(1)
+        publish(timeline, 1)
     assert timeline.published_through == 1
     assert "hint was not written" in caplog.text
     assert "injected" in caplog.text

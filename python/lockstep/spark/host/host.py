@@ -70,9 +70,10 @@ class Host:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
             if not isinstance(request, HostLost | Lapse | Ended):
-                if session.lost_transaction is not None:
-                    return self._in_lost(session, session.lost_transaction, request)
-                if request.within is not None and not session.has(request.within):
+                if (loss := session.lost_transaction) is not None:
+                    return self._in_lost(session, loss, request)
+                is_part = isinstance(request, Claim) or request.within is None or session.has(request.within)
+                if not is_part and request.within is not None:
                     raise _no_transaction(request.within)
             return self._operations[type(request)](session, request)
 

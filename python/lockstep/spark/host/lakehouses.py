@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -24,7 +25,18 @@ from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.retry import race_backoff
-from lockstep.settings import CHECKPOINT_INTERVAL, CREATE, ISOLATION, OUTSIDE_WRITES, RECORD_READS, ROOT, STORE
+from lockstep.settings import (
+    CHECKPOINT_INTERVAL,
+    CREATE,
+    ISOLATION,
+    OUTSIDE_WRITES,
+    PREFIX_OF_CATALOG,
+    RECORD_READS,
+    ROOT,
+    STORE,
+    Setting,
+    at,
+)
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import url_of
 from lockstep.timeline.entry import Isolation
@@ -163,15 +175,21 @@ class Lakehouses:
         return uris if uris.holds(uri) else None
 
     def _new_house(self, name: str, options: Mapping[str, str]) -> Lakehouse:
+        try:
+            _check_known(options)
+            outside = OUTSIDE_WRITES.value_in(options)
+            if outside not in OUTSIDE_WRITES.choices:
+                raise InvalidError(f"{OUTSIDE_WRITES.name} is {outside!r}: expected refuse or allow")
+            isolation = isolation_of(ISOLATION, options) or "SERIALIZABLE"
+            record_reads = flag(RECORD_READS, options) or False
+            flag(CREATE, options)
+            checkpoint_interval(options)
+            backoff, resolution = race_backoff(options), Resolution.of(options)
+        except InvalidError as error:
+            raise InvalidError(f"catalog {name} ({PREFIX_OF_CATALOG}{name}.…): {error.message}") from error
         root = ROOT.value_in(options)
         if not root:
             raise InvalidError(f"catalog {name} has no root: set {ROOT.of(name)} to a path or URL")
-        outside = OUTSIDE_WRITES.value_in(options)
-        if outside not in OUTSIDE_WRITES.choices:
-            raise InvalidError(f"{OUTSIDE_WRITES.of(name)} is {outside!r}: expected refuse or allow")
-        isolation = isolation_of(ISOLATION.value_in(options)) or "SERIALIZABLE"
-        record_reads = flag(RECORD_READS.of(name), RECORD_READS.value_in(options)) or False
-        backoff, resolution = race_backoff(options), Resolution.of(options)
         catalog = TransactionalCatalog(
             self._lake(root, options),
             author=self._author,
@@ -187,7 +205,7 @@ class Lakehouses:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
         prefix = STORE.key.removesuffix("*")
         store = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
-        create = (CREATE.value_in(options) or "").lower() == "true"
+        create = flag(CREATE, options) or False
         url = self._urls(root)
         place = (Uris(url).real(""), _digest(store))
         with self._lock:
@@ -226,12 +244,24 @@ def _digest(settings: Mapping[str, str]) -> str:
     return hashlib.sha256(msgspec.json.encode(sorted(settings.items()))).hexdigest()
 
 
-def isolation_of(level: str | None) -> Isolation | None:
-    """Return the isolation level that a setting names.
+def _check_known(options: Mapping[str, str]) -> None:
+    """Raise InvalidError if a catalog has an option that is none of ours: one that is misspelt would change nothing."""
+    names = [setting.name for setting in at("catalog")]
+    store = STORE.key.removesuffix("*")
+    for key in options:
+        if key not in names and not key.startswith(store):
+            near = get_close_matches(key, names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise InvalidError(f"{key} is no setting of a catalog: {hint}")
+
+
+def isolation_of(setting: Setting, options: Mapping[str, str]) -> Isolation | None:
+    """Return the isolation level that a setting says, None if it says nothing.
 
     Raises:
-        InvalidError: there is none of that name.
+        InvalidError: there is no such level.
     """
+    level = setting.value_in(options)
     match level and level.upper():
         case None | "":
             return None
@@ -240,17 +270,18 @@ def isolation_of(level: str | None) -> Isolation | None:
         case "SERIALIZABLE":
             return "SERIALIZABLE"
         case _:
-            raise InvalidError(f"isolation level {level!r}: expected SNAPSHOT or SERIALIZABLE")
+            raise InvalidError(f"{setting.name} is {level!r}: expected SNAPSHOT or SERIALIZABLE")
 
 
-def flag(setting: str, value: str | None) -> bool | None:
+def flag(setting: Setting, options: Mapping[str, str]) -> bool | None:
     """Return what a setting says that is true or false, None if it says nothing.
 
     Raises:
         InvalidError: it says something else.
     """
+    value = setting.value_in(options)
     if value is not None and value.lower() not in ("true", "false"):
-        raise InvalidError(f"{setting} is {value!r}: expected true or false")
+        raise InvalidError(f"{setting.name} is {value!r}: expected true or false")
     return None if value is None else value.lower() == "true"
 
 

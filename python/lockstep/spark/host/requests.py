@@ -20,7 +20,7 @@ from lockstep.spark.host.protocol.base import (
 from lockstep.spark.host.sessions import Session
 from lockstep.timeline.entry import Database, Name, Namespace, Table
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
-from lockstep.transactions.names import NO_NAMESPACE
+from lockstep.transactions.names import NO_NAMESPACE, Names
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -52,15 +52,26 @@ class Requests:
         """Return what a session sees now: its transaction's view, or the newest database version."""
         return session.inside(house) or house.catalog.database()
 
+    def _names_in(self, session: Session, house: Lakehouse) -> Names | Database:
+        """Return the names that a session sees now, for who asks for one that `_name` has noted."""
+        return house.catalog.database() if (tx := session.inside(house)) is None else tx.names
+
     def _name(self, session: Session, house: Lakehouse, request: AboutName) -> Name:
         """Return how the name of a request is stored, as `spark.sql.caseSensitive` has it; a new one is as written."""
         name = name_of(request)
-        if request.case_sensitive:
-            return name
+        if (tx := session.inside(house)) is not None:
+            return tx.see(name if request.case_sensitive else spelled(name, tx.names))
         head = house.catalog.timeline.head
-        if session.inside(house) is None and (name in head.tables or name in head.views):
+        if request.case_sensitive or name in head.tables or name in head.views:
             return name  # most are, and need no look at the store
-        return spelled(name, self._scope(session, house))
+        return spelled(name, house.catalog.database())
+
+    def _look(self, house: Lakehouse, tx: Transaction, request: AboutRelation) -> None:
+        """Take in what plain Delta writers did to the tables that a statement of a transaction names."""
+        names = _names([*request.mentioned, (*request.namespace, request.table)])
+        if not request.case_sensitive:
+            names = [spelling for each in names for spelling in spellings(each, tx.names)]
+        house.catalog.look(tx, dict.fromkeys(names))
 
     def _new_name(self, session: Session, house: Lakehouse, request: AboutName, to: tuple[str, ...], old: Name) -> Name:
         """Return what a request renames a table or view to, which may be its own name in another case."""
@@ -102,7 +113,7 @@ def name_of(request: AboutName) -> Name:
     return Name(namespace=request.namespace or ("default",), table=request.table)
 
 
-def stored_name(request: AboutName, scope: Transaction | Database) -> Name:
+def stored_name(request: AboutName, scope: Database) -> Name:
     """Return how the name of a request is stored in what is seen, as written if nothing there has it.
 
     Raises:

@@ -43,7 +43,6 @@ class Session:
         transaction, catalog: the open transaction and the catalog it is in; None outside one.
         used_tables: the overlay URIs that the transaction was given, and their tables' names: its end drops caches of
             them.
-        text: the last statement's text.
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
         lost_transaction: the transaction that ended behind the session's back, until somebody ends it.
@@ -54,7 +53,6 @@ class Session:
     transaction: Transaction | None = None
     catalog: Lakehouse | None = None
     used_tables: set[tuple[str, Name]] = field(default_factory=set)
-    text: str = ""
     next_batch: Batch | None = None
     goes_on: bool = False
     lost_transaction: LostTransaction | None = None
@@ -67,7 +65,8 @@ class Session:
 
     def has(self, transaction: str) -> bool:
         """Whether it keeps the transaction of this id."""
-        return self.transaction is not None and self.transaction.id == transaction
+        tx = self.transaction  # read once: where no lock is held it may end at any moment
+        return tx is not None and tx.id == transaction
 
     def inside(self, lakehouse: Lakehouse) -> Transaction | None:
         """Return the open transaction, which must be one of this catalog.

@@ -13,6 +13,7 @@ from lockstep.commit.scans import Scan
 from lockstep.errors import (
     ActiveTransactionError,
     InvalidError,
+    NoTransactionError,
     TransactionStateError,
     UndefinedError,
     UnsupportedError,
@@ -71,14 +72,14 @@ class TableRequests(Requests):
     def _resolve(self, session: Session, request: protocol.Resolve) -> protocol.Found | protocol.Missing:
         """Answer which URI, and which version of it, a name means for this use."""
         house = self._house(request)
-        if request.text:
-            session.text = request.text
         try:
-            if request.version is not None or request.system_time_micros is not None:
-                return self._time_travel(session, house, request)
-            if (tx := session.inside(house)) is not None:
-                return self._in_transaction(session, house, tx, tx.table(self._name(session, house, request)), request)
-            return self._alone(session, house, request)
+            travels = request.version is not None or request.system_time_micros is not None
+            if (tx := session.inside(house)) is None:
+                return self._time_travel_alone(house, request) if travels else self._alone(session, house, request)
+            self._look(house, tx, request)
+            if travels:
+                return self._time_travel(session, house, tx, request)
+            return self._in_transaction(session, house, tx, tx.table(self._name(session, house, request)), request)
         except UndefinedError as error:
             if error.sqlstate != UndefinedError.default_sqlstate:
                 raise
@@ -105,7 +106,6 @@ class TableRequests(Requests):
         """Inside: what was not written is read through the shared, warm URI while that is still at the pin."""
         if request.writes:
             tx.check_writable()
-            tx.note_statement(session.text)
         travels = request.timestamp_micros is not None
         if request.use == "target":
             tx.read(table)
@@ -119,18 +119,17 @@ class TableRequests(Requests):
             return self._own(session, house, tx, table, timestamp_micros=request.timestamp_micros)
         return self._own(session, house, tx, table, id=table.id)
 
-    def _time_travel(self, session: Session, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
+    def _time_travel(
+        self, session: Session, house: Lakehouse, tx: Transaction, request: protocol.Resolve
+    ) -> protocol.Found:
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
-        if (tx := session.inside(house)) is None:
-            return self._time_travel_alone(house, request)
-        if (micros := request.system_time_micros) is not None:
-            return self._past_table(house, house.catalog.as_of(_time(micros), at_most=tx.base.version), request)
-        version = request.version
-        assert version is not None, "else nothing is said of a time"
-        if version.startswith("@"):
-            return self._past_table(house, house.catalog.as_of(_number(version[1:]), at_most=tx.base.version), request)
-        table = tx.table(self._name(session, house, request))
-        return self._own(session, house, tx, table, version=_number(version))
+        name, version = self._name(session, house, request), request.version
+        if version is not None and not version.startswith("@"):
+            return self._own(session, house, tx, tx.table(name), version=_number(version))
+        when = _number(version[1:]) if version is not None else _time(request.system_time_micros or 0)
+        database = house.catalog.as_of(when, at_most=tx.base.version)
+        tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
+        return self._past_table(house, database, request)
 
     def _time_travel_alone(self, house: Lakehouse, request: protocol.Resolve) -> protocol.Found:
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
@@ -159,9 +158,13 @@ class TableRequests(Requests):
         """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
         house = self._house(request)
         name, tx = self._name(session, house, request), session.inside(house)
-        scope = house.catalog.database([name]) if tx is None else tx
+        if tx is not None:
+            house.catalog.look(tx, [name])
+        scope = house.catalog.database([name]) if tx is None else tx.names
         if (table := scope.tables.get(name)) is None:
             return protocol.VersionThenAnswer(version=None)
+        if tx is not None:
+            tx.seen.tables.add(table.id)
         at_most = None if tx is None else tx.base.version
         when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
         assert when is not None, "one of the two is said"
@@ -175,10 +178,9 @@ class TableRequests(Requests):
         if session.transaction is not None and session.catalog is not None:
             tx = session.transaction
             lake = session.catalog.catalog.lake
-            head_tables = (
-                lake.refresh().tables
-            )  # one that another session has made since BEGIN is no more the snapshot's
-            tables = {table.id: table for each in (head_tables, tx.base.tables, tx.tables) for table in each.values()}
+            # One that another session has made since BEGIN is no more the snapshot's.
+            scopes = (lake.refresh().tables, tx.base.tables, tx.names.tables)
+            tables = {table.id: table for scope in scopes for table in scope.values()}
             refuse_paths(request.paths, lake.storage.url, tables.values())
         return Answer()
 
@@ -188,7 +190,22 @@ class TableRequests(Requests):
             for scan in scans_of(request.reads):
                 if (other := other_version(tx, scan)) is not None:
                     raise ActiveTransactionError(other)
+                tx.seen.tables.add(scan.table)
+            for view in request.views:
+                if session.catalog is not None and session.catalog.name == view.catalog:
+                    self._use_view(tx, view)
         return Answer()
+
+    def _use_view(self, tx: Transaction, view: protocol.UsedView) -> None:
+        """Note that a DataFrame uses a view's definition, unless it is another one than the snapshot's."""
+        name = Name(namespace=view.name[:-1], table=view.name[-1])
+        current = tx.base.views.get(name)
+        if current is None or current.since > view.version:
+            raise ActiveTransactionError(
+                f"a DataFrame from before BEGIN uses view {name} as it was in database version {view.version}, which "
+                f"is not what the open transaction ({tx.id}) sees: make it again inside it"
+            )
+        tx.read_view(name)
 
     def _head(
         self,
@@ -236,7 +253,8 @@ class TableRequests(Requests):
 
     def _exists(self, session: Session, request: protocol.Exists) -> protocol.ExistsAnswer:
         house = self._house(request)
-        return protocol.ExistsAnswer(exists=self._name(session, house, request) in self._scope(session, house).tables)
+        name = self._name(session, house, request)
+        return protocol.ExistsAnswer(exists=name in self._names_in(session, house).tables)
 
     def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
         scope = self._scope(session, self._house(request))
@@ -260,16 +278,13 @@ class TableRequests(Requests):
                 f"table {name} cannot have a LOCATION: a catalog's tables lie under its root. Leave LOCATION out; "
                 "CREATE TABLE … AS SELECT copies data that lies elsewhere"
             )
-        session.text = request.text or ""
-        scope = self._scope(session, house)
-        if request.mode != "create" and name in scope.tables:
+        if request.mode != "create" and name in self._names_in(session, house).tables:
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
-        if isinstance(scope, Transaction):
-            scope.note_statement(session.text)
-            creation = scope.reserve(name, house.catalog.lake.new_id())
-            uri = house.uris.own(creation.location, scope.id, NEW, scope.epoch)
+        if (tx := session.inside(house)) is not None:
+            creation = tx.reserve(name, house.catalog.lake.new_id())
+            uri = house.uris.own(creation.location, tx.id, NEW, tx.epoch)
             session.used_tables.add((uri, name))
             return protocol.CreateAnswer(uri=uri)
         creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive)
@@ -286,7 +301,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
-        isolation = isolation_of(SESSION_ISOLATION.value_in(request.settings)) or house.catalog.isolation
+        isolation = isolation_of(SESSION_ISOLATION, request.settings) or house.catalog.isolation
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
@@ -299,7 +314,7 @@ class TableRequests(Requests):
             scans=scans_of(request.reads),
             views=self._views_of(house, request),
             isolation=isolation,
-            text=session.text,
+            text=request.text or "",
             author=request.user,
         )
         if isinstance(outcome, Taken):
@@ -310,6 +325,11 @@ class TableRequests(Requests):
         """Return the views of this lake that the statement used, each with the oldest version that it was used of."""
         versions: dict[Name, int] = {}
         for view in request.views:
+            if view.catalog not in request.catalogs:
+                raise UnsupportedError(
+                    f"this statement uses a DataFrame with a view of catalog {view.catalog}, which this session does "
+                    "not have, so nothing was written: make the DataFrame again in this session, and run this again"
+                )
             catalog = self._host.lakehouses.get(view.catalog, request.catalogs[view.catalog])
             if catalog.is_same(house):
                 name = Name(namespace=view.name[:-1], table=view.name[-1])
@@ -333,13 +353,20 @@ class TableRequests(Requests):
         """Note that Delta staged a commit of a transaction."""
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
-            house.catalog.stage(tx, view.location, request.version)
+            text = request.text or ("" if request.actions is not None else f"a large write into {view.location}")
+            house.catalog.stage(tx, view.location, request.version, request.actions, text=text)
         return protocol.StagedAnswer(claims=house.catalog.settles_early)
 
     def _claim(self, _: Session, request: protocol.Claim) -> Answer:
         """Settle what a staged commit conflicts with; no session's lock is held while it waits, see `Host`."""
-        house, view, _, tx = self._staged_by(request.uri)
-        house.catalog.claim(tx, view.location, request.version)
+        try:
+            house, view, owner, tx = self._staged_by(request.uri)
+        except NoTransactionError as error:
+            raise NoTransactionError(
+                "the transaction of this statement has ended while the statement ran in another thread: the answer to "
+                "its COMMIT or ROLLBACK says what became of the statement, too"
+            ) from error
+        house.catalog.claim(tx, view.location, request.version, lock=owner.lock)
         return Answer()
 
     def _staged_by(self, uri: str) -> tuple[Lakehouse, OverlayView, Session, Transaction]:
@@ -352,7 +379,7 @@ class TableRequests(Requests):
     def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._scope(session, house).tables:
+        if name not in self._names_in(session, house).tables:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_table(name), f"DROP TABLE {name}")
         return Dropped(dropped=True)
@@ -425,7 +452,6 @@ def _to_replace(request: protocol.Create) -> protocol.Resolve:
         case_sensitive=request.case_sensitive,
         namespace=request.namespace,
         table=request.table,
-        text=request.text,
         use="target",
         writes=True,
     )

@@ -84,9 +84,9 @@ class TransactionRequests:
         goes_on = _goes_on(ON_STATEMENT_ERROR.value_in(request.settings))
         kept_seconds = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
         tx = house.catalog.begin(
-            isolation=request.isolation or isolation_of(SESSION_ISOLATION.value_in(request.settings)),
+            isolation=request.isolation or isolation_of(SESSION_ISOLATION, request.settings),
             read_only=request.read_only,
-            record_reads=flag(SESSION_RECORD_READS.name, SESSION_RECORD_READS.value_in(request.settings)),
+            record_reads=flag(SESSION_RECORD_READS, request.settings),
             comment=request.comment,
             batch=batch,
             author=request.user,
@@ -114,11 +114,10 @@ class TransactionRequests:
         tx, house = self._open_transaction(session, "COMMIT")
         if request.failure and not tx.read_only and not session.goes_on:
             tx.failure = tx.failure or request.failure  # a script that overlooked it must not commit the rest
-        tables = {table.id: table for table in tx.base.tables.values()}
         for scan in scans_of(request.reads):
             tx.failure = tx.failure or other_version(tx, scan)  # the shim has refused it: see `_snapshot`
-            if scan.table in tables:  # not one of its own
-                tx.read(tables[scan.table], scan.where)
+            if (table := tx.base.table_by_id(scan.table)) is not None:  # not one of its own
+                tx.read(table, scan.where)
         tx.settle(request.settled)
         start = house.catalog.lake.clock()
         return _commit_answer(tx.id, house, house.catalog.commit(tx), start)

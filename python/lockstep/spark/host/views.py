@@ -40,14 +40,15 @@ class ViewRequests(Requests):
     def _view(self, session: Session, request: protocol.ResolveView) -> protocol.ViewAnswer | Missing:
         """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
         house = self._house(request)
-        if request.text:
-            session.text = request.text
         if (tx := session.inside(house)) is not None:
             name = self._name(session, house, request)
             tx.read_view(name)
-            return _view_answer(tx.views.get(name))
+            view = tx.names.views.get(name)
+            is_snapshots = view is not None and view == tx.base.views.get(name)
+            return _view_answer(view, version=tx.base.version if is_snapshots else UNSET)
         database = self._pinned(house, request)
-        return _view_answer(database.views.get(stored_name(request, database)), pin=database.version)
+        view = database.views.get(stored_name(request, database))
+        return _view_answer(view, version=database.version, pin=database.version)
 
     def _list_views(self, session: Session, request: protocol.Views) -> Listing:
         scope = self._scope(session, self._house(request))
@@ -67,7 +68,7 @@ class ViewRequests(Requests):
     def _drop_view(self, session: Session, request: protocol.DropView) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._scope(session, house).views:
+        if name not in self._names_in(session, house).views:
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
         return Dropped(dropped=True)
@@ -82,8 +83,10 @@ class ViewRequests(Requests):
         return Answer()
 
 
-def _view_answer(view: View | None, pin: int | UnsetType = UNSET) -> protocol.ViewAnswer | Missing:
+def _view_answer(
+    view: View | None, *, version: int | UnsetType = UNSET, pin: int | UnsetType = UNSET
+) -> protocol.ViewAnswer | Missing:
     if view is None:
         return Missing(pin=pin)
     whole = protocol.WholeDefinition(**msgspec.structs.asdict(view.definition))
-    return protocol.ViewAnswer(name=(*view.name.namespace, view.name.table), view=whole, pin=pin)
+    return protocol.ViewAnswer(name=(*view.name.namespace, view.name.table), view=whole, version=version, pin=pin)

@@ -59,9 +59,6 @@ class AboutName(AboutCatalog, frozen=True, kw_only=True):
 class AboutRelation(AboutName, frozen=True, kw_only=True):
     """A request of a statement that reads or writes a table or a view: what it was told so far is among it."""
 
-    text: str | None = None
-    """The statement, with what must not be shown left out; None if it has no text, or is known already."""
-
     pin: int | None = None
     """The database version that the statement reads of this catalog; None before its first relation."""
 

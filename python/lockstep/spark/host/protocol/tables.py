@@ -123,11 +123,27 @@ class ByPath(RequestBase, frozen=True, kw_only=True, tag="by_path"):
     """Where: folders and files, as URLs of the real storage."""
 
 
+class UsedView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A view whose definition a DataFrame or a statement used."""
+
+    catalog: str
+    """The catalog that it is in, by its name in the session."""
+
+    name: Parts
+    """Its name as it is stored: namespace and name."""
+
+    version: int
+    """The database version whose definition it was."""
+
+
 class Snapshot(RequestBase, frozen=True, kw_only=True, tag="snapshot"):
     """Ask leave for what a DataFrame from before BEGIN reads."""
 
     reads: tuple[Read, ...]
     """Its scans that are not through the transaction."""
+
+    views: tuple[UsedView, ...]
+    """Which views' definitions it uses."""
 
 
 class Exists(AboutName, frozen=True, kw_only=True, tag="exists"):
@@ -163,28 +179,12 @@ class Create(AboutName, frozen=True, kw_only=True, tag="create"):
     location: str | None
     """The LOCATION that it says; None: none."""
 
-    text: str | None
-    """The statement, with what must not be shown left out; None if it has no text."""
-
 
 class CreateAnswer(Answer, frozen=True, kw_only=True):
     """Where a new table is to be."""
 
     uri: str
     """Where Delta creates it."""
-
-
-class UsedView(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A view whose definition a statement on its own used."""
-
-    catalog: str
-    """The catalog that it is in, by its name in the session."""
-
-    name: Parts
-    """Its name as it is stored: namespace and name."""
-
-    version: int
-    """The database version whose definition it was."""
 
 
 class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
@@ -198,6 +198,9 @@ class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
 
     actions: str
     """What Delta would write into the commit's file."""
+
+    text: str | None
+    """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
 
     catalogs: dict[str, Settings]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
@@ -247,6 +250,12 @@ class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
 
     version: int
     """The table version."""
+
+    actions: str | None = None
+    """What was written, newline-delimited JSON; None if that is long: COMMIT reads the file then."""
+
+    text: str | None = None
+    """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
 
 
 class StagedAnswer(Answer, frozen=True, kw_only=True):

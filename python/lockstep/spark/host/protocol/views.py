@@ -30,6 +30,9 @@ class ViewAnswer(Answer, frozen=True, kw_only=True):
     view: WholeDefinition
     """What it says."""
 
+    version: int | UnsetType = UNSET
+    """The database version whose definition that is; nothing of a view that the transaction made itself."""
+
     pin: int | UnsetType = UNSET
     """Outside a transaction: the database version that the statement reads from now on."""
 

@@ -223,11 +223,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       ident: Identifier,
       mode: String,
       provider: Option[String],
-      location: Option[String]): JsonNode = {
-    val text = StatementScope.latestText.map(Internals.redacted)
-    val fields = Seq("mode" -> mode, "provider" -> provider, "location" -> location, "text" -> text)
-    ask("create", names(ident) ++ fields: _*)
-  }
+      location: Option[String]): JsonNode =
+    ask("create", names(ident) ++ Seq("mode" -> mode, "provider" -> provider, "location" -> location): _*)
 
   protected def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
     val out = new util.HashMap[String, String](properties)

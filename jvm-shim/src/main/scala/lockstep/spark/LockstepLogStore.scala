@@ -7,6 +7,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.{FilePermissions, Overlay}
 import lockstep.spark.reads.Reads
+import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -50,10 +51,12 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
         val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
         val staged = Transactions.exclusively(session) {
           unlessTaken(path, Bridge.call("staging", session, commit: _*))
-          writeWithRename(path, actions, false, hadoopConf)
-          Bridge.call("staged", session, commit: _*)
+          val lines = new Lines(actions.asScala)
+          writeWithRename(path, lines.asJava, false, hadoopConf)
+          val said = Seq("actions" -> lines.text, "text" -> StatementScope.shownText)
+          Bridge.call("staged", session, commit ++ said: _*)
         }
-        // It may wait for another transaction. Nothing is held meanwhile, so this one can be rolled back.
+        // It may wait for another transaction. Nothing of ours is held meanwhile, so this one can be rolled back.
         if (staged.get("claims").asBoolean) Bridge.tell("claim", session, commit: _*)
     }
   }
@@ -62,6 +65,7 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val session = SparkSession.active
     val more = Seq(
       "actions" -> actions.asScala.map(_ + "\n").mkString,
+      "text" -> StatementScope.shownText,
       "reads" -> Reads.ofExecution(session),
       "paths" -> Reads.pathsOfExecution(session),
       "views" -> Reads.viewsOfExecution(session),
@@ -87,4 +91,23 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     val real = Overlay.parse(path.toUri.getAuthority).real(path)
     LogStore(SparkEnv.get.conf, hadoopConf).isPartialWriteVisible(real, hadoopConf)
   }
+}
+
+/** The lines of a commit on their way into its file; what they say is at hand afterwards, if it is not long. */
+final private class Lines(lines: Iterator[String]) extends Iterator[String] {
+  private val MostCharacters = 256 * 1024
+
+  private var kept: Option[StringBuilder] = Some(new StringBuilder)
+
+  override def hasNext: Boolean = lines.hasNext
+
+  override def next(): String = {
+    val line = lines.next()
+    kept = kept.filter(_.length + line.length < MostCharacters)
+    kept.foreach(_.append(line).append('\n'))
+    line
+  }
+
+  /** All that was written; none if that is too long to be kept. */
+  def text: Option[String] = kept.map(_.toString)
 }

@@ -58,7 +58,7 @@ private[spark] trait Views extends RelationCatalog {
   private def view(ident: Identifier): Option[View] = {
     val answer = StatementScope.ask(name, ident, isLookedAt = false)(read => ask("view", names(ident) ++ read: _*))
     if (answer.get("missing").asBoolean) None
-    else Some(Views.read(answer.get("view"), Scans.viewed(name, answer.get("name"), answer.get("pin"))))
+    else Some(Views.read(answer.get("view"), Scans.viewed(name, answer.get("name"), answer.get("version"))))
   }
 
   private def put(ident: Identifier, view: View, mode: String): View = missingNamespace(ident.namespace) {

@@ -27,7 +27,8 @@ private[spark] object TransactionStatement {
       case "ROLLBACK" :: end if isEnd(end) => Some(TransactionStatement("rollback"))
       case "ROLLBACK" :: ("TRANSACTION" | "WORK") :: "TO" :: _ => named("rollback_to", tokens.drop(3))
       case "ROLLBACK" :: "TO" :: _ => named("rollback_to", tokens.drop(2))
-      case "SAVEPOINT" :: _ => named("savepoint", tokens)
+      case "SAVEPOINT" :: _ =>
+        name(tokens.drop(1).toList).map(text => TransactionStatement("savepoint", Map("name" -> text)))
       case "RELEASE" :: _ => named("release", tokens.drop(1))
       case "START" :: "TRANSACTION" :: _ => Some(begin(tokens.drop(2)))
       case "BEGIN" :: ("TRANSACTION" | "WORK") :: _ => Some(begin(tokens.drop(2)))
@@ -73,7 +74,7 @@ private[spark] object TransactionStatement {
     case _ => false
   }
 
-  /** `[SAVEPOINT] name`; the word is the verb itself in `SAVEPOINT name`. */
+  /** `[SAVEPOINT] name`. */
   private def named(verb: String, tokens: IndexedSeq[Token]): Option[TransactionStatement] = {
     val rest = if (tokens.headOption.exists(word(_) == "SAVEPOINT") && tokens.size > 1) tokens.drop(1) else tokens
     name(rest.toList).map(savepoint => TransactionStatement(verb, Map("name" -> savepoint)))

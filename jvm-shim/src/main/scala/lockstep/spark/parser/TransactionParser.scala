@@ -4,6 +4,7 @@ import lockstep.spark.LockstepCatalog
 import lockstep.spark.analysis.{CatalogNames, DeltaTravel, StatementRule}
 import lockstep.spark.execution.TransactionCommand
 import lockstep.spark.grammar.{Filled, ParameterParser, Parameters, Tokens}
+import lockstep.spark.statements.StatementText
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.expressions.Expression
@@ -41,7 +42,7 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
         try rewritten(Filled(parameters.byWords(text))).parse(sql)(delegate.parsePlan)
         catch { case _: ParseException => throw unknown.withCommand(sql) }
     }
-    if (Tokens.isDeltaTravel(text)) DeltaTravel.mark(plan) else plan
+    StatementText.mark(if (Tokens.isDeltaTravel(text)) DeltaTravel.mark(plan) else plan, sql)
   }
 
   private def rewritten(filled: Filled): Filled = filled.copy(text = Tokens.rewriteSystemVersion(filled.text))

@@ -100,9 +100,11 @@ private[spark] object Reads {
   def checkSnapshot(session: SparkSession, plan: LogicalPlan): Unit =
     Transactions.of(session).foreach { tx =>
       val unchecked = Scans.ofHead(plan).filterNot(tx.passed.contains)
-      if (unchecked.nonEmpty) {
-        Bridge.tell("snapshot", session, "reads" -> unchecked.map(_.fields))
+      val views = Scans.views(plan).filterNot(tx.passedViews.contains)
+      if (unchecked.nonEmpty || views.nonEmpty) {
+        Bridge.tell("snapshot", session, "reads" -> unchecked.map(_.fields), "views" -> views.toSeq)
         tx.passed.addAll(unchecked.asJava)
+        tx.passedViews.addAll(views.asJava)
       }
       val paths = Scans.paths(plan).filterNot(tx.passedPaths.contains)
       if (paths.nonEmpty) {

@@ -72,8 +72,7 @@ final private[spark] class StatementScope {
     val mentioned = names.collect { case parts if parts.head == catalog => parts.tail } ++
       Set(name).filter(_ => isLookedAt)
     val unlooked = mentioned -- pin.looked
-    val shown = text.map(Internals.redacted)
-    val answer = request(Seq("text" -> shown, "pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
+    val answer = request(Seq("pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
     Option(answer.get("pin")).foreach(version =>
       pins += catalog -> Pin(Some(version.asLong), pin.seen + name, pin.looked ++ unlooked))
     answer
@@ -81,7 +80,8 @@ final private[spark] class StatementScope {
 
   /** Takes in a plan of the statement: its own, or that of a view, a subquery or a function in it. */
   private def add(session: SparkSession, plan: LogicalPlan): Unit = {
-    if (text.isEmpty) text = plan.collectFirst { case node if node.origin.sqlText.isDefined => node.origin.sqlText.get }
+    // What is below the root may be of another statement: a DataFrame's query that is being written.
+    if (!isOpened) text = StatementText.of(plan)
     names ++=
       plan.collectWithSubqueries { case u: UnresolvedRelation =>
         StatementScope.qualified(session, u.multipartIdentifier)
@@ -110,8 +110,8 @@ private case class Pin(version: Option[Long], seen: Set[Seq[String]], looked: Se
 private[spark] object StatementScope {
   private val analyses = new Analyses
 
-  /** The statement that was analyzed last on a thread. */
-  private val latest = new ThreadLocal[StatementScope]
+  /** The statement that a thread began last, and where: what the statement itself analyzes while it runs is not one. */
+  private val latest = new ThreadLocal[(StatementScope, Nesting)]
 
   /**
    * Asks about a relation for the statement whose analysis is under way on this thread. None is when a catalog is called
@@ -126,15 +126,20 @@ private[spark] object StatementScope {
   }
 
   /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
-  def latestText: Option[String] = Option(latest.get).flatMap(_.text)
+  def latestText: Option[String] = Option(latest.get).flatMap(_._1.text)
+
+  /** The same for the timeline, without what must not be shown. */
+  def shownText: Option[String] = latestText.map(Internals.redacted)
 
   /** The statement whose analysis is under way on this thread, or none when a catalog is called on its own. */
   def current: Option[StatementScope] = analyses.current
 
   def open(session: SparkSession, plan: LogicalPlan): Unit = {
     val statement = analyses.open()
-    latest.set(statement)
     statement.add(session, plan)
+    val nesting = Nesting.of(session)
+    if (statement.text.isDefined || !Option(latest.get).exists(newest => nesting.isInside(newest._2)))
+      latest.set((statement, nesting))
   }
 
   /** A name as it is told from others: two that differ in case alone are one, unless the session says so. */

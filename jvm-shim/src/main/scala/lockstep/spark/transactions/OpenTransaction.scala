@@ -4,6 +4,7 @@ import java.net.URI
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
+import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.scans.{ReadLog, Scan}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
@@ -42,6 +43,9 @@ private[spark] class OpenTransaction(
 
   /** Paths that queries read and Python has let pass: no table's of the lake. */
   val passedPaths: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
+
+  /** The same of definitions of views. */
+  val passedViews: java.util.Set[JsonNode] = ConcurrentHashMap.newKeySet[JsonNode]()
 
   /** How often it went back to a savepoint. */
   val returns = new AtomicInteger()

@@ -1,0 +1,90 @@
+"""Which database version a statement, or a transaction, reads; and how it moves on to a later one.
+
+It is chosen at the first relation of a statement, and at BEGIN. What a plain Delta writer did to a table is found when
+the table is first used, and is in a later database version. Where all that was seen is the same in that version, nobody
+can tell it from the one that was chosen, and it takes its place; else the commit is not visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from msgspec import structs
+
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Database, Name
+from lockstep.transactions.transaction import Transaction
+
+# --- a statement on its own -------------------------------------------------------------------------------------------
+
+
+def of_statement(lake: Lake, touching: Iterable[Name], pin: int, seen: Sequence[Name]) -> Database:
+    """Return the database version that a statement outside a transaction goes on with.
+
+    Args:
+        touching: what the statement is about to use, and has not looked at yet.
+        pin: the version that it has read until now.
+        seen: what it was told at that version, whether or not there was such a table or view.
+
+    Raises:
+        InvalidError: the lake never had the version `pin`.
+        ForeignCommitError, UnavailableError, CorruptTimelineError: as the store and the logs say.
+    """
+    pinned = _pinned(lake, pin)
+    head = lake.timeline.head
+    tables = [table for name in touching if name in pinned.tables and (table := head.tables.get(name)) is not None]
+    if not lake.take_in(tables):
+        return pinned
+    newest = lake.refresh()
+    if _is_same(pinned, newest, seen):
+        return newest
+    later = (lake.timeline.at(version) for version in range(pin + 1, newest.version))
+    *_, last = [pinned, *takewhile(lambda database: _is_same(pinned, database, seen), later)]
+    return structs.replace(last, set_aside=newest.set_aside | pinned.set_aside)
+
+
+def _pinned(lake: Lake, version: int) -> Database:
+    """Return a database version that is published, but for what it has set aside."""
+    if lake.timeline.published_through >= version:
+        return lake.timeline.at(version)
+    newest = lake.refresh()  # another process chose it, or a table of it cannot be published
+    return structs.replace(lake.timeline.at(version), set_aside=newest.set_aside)
+
+
+def _is_same(one: Database, other: Database, names: Iterable[Name]) -> bool:
+    """Tell whether all that these names mean is the same in two database versions: table, version, view or nothing."""
+    return all(one.tables.get(n) == other.tables.get(n) and one.views.get(n) == other.views.get(n) for n in names)
+
+
+# --- a transaction ----------------------------------------------------------------------------------------------------
+
+
+def look(lake: Lake, tx: Transaction, names: Iterable[Name]) -> None:
+    """Take in what plain Delta writers did to tables that a transaction is about to use for the first time.
+
+    Its snapshot moves on to the last database version that has any of it and in which all that it has seen is the same.
+
+    Args:
+        names: the tables; names that none has in the snapshot are passed over, and so is what was looked at before.
+
+    Raises:
+        ForeignCommitError, UnavailableError, CorruptTimelineError: as the store and the logs say.
+    """
+    tables = tx.to_look_at(names)
+    versions = {table.id: table.version for table in tables}
+    now = [table for id_ in versions if (table := lake.timeline.head.table_by_id(id_)) is not None]
+    # Others may have taken it in since BEGIN.
+    if lake.take_in(now, closely=False) or any(table.version != versions[table.id] for table in now):
+        _move_on(lake, tx, versions.keys())
+    tx.looked_at(tables)
+
+
+def _move_on(lake: Lake, tx: Transaction, tables: Iterable[str]) -> None:
+    newest = lake.refresh()
+    entries = lake.timeline.entries(tx.base.version, newest.version)
+    version = tx.seen.moved_to(entries, tx.base.version, set(tables))
+    if version > tx.base.version:
+        base = newest if version == newest.version else lake.timeline.at(version)
+        base = structs.replace(base, set_aside=newest.set_aside | tx.base.set_aside)
+        tx.move_to(base, entries[: version - tx.base.version])

@@ -1,0 +1,66 @@
+"""How many requests come one after the other, however many tables a transaction has."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import render
+from lockstep.delta.log import staged_path
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, create, lay, named, open_catalog
+from tests.support.rounds import Rounds
+
+TABLES = pytest.mark.parametrize("tables", [1, 10, 100])
+
+
+@pytest.fixture
+def rounds(store: FaultyStorage) -> Rounds:
+    return Rounds(store.inner)
+
+
+def opened(rounds: Rounds, tables: int) -> TransactionalCatalog:
+    catalog = open_catalog(rounds)
+    create(catalog, *(f"t{n}" for n in range(tables)))
+    catalog.database()
+    return catalog
+
+
+@TABLES
+def test_begin_and_rollback_of_what_did_nothing(rounds: Rounds, tables: int) -> None:
+    catalog = opened(rounds, tables)
+    with rounds.counting() as counted:
+        catalog.rollback(catalog.begin())
+    assert [len(round_) for round_ in counted] == [1]
+
+
+@TABLES
+def test_the_first_use_of_tables(rounds: Rounds, tables: int) -> None:
+    catalog = opened(rounds, tables)
+    tx = catalog.begin()
+    with rounds.counting() as counted:
+        catalog.look(tx, [named(f"t{n}") for n in range(tables)])
+    assert [len(round_) for round_ in counted] == [tables]
+
+
+@TABLES
+@pytest.mark.behind
+def test_commit_is_three_requests_one_after_the_other(rounds: Rounds, tables: int) -> None:
+    """Look at the tables, their checksums, their new files and the timeline; ratify; publish."""
+    catalog = opened(rounds, tables)
+    tx = catalog.begin()
+    catalog.look(tx, [named(f"t{n}") for n in range(tables)])
+    for n in range(tables):
+        table = tx.table(named(f"t{n}"))
+        actions = [{"commitInfo": {"operation": "WRITE"}}, add("x")]
+        lay(rounds, table.location, actions)
+        rounds.put(staged_path(table.location, tx.id, 1), render(actions))
+        catalog.stage(tx, table.location, 1, render(actions).decode())
+    catalog.lake.upkeep.add().result()  # what the commits before left to do
+    answered = 0
+    with rounds.counting() as counted:
+        catalog.commit(tx)
+        answered = len(counted)
+    operations = [{operation for operation, _ in round_} for round_ in counted[:answered]]
+    assert operations == [{"get", "exists"}, {"put_if_absent"}, {"put_if_absent"}]
+    assert [len(round_) for round_ in counted[:answered]] == [1 + 4 * tables, 1, tables]
