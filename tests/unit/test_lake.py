@@ -9,6 +9,7 @@ from threading import Barrier, Thread
 import pytest
 
 from lockstep.catalog import TransactionalCatalog, new_id
+from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, ForeignCommitError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE
@@ -22,12 +23,14 @@ from tests.support.lakes import (
     append,
     files,
     foreign,
+    location,
     log_file,
     named,
     open_catalog,
     remove,
     replay,
     stage,
+    stage_new,
 )
 
 
@@ -49,6 +52,24 @@ def test_a_foreign_commit_is_absorbed_when_its_table_is_touched(catalog: Transac
     assert entry.writes[0].commits == []
     assert files(catalog, "a") == {"f"}
     assert catalog.database([named("a")]).version == 2, "and once is enough"
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_what_another_thread_is_about_to_publish_is_not_lost(
+    catalog: TransactionalCatalog, store: FaultyStorage, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is in the timeline, and not in the table's log: a new table has no log at all then."""
+    tx = catalog.begin()
+    where = location(catalog, "a") if name == "a" else stage_new(catalog, tx, "c")
+    if name == "a":
+        stage(catalog, tx, "a", add("x"))
+
+    def meanwhile() -> None:
+        catalog.lake.caught_up(lambda database: [database.tables[named(name)]], for_write=True)
+
+    store.interrupt("put_if_absent", meanwhile, path=commit_path(where, 1 if name == "a" else 0))
+    assert catalog.commit(tx).version == 2
+    assert "gone" not in caplog.text
 
 
 def test_a_renamed_tables_foreign_commit_is_absorbed_under_its_new_name(

@@ -25,7 +25,7 @@ from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
-from lockstep.timeline.entry import NEW, Database, Entry, Table
+from lockstep.timeline.entry import Database, Entry, Table
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Threads, Workers
 
@@ -131,8 +131,10 @@ class Lake:
         return bool(tables_ahead)
 
     def _caught_up(self, select: Callable[[Database], Iterable[Table]], for_write: bool) -> Database:
-        # While the timeline is read on, the tables are looked at as they were; those that others wrote, again.
-        before = [table for table in select(self.timeline.head) if table.version != NEW]
+        # While the timeline is read on, the tables are looked at as they were; those that others wrote, again. What
+        # another thread has ratified and is about to publish would look as if it were lost.
+        head = self.timeline.head
+        before = list(select(head)) if self.timeline.published_through >= head.version else []
         refreshing = self._refreshing.submit(self.refresh)
         early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
         database = refreshing.result()
