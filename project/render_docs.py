@@ -8,6 +8,8 @@
     docs/errors.md              the classes of errors, from `lockstep.errors`
     README.md                   what it costs, from docs/benchmarks.md, which `make bench` writes, and
     docs/images/cost.svg        the same, drawn
+    docs/images/log.svg, …      what a terminal shows, from `project.render_screens`
+    docs/tutorial.ipynb         the tutorial as a notebook, from docs/tutorial.md
 
 `tests/unit/test_rendered_docs.py` fails when what is checked in is not what this would write.
 """

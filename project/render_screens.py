@@ -1,7 +1,10 @@
-"""What the command line shows in a terminal, as pictures: docs/images/log.svg and docs/images/show.svg.
+"""What a terminal shows, as pictures: docs/images/log.svg, show.svg and explain.svg.
 
 The commands run for real, on a lake whose clock and ids are given, so the pictures are the same each time. What lies in
 its tables is made up (`tests.support.lakes`): the commands show the timeline alone.
+
+EXPLAIN needs Spark. Its picture is made of docs/images/explain.txt: statements, an empty line, and what the last one
+answers. `tests/spark/test_user_interface.py` runs them and compares.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from tests.support.lakes import add, remove, stage, stage_new
 
 COLUMNS, LINES = 110, 50
 FONTS = re.compile(r"\s*@font-face \{.*?\}\n", re.DOTALL)
+EXPLAINED = Path(__file__).parents[1] / "docs/images/explain.txt"
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
+"""What switches a terminal to either."""
 BEGAN = datetime(2026, 3, 1, 4, 30, tzinfo=UTC)
 
 
@@ -35,10 +41,13 @@ def screens() -> dict[str, str]:
     """Return the pictures, by their files' names."""
     with tempfile.TemporaryDirectory() as folder:
         _fill(str(Path(folder) / "lake"))
-        return {
-            f"{command[0]}.svg": _picture(" ".join(["lockstep", *command]), _shown(command, folder))
+        pictures = {
+            f"{command[0]}.svg": _picture(" ".join(["lockstep", *command]), command[0], _shown(command, folder))
             for command in (["log", "lake", "-n", "5"], ["show", "lake", "latest"])
         }
+    statements, plan = EXPLAINED.read_text(encoding="utf-8").split("\n\n", 1)
+    text = f"{BOLD}{statements}{PLAIN}\n\n{plan}"
+    return {**pictures, "explain.svg": _picture("EXPLAIN in a transaction", "explain", text)}
 
 
 def _fill(root: str) -> None:
@@ -93,9 +102,10 @@ def _shown(command: list[str], folder: str) -> str:
     return written.decode().replace("\r\n", "\n")
 
 
-def _picture(title: str, text: str) -> str:
+def _picture(title: str, name: str, text: str) -> str:
+    """Return a terminal with a text in it; the name keeps its styles apart from those of other pictures of a page."""
     console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
     console.print(Text.from_ansi(text), end="")
-    picture = console.export_svg(title=title, unique_id=title.split()[1])
+    picture = console.export_svg(title=title, unique_id=name)
     # A picture in a page loads nothing: the reader's own font has to do.
     return FONTS.sub("", picture).replace("Fira Code, ", "")

@@ -242,6 +242,13 @@ def test_a_query_that_cannot_have_rows_reads_none(spark: Any, other: Any, tables
     assert not is_judged(spark, other, read)
 
 
+@pytest.mark.parametrize(("who", "judged"), [(1, True), (2, False)])
+def test_explain_reads_what_its_plan_would_read(spark: Any, other: Any, tables: None, who: int, judged: bool) -> None:
+    """A query is written down when it is planned, and nobody knows then that it will not be executed."""
+    explain = f"EXPLAIN SELECT * FROM {T} WHERE who = {who}"
+    assert is_judged(spark, other, lambda: spark.sql(explain).collect(), who=1) == judged
+
+
 # --- statements that remove rows which they did not look for ----------------------------------------------------------
 
 ONE_FROM_TWO = (

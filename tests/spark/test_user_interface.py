@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+import re
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.scripts.splitting import split
+from project.render_screens import EXPLAINED
+from tests.support.sessions import INTERPRETED
+from tests.support.sparks import since
 
 T = "lake.default.t"
 
@@ -90,3 +96,27 @@ def test_explain_shows_where_the_table_lies(spark: Any, root: Path, mode: str) -
     spark.sql("ROLLBACK")
     assert f"[file:{root}/default/t-" in plan, plan
     assert "lockstep:" not in plan
+
+
+def alike(plan: str, root: Path) -> str:
+    """Return a plan as it is each time: the lake's root as `/data/lake`, `…` for tables' ids, columns' from 1 on."""
+    numbers = defaultdict[str, int](itertools.count(1).__next__)
+    plan = plan.replace(f"file:{root}/", "file:/data/lake/")
+    plan = re.sub(r"-[0-9a-f]{24}(?=[\]/])", "-…", plan)
+    return re.sub(r"#\d+", lambda match: f"#{numbers[match[0]]}", plan)
+
+
+@since("4.2", "the plan that the picture shows")
+def test_the_picture_of_explain_shows_what_spark_answers(spark: Any, root: Path) -> None:
+    for setting in INTERPRETED:  # users' plans are compiled
+        spark.conf.unset(setting)
+    spark.conf.set("spark.sql.maxMetadataStringLength", "1000")  # the path of a test's lake is long
+    spark.sql("CREATE NAMESPACE lake.shop")
+    spark.sql("CREATE TABLE lake.shop.stock AS SELECT 'bolt' AS item, 7 AS pieces")
+    statements, plan = EXPLAINED.read_text(encoding="utf-8").split("\n\n", 1)
+    *earlier, explain = split(statements)
+    for statement in earlier:
+        spark.sql(statement.text)
+    ((answer,),) = spark.sql(explain.text).collect()
+    spark.sql("ROLLBACK")
+    assert alike(answer, root).strip() == plan.strip()

@@ -6,6 +6,9 @@ replaying its published log up to the pin, then what is staged.
     append t0/list0.0    UPDATE: removes the list's file, adds one with a value more    reads the table
     merge  t0/set0.0     MERGE: the same with a set, all of whose files become one      reads the table
     add    t0/set0.0     INSERT: adds a file with one row                               reads nothing
+
+These write values of keys, so that who read which value shows the order of transactions (`tests.support.history`); rows
+that satisfy conditions, deletion vectors and row ids are for `tests.support.statements`.
 """
 
 from __future__ import annotations

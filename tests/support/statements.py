@@ -5,6 +5,9 @@
     OPTIMIZE        puts all files into one, `dataChange` false
     ALTER           sets a table property
 
+These change rows that satisfy conditions, so that what a lake holds can be compared with a model, row by row; values of
+keys, for histories of several processes, are for `tests.support.keyed`.
+
 What is there is read by `tests.support.rows`.
 """
 

@@ -86,12 +86,15 @@ def test_a_write_into_no_catalog_of_the_session_is_refused(one: Client, tmp_path
     assert (state, "no Lockstep catalog of this session holds" in message) == ("22023", True)
 
 
-def test_a_uri_belongs_to_the_lake_with_the_longest_root(host: Host, one: Client, tmp_path: Path) -> None:
-    inner = Client(host, tmp_path / "lake" / "inner", catalog="inner")
-    create(inner.lake(), "a")
-    catalogs = {"inner": inner.options, "lake": one.options}
+def test_a_uri_belongs_to_the_lake_with_the_longest_root(host: Host, tmp_path: Path) -> None:
+    """A lake may be made above lakes that there are, as one of all tables of a bucket; the other order is refused."""
+    inner = Client(host, tmp_path / "all" / "inner", catalog="inner")
+    outer = Client(host, tmp_path / "all", catalog="outer")
+    for client in (inner, outer):
+        create(client.lake(), "a")
+    catalogs = {"inner": inner.options, "outer": outer.options}
     assert host.lakehouses.writer(inner.resolve("a")["uri"], catalogs).name == "inner"
-    assert host.lakehouses.writer(one.resolve("a")["uri"], catalogs).name == "lake"
+    assert host.lakehouses.writer(outer.resolve("a")["uri"], catalogs).name == "outer"
 
 
 # --- one lake under several roots -------------------------------------------------------------------------------------
