@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyarrow.parquet import read_table
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.storage import open_storage
@@ -75,6 +77,27 @@ def test_a_driver_killed_in_its_commit(
             assert next_session.ask({"end": ""}) == {"ended": True}
             assert not list(root.rglob(staged)), "the end of Spark rolls back"
     assert without_spark(root) == expected
+
+
+# Slow: it starts a Spark driver.
+@pytest.mark.slow
+def test_a_driver_killed_right_after_its_commit_leaves_whole_checkpoints(tmp_path: Path) -> None:
+    """COMMIT answers once they are written, as a statement of plain Delta does."""
+    root = tmp_path / "lake"
+    with Driver(root) as driver:
+        for name, policy in (("a", "classic"), ("b", "v2")):
+            properties = f"'delta.checkpointInterval' = '1', 'delta.checkpointPolicy' = '{policy}'"
+            driver.sql(f"CREATE TABLE {name} (id BIGINT) TBLPROPERTIES ({properties})")
+        driver.sql("BEGIN", "INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (1)", "COMMIT")
+        driver.kill()
+    logs = sorted(root.rglob("_delta_log"), key=str)
+    assert [json.loads((log / "_last_checkpoint").read_text())["version"] for log in logs] == [1, 1]
+    assert [len(list(log.glob(f"{1:020d}.checkpoint.*"))) for log in logs] == [1, 1]
+    parts = [part for log in logs for part in (*log.glob("[0-9]*.parquet"), *log.glob("_sidecars/[!.]*"))]
+    added = [file["path"] for part in parts for file in read_table(part)["add"].to_pylist() if file is not None]
+    assert len(added) == 2
+    assert sorted(added) == sorted(path.name for path in root.rglob("part-*[0-9a-z].parquet")), "of each table its file"
+    assert not list(root.rglob("*.tmp")), "nothing is half written"
 
 
 COMMITTER = """

@@ -21,6 +21,7 @@ from functools import partial
 from lockstep.commit.drafts import Draft, changes_of, collect
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
 from lockstep.commit.files import Gone, look_for
+from lockstep.commit.maintenance import begin_to_read
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
@@ -64,6 +65,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         return Committed(tx.base.version, None)
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
+    properties = begin_to_read(lake, drafts)
     probing = look_for(lake.storage, set[str]().union(*(draft.files for draft in drafts)), f"transaction {tx.id}")
 
     def propose() -> Proposal | Settled[Outcome]:
@@ -78,7 +80,10 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
 
     match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
         case Ratified(entry):
-            result = finish(lake, tx, entry, fresh=True)
+            pins = {draft.table.id: draft.table.version for draft in drafts}
+            is_alone = all(write.from_version == pins[write.id] for write in entry.writes)
+            # Those behind whom it landed may have changed what the tables say.
+            result = finish(lake, tx, entry, fresh=True, properties=properties.result if is_alone else None)
             lake.delete([], merge.vector_files - merge.landing)
             return result
         case Settled(outcome):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
+from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.delta.combine.collapse import created_paths
 from lockstep.delta.log import read_staged, staging_folder
@@ -18,16 +21,20 @@ _log = logging.getLogger(__name__)
 # --- committed --------------------------------------------------------------------------------------------------------
 
 
-def finish(lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool) -> Committed:
+def finish(
+    lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool, properties: Callable[[], Properties] | None = None
+) -> Committed:
     """Complete a transaction whose entry is ratified, and publish it.
 
     Args:
         fresh: whether it was ratified just now, see `Publisher.try_publish`.
+        properties: what the written tables say, if somebody has asked.
     """
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
     is_published = lake.publisher.try_publish(entry, fresh=fresh)
+    checkpoints = due_checkpoints(lake, entry, properties or partial(of_entry, lake, entry))
     lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(tx))
-    return Committed(entry.version, entry)
+    return Committed(entry.version, entry, checkpoints)
 
 
 def _leftovers(tx: Transaction) -> list[str]:
@@ -95,9 +102,10 @@ def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | No
         return None
     lake.timeline.secure(entry)
     is_published = lake.publisher.try_publish(entry, fresh=False)
+    checkpoints = due_checkpoints(lake, entry, partial(of_entry, lake, entry))
     folders = [staging_folder(write.location, transaction) for write in entry.writes]
     lake.after_commit(entry, is_published=is_published, checksums=True, folders=folders)
-    return Committed(entry.version, entry)
+    return Committed(entry.version, entry, checkpoints)
 
 
 # --- rolled back ------------------------------------------------------------------------------------------------------

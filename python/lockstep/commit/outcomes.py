@@ -12,11 +12,20 @@ from lockstep.timeline.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
+class DueCheckpoint:
+    """A table version that Delta would write a checkpoint of, had it made the commit; the table lies at `location`."""
+
+    location: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """The transaction is durable and visible. `entry` is None where there was nothing to commit."""
 
     version: int
     entry: Entry | None
+    checkpoints: tuple[DueCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

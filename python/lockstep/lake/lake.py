@@ -29,7 +29,7 @@ from lockstep.timeline.entry import Database, Entry, Table
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Threads, Workers
 
-WORKERS = 256
+WORKERS = 320
 """So many tables of one transaction are looked at, and published, side by side."""
 
 T = TypeVar("T")

@@ -178,6 +178,10 @@ class Publisher:
             _log.exception("database version %d is committed; it is not published yet", entry.version)
             return False
 
+    def is_published(self, entry: Entry, write: TableWrite) -> bool:
+        """Tell whether a write of an entry that was tried is in its table's log, as far as is known."""
+        return self._errors.get(write.id, (NEW,))[0] != entry.version and not self._is_dropped(write)
+
     def _publish_entry(self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool) -> dict[str, LockstepError]:
         """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
         if entry.kind != "transaction":

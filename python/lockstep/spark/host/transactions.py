@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 KEPT_SECONDS = int(SHARED_TRANSACTION_TIMEOUT.default or 0)
 """How long a shared transaction waits for another client when the last one has gone, if nothing else is said."""
 
-CHECKPOINT_INTERVAL = 10
-"""Delta's default of `delta.checkpointInterval`, in table versions."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -306,7 +303,9 @@ def _commit_answer(id: str, house: Lakehouse, commit: Committed, start: datetime
         rows_added=_sum_if_known(write.counts.rows_added for write in writes),
         rows_removed=_sum_if_known(write.counts.rows_removed for write in writes),
         milliseconds=round((house.catalog.lake.clock() - start).total_seconds() * 1000),
-        checkpoints=[house.uris.head(w.location) for w in writes if _is_due(w.from_version, w.to_version)],
+        checkpoints=[
+            protocol.DueCheckpoint(uri=house.uris.head(due.location), version=due.version) for due in commit.checkpoints
+        ],
     )
 
 
@@ -332,7 +331,3 @@ def _seconds(setting: Setting, settings: Settings) -> int:
     if not (value.isascii() and value.isdigit()):
         raise InvalidError(f"{setting.name} is {value!r}: expected a number of seconds")
     return int(value)
-
-
-def _is_due(before: int, after: int) -> bool:
-    return after // CHECKPOINT_INTERVAL > max(before, 0) // CHECKPOINT_INTERVAL

@@ -98,6 +98,16 @@ class Commit(RequestBase, frozen=True, kw_only=True, tag="commit"):
     """The loadings of tables of which `reads` has all; the others, see `Resolve.touch`, may have read any row."""
 
 
+class DueCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that Delta would have written, had it committed this itself."""
+
+    uri: str
+    """The table's."""
+
+    version: int
+    """The table version that it is to be of."""
+
+
 class CommitAnswer(Answer, frozen=True, kw_only=True):
     """What COMMIT tells its user, and what is left to do for the shim."""
 
@@ -125,8 +135,8 @@ class CommitAnswer(Answer, frozen=True, kw_only=True):
     milliseconds: int
     """What COMMIT took, in milliseconds."""
 
-    checkpoints: list[str]
-    """The URIs of tables that are due for a checkpoint of Delta's."""
+    checkpoints: list[DueCheckpoint]
+    """What Delta is to write, at most one of each table."""
 
 
 class Rollback(RequestBase, frozen=True, kw_only=True, tag="rollback"):

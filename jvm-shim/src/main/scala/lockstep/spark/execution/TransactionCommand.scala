@@ -146,7 +146,9 @@ private[spark] object TransactionCommand extends Logging {
     val answer =
       try end
       finally forget(session)
-    texts(answer, "checkpoints").foreach(uri => checkpoint(session, uri))
+    Option(answer.get("checkpoints")).foreach(_.elements().asScala.foreach { due =>
+      checkpoint(session, due.get("uri").asText, due.get("version").asLong)
+    })
     answer
   }
 
@@ -173,16 +175,17 @@ private[spark] object TransactionCommand extends Logging {
   }
 
   /**
-   * Delta checkpoints after its own commits; a transaction's is published by Python, so it is asked to here. The
-   * transaction is committed whatever becomes of it.
+   * Delta checkpoints after its own commits, before it answers; a transaction's is published by Python, which says what is
+   * due, so Delta is asked to here. The transaction is committed whatever becomes of it.
    */
-  private def checkpoint(session: SparkSession, uri: String): Unit =
+  private def checkpoint(session: SparkSession, uri: String, version: Long): Unit =
     try {
       val log = DeltaLog.forTable(session, new Path(uri))
       DriverState.keep(session, log, log.update())
-      log.checkpoint(log.update(), None)
+      log.checkpoint(log.getSnapshotAt(version), None) // others may have committed since
     } catch {
-      case NonFatal(e) => logWarning(s"No checkpoint of $uri was written; reading the table costs more until one is", e)
+      case NonFatal(e) =>
+        logWarning(s"No checkpoint of $uri at version $version was written; reading it costs more until the next is", e)
     }
 
   /** What Delta keeps up to date for other readers named a transaction's files in its staging folder alone. */
