@@ -27,6 +27,7 @@ from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Database, Entry, Table
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry, Ratified
 from lockstep.workers import Threads, Workers
 
 WORKERS = 320
@@ -82,6 +83,21 @@ class Lake:
         """
         return self.publisher.publish_all()
 
+    def append(self, transaction: str, draft: MakeEntry, after: int, behind: Behind | None) -> AppendOutcome:
+        """Try to make a transaction's entry the next version, see `Timeline.append`; if it is ratified, publish it.
+
+        Raises:
+            LockstepError: as `Timeline.append` says.
+        """
+        self.publisher.expect(transaction)
+        outcome = None
+        try:
+            outcome = self.timeline.append(draft, after, behind)
+            return outcome
+        finally:
+            if not isinstance(outcome, Ratified):
+                self.publisher.expect_no_more(transaction)
+
     def check_reaches(self, table: Table, version: int) -> None:
         """Raise if a table's log ends before a version that the timeline has.
 
@@ -134,7 +150,7 @@ class Lake:
         # While the timeline is read on, the tables are looked at as they were; those that others wrote, again. What
         # another thread has ratified and is about to publish would look as if it were lost.
         head = self.timeline.head
-        before = list(select(head)) if self.timeline.published_through >= head.version else []
+        before = [table for table in select(head) if self.publisher.has_published(table)]
         refreshing = self._refreshing.submit(self.refresh)
         early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
         database = refreshing.result()

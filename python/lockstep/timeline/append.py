@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from lockstep.retry import Backoff, Contention
-from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
+from lockstep.timeline.outcomes import AppendOutcome, Behind, Lost, MakeEntry, Ratified, Unknown
 
 T = TypeVar("T")
 
-TryOnce: TypeAlias = Callable[[MakeEntry, int], AppendOutcome]
+TryOnce: TypeAlias = Callable[[MakeEntry, int, Behind | None], AppendOutcome]
 """Tries once to make an entry the version after the given one, as `Timeline.append` does."""
 
 
@@ -27,10 +27,12 @@ class Proposal:
     Attributes:
         draft: makes the entry.
         after: the database version that it was judged against.
+        behind: judges it again behind what this process appends meanwhile, see `Timeline.append`.
     """
 
     draft: MakeEntry
     after: int
+    behind: Behind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def append_until(
         proposal = propose()
         if isinstance(proposal, Settled):
             return proposal
-        outcome = append(proposal.draft, proposal.after)
+        outcome = append(proposal.draft, proposal.after, proposal.behind)
         if not isinstance(outcome, Lost):
             return outcome
     return Exhausted(attempts)

@@ -28,7 +28,7 @@ from immutables import Map
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Mine, Storage
 from lockstep.timeline.entry import Batch, Database, Entry, Index, Name, Namespace, Table, Value, View
-from lockstep.timeline.files import UNREADABLE, Gets, decode, entry_path, version_in
+from lockstep.timeline.files import UNREADABLE, File, Gets, read, version_in
 from lockstep.timeline.fold import Placements, apply, first_moved, placements_after
 from lockstep.timeline.hint import CHECKPOINTS
 from lockstep.timeline.history import History
@@ -147,7 +147,10 @@ KINDS: Mapping[str, Kind[Any, Any]] = {
 
 
 class Manifest(Value, frozen=True):
-    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map."""
+    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map.
+
+    `first` is the version that has given that file its name, if it is another one.
+    """
 
     format: int
     version: int
@@ -161,6 +164,7 @@ class Manifest(Value, frozen=True):
     locations: list[Part[str]]
     inside: list[Part[Namespace]]
     moved: list[Part[tuple[str, int]]]
+    first: int | None = None
 
     def digests(self) -> set[str]:
         """Return the digests of all parts."""
@@ -257,12 +261,12 @@ def check_entry(storage: Gets, manifest: Manifest) -> None:
         UnusableError: it is not.
         UnavailableError, CorruptTimelineError: the store failed, or the entry cannot be read.
     """
-    data = storage.get(entry_path(manifest.version))
-    if data is None:
+    file = read(storage, manifest.version if manifest.first is None else manifest.first)
+    if file is None or (entry := file.entry(manifest.version)) is None:
         raise UnusableError("its entry is not there")
-    if digest_of(data) != manifest.entry:
+    if digest_of(file.data) != manifest.entry:
         raise UnusableError("its entry is another one: it is of another history")
-    if decode(data, manifest.version).committed_at != manifest.committed_at:
+    if entry.committed_at != manifest.committed_at:
         raise UnusableError("its entry has another time")
 
 
@@ -402,20 +406,20 @@ class Checkpoints:
         entries = self._history.scan(self._storage, since, last=version)
         return state_after(state, entries, self._history, self._storage)
 
-    def write(self, state: State, entry: bytes) -> Manifest:
+    def write(self, state: State, file: File) -> Manifest:
         """Write a checkpoint: the parts in which something changed since the one that it comes from, and its manifest.
 
         Where it is there already, by another process, nothing is written.
 
         Args:
-            entry: the file of the version's entry.
+            file: it holds the version's entry.
 
         Raises:
             UnavailableError: the store failed. Parts may be there that no manifest names; they do no harm.
             CorruptTimelineError: a part in which something changed cannot be read, nor made of entries.
         """
-        if (manifest := self._written(state, digest_of(entry))) is None:
-            manifest = self._write(state, digest_of(entry))
+        if (manifest := self._written(state, digest_of(file.data))) is None:
+            manifest = self._write(state, file)
         self._note(manifest)
         return manifest
 
@@ -428,7 +432,7 @@ class Checkpoints:
         is_ours = (manifest.entry, manifest.committed_at) == (entry, state.database.committed_at)
         return manifest if is_ours and not manifest.digests() & self._parts.bad else None
 
-    def _write(self, state: State, entry: str) -> Manifest:
+    def _write(self, state: State, file: File) -> Manifest:
         maps = maps_of(state)
         newest, bad = self._newest, set(self._parts.bad)
         origins = {
@@ -449,7 +453,8 @@ class Checkpoints:
             format=FORMAT,
             version=state.database.version,
             committed_at=state.database.committed_at,
-            entry=entry,
+            entry=digest_of(file.data),
+            first=None if file.first == state.database.version else file.first,
             **{name: [_said(part) for part in found] for name, found in parts.items()},
         )
         _put(self._storage, manifest_path(manifest.version), _sealed(manifest))

@@ -54,6 +54,9 @@ class Known:
         self._checkpoints = checkpoints
         self._every = every or CHECKPOINT_EVERY
         self._head = state.database
+        self._head_file = (
+            state.database.version
+        )  # the version that the file which holds the head's entry has its name by
         self._placements: Placements = state.placements
         self._moves: Moves = ends(state.placements)
         self._cache: OrderedDict[int, Database] = OrderedDict()

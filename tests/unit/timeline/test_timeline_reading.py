@@ -166,7 +166,7 @@ def drop_field(field: str) -> Callable[[dict[str, Any]], Any]:
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "future format": (lambda v: v.update(format=2, brand_new=True), "format 2, this Lockstep reads 1; upgrade"),
+    "future format": (lambda v: v.update(format=3, brand_new=True), "format 3, this Lockstep reads 1 and 2; upgrade"),
     "no format": (drop_field("format"), "missing required field `format`"),
     "format of another type": (lambda v: v.update(format="1"), "Expected `int`"),
     "unknown field": (lambda v: v.update(extra=1), "unknown field `extra`"),
