@@ -9,10 +9,11 @@ The timeline says what is true; a table's log is where others read it. The two m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from cachetools import LRUCache
 from msgspec import structs
 
 from lockstep.delta.log import commit_path, was_published
@@ -26,12 +27,16 @@ from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry, Ratified
 from lockstep.workers import Threads, Workers
 
 WORKERS = 320
 """So many tables of one transaction are looked at, and published, side by side."""
+
+KEPT_PROPERTIES = 10_000
+"""Of so many table versions it is kept how often they are to have a checkpoint of Delta's."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,6 +53,7 @@ class Lake:
         past: what entries changed.
         publisher: brings the tables' logs up to date, and knows which are not.
         upkeep: what is written behind a commit's answer.
+        checkpoint_properties: by table id and version, as far as they are known, see `lockstep.commit.maintenance`.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class Lake:
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
         self._foreign = Foreign(storage, timeline, self._external, clock=clock, pool=self._pool)
         self.upkeep = Upkeep()
+        self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
         self.publisher = Publisher(
             storage, timeline, self.past, self._external, clock=clock, pool=self._pool, upkeep=self.upkeep
         )
@@ -184,12 +191,13 @@ class Lake:
         tasks: list[Callable[[], object]] = []
         if is_published and checksums:
             tasks.append(partial(self.publisher.write_checksums, entry, entry.writes))
-        tasks.append(self.timeline.write_hint)
         if is_published and folders:
             tasks.append(partial(self.delete, folders, []))
+        self.upkeep.add(*tasks, keys=[write.id for write in entry.writes])
+        about_timeline = [self.timeline.write_hint]
         if self.timeline.checkpoint_due is not None:
-            tasks.append(self.timeline.write_checkpoint)
-        self.upkeep.add(*tasks)
+            about_timeline.append(self.timeline.write_checkpoint)
+        self.upkeep.add(*about_timeline, keys=[HINT])
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Return what the work returns for each item, in order; it may not ask for more of this lake's threads.

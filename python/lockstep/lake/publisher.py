@@ -31,6 +31,7 @@ from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
+from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Workers
 
@@ -115,13 +116,13 @@ class Publisher:
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
                 if published := [write for write in writes if write.id not in errors]:
-                    self._upkeep.add(partial(self.write_checksums, entry, published))
+                    self._upkeep.add(partial(self.write_checksums, entry, published), keys=[w.id for w in published])
             self._note(Progress(head.version, frozenset(failures)))
             if self._timeline.moves is not moves:
                 continue  # the head does not say yet where these tables are now
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
-                self._upkeep.add(self._timeline.write_hint)
+                self._upkeep.add(self._timeline.write_hint, keys=[HINT])
             self._forget_dropped(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
