@@ -2,7 +2,7 @@
 
 Every entry but the first, which `Timeline.create` writes, goes through here: COMMIT, autocommitted statements, what
 plain Delta writers did, and the end of a killed transaction. Whether one attempt put its entry into the timeline, or
-nobody knows, is decided by `Timeline.append` (`lockstep.timeline.log`).
+nobody knows, is decided by `Timeline.append` (`lockstep.timeline.group`).
 """
 
 from __future__ import annotations

@@ -162,6 +162,7 @@ def test_what_changes_names_is_never_followed_unseen(catalog: TransactionalCatal
     other = staged(catalog, "b")
     results = together(catalog, store, commits(catalog, maker), commits(catalog, other), joins=[True, False])
     assert [result.version for result in results] == [3, 4]
+    assert find(store, 4).first == 4  # type: ignore[union-attr]
     assert named("new") in catalog.database().tables
 
 
