@@ -194,9 +194,8 @@ class Lake:
         if is_published and folders:
             tasks.append(partial(self.delete, folders, []))
         self.upkeep.add(*tasks, keys=[write.id for write in entry.writes])
-        about_timeline = [self.timeline.write_hint]
-        if self.timeline.checkpoint_due is not None:
-            about_timeline.append(self.timeline.write_checkpoint)
+        is_due = self.timeline.checkpoint_due is not None
+        about_timeline = [self.timeline.write_hint, *([self.timeline.write_checkpoint] if is_due else [])]
         self.upkeep.add(*about_timeline, keys=[HINT])
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
