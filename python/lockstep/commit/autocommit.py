@@ -154,6 +154,7 @@ def _commit_statement(
         propose,
         backoff=backoff,
         contention=lake.contention,
+        alone=partial(lake.gate.held_by, info.id),
     ):
         case Ratified(entry):
             is_staged = any(commit.staged for write in entry.writes for commit in write.commits)

@@ -80,7 +80,13 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         make = partial(_entry, tx, drafts, writes)
         return Proposal(make(race.precedes), race.judged_version, behind=partial(_judge_again, lake, race, make))
 
-    match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
+    match append_until(
+        partial(_ratify, lake, tx),
+        propose,
+        backoff=backoff,
+        contention=lake.contention,
+        alone=partial(lake.gate.held_by, tx.id),
+    ):
         case Ratified(entry):
             pins = {draft.table.id: draft.table.version for draft in drafts}
             is_alone = all(write.from_version == pins[write.id] for write in entry.writes)

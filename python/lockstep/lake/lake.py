@@ -21,6 +21,7 @@ from lockstep.errors import LockstepError
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import ExternalEntries
 from lockstep.lake.foreign import Foreign, outdated
+from lockstep.lake.gate import Gate
 from lockstep.lake.publisher import Publisher
 from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
@@ -52,6 +53,7 @@ class Lake:
         contention: what is remembered of lost races, from one COMMIT to the next.
         past: what entries changed.
         publisher: brings the tables' logs up to date, and knows which are not.
+        gate: lets one transaction go alone that has lost the timeline too often.
         upkeep: what is written behind a commit's answer.
         checkpoint_properties: by table id and version, as far as they are known, see `lockstep.commit.maintenance`.
     """
@@ -77,6 +79,7 @@ class Lake:
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
         self._foreign = Foreign(storage, timeline, self._external, clock=clock, pool=self._pool)
         self.upkeep = Upkeep()
+        self.gate = Gate()
         self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
         self.publisher = Publisher(
             storage, timeline, self.past, self._external, clock=clock, pool=self._pool, upkeep=self.upkeep
@@ -96,6 +99,7 @@ class Lake:
         Raises:
             LockstepError: as `Timeline.append` says.
         """
+        self.gate.wait(transaction)
         self.publisher.expect(transaction)
         outcome = None
         try:

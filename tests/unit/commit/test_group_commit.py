@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from lockstep.commit.outcomes import Committed
 from lockstep.delta.log import commit_path
 from lockstep.errors import CommitUnknownError, ConflictError, UnavailableError
 from lockstep.lake.verify import verify
+from lockstep.timeline.append import LOSSES
 from lockstep.timeline.files import entry_path, find
 from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
@@ -229,6 +230,28 @@ def test_after_a_firm_no_each_may_commit_again(catalog: TransactionalCatalog, st
     for tx in txs:
         catalog.commit(tx)
     assert all(files(catalog, name) == {"p", f"{name}-1"} for name in "abc")
+
+
+def test_one_that_loses_to_many_small_ones_goes_alone(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """It reads before it can follow others, and another thread commits meanwhile: five times, and not for ever."""
+    heavy = staged(catalog, "a")
+    rivals: list[Future[object]] = []
+    lost = 0
+
+    def rival() -> None:
+        nonlocal lost
+        stage_new(catalog, tx := catalog.begin(), f"r{len(rivals)}")  # changes names: nothing follows it unseen
+        rivals.append(pool.submit(catalog.commit, tx))
+        lost += wait(rivals[-1:], timeout=0.5).done != set()
+        if len(rivals) < 12:
+            store.interrupt("exists", rival, path=commit_path(location(catalog, "a"), 1))
+
+    with ThreadPoolExecutor(16) as pool:
+        store.interrupt("exists", rival, path=commit_path(location(catalog, "a"), 1))
+        catalog.commit(heavy)
+        assert lost == LOSSES
+        assert len(rivals) == LOSSES + 1, "the last one waited"
+    assert all(isinstance(each.result(), Committed) for each in rivals)
 
 
 def test_many_in_two_processes_lose_and_double_nothing(store: FaultyStorage) -> None:
