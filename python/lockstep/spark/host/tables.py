@@ -127,6 +127,7 @@ class TableRequests(Requests):
         if version is not None and not version.startswith("@"):
             return self._own(session, house, tx, tx.table(name), version=_number(version))
         when = _number(version[1:]) if version is not None else _time(request.system_time_micros or 0)
+        tx.seen.last_version = True
         database = house.catalog.as_of(when, at_most=tx.base.version)
         tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
         return self._past_table(house, database, request)
@@ -165,6 +166,7 @@ class TableRequests(Requests):
             return protocol.VersionThenAnswer(version=None)
         if tx is not None:
             tx.seen.tables.add(table.id)
+            tx.seen.last_version = True
         at_most = None if tx is None else tx.base.version
         when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
         assert when is not None, "one of the two is said"
