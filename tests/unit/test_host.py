@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,7 +181,7 @@ def test_a_time_that_no_calendar_has_is_refused(one: Client, op: str, micros: in
 @pytest.mark.parametrize("op", ["resolve", "version_then"])
 def test_a_version_that_was_refused_as_too_new_stays_so(one: Client, elsewhere: TransactionalCatalog, op: str) -> None:
     """A snapshot does not move on, for what a plain writer did, once its transaction was told which version is last."""
-    then = {"resolve": {"version": "@2", "use": "pinned"}, "version_then": {"version": 2}}[op]
+    then: dict[str, Any] = {"version": "@2", "use": "pinned"} if op == "resolve" else {"version": 2}
     one.begin()
     append(elsewhere, "b", "x")
     assert one.refused(op, namespace=[], table="b", **then)[0] == "22023"

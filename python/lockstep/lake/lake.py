@@ -28,7 +28,7 @@ from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Database, Entry, Table
-from lockstep.timeline.hint import HINT
+from lockstep.timeline.hint import CHECKPOINTS, HINT
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry, Ratified
 from lockstep.workers import Threads, Workers
@@ -162,7 +162,8 @@ class Lake:
         # another thread has ratified and is about to publish would look as if it were lost.
         head = self.timeline.head
         before = [table for table in select(head) if self.publisher.has_published(table)]
-        refreshing = self._refreshing.submit(self.refresh)
+        # Who is about to write need not know the very last: that there is more, the put tells.
+        refreshing = self._refreshing.submit(self.publisher.publish_all, files=1 if for_write else None)
         early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
         database = refreshing.result()
         tables = [table for table in select(database) if table.id not in database.set_aside]
@@ -198,9 +199,9 @@ class Lake:
         if is_published and folders:
             tasks.append(partial(self.delete, folders, []))
         self.upkeep.add(*tasks, keys=[write.id for write in entry.writes])
-        is_due = self.timeline.checkpoint_due is not None
-        about_timeline = [self.timeline.write_hint, *([self.timeline.write_checkpoint] if is_due else [])]
-        self.upkeep.add(*about_timeline, keys=[HINT])
+        self.upkeep.add_once(self.timeline.write_hint, HINT)
+        if self.timeline.checkpoint_due is not None:
+            self.upkeep.add(self.timeline.write_checkpoint, keys=[CHECKPOINTS])
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Return what the work returns for each item, in order; it may not ask for more of this lake's threads.

@@ -96,14 +96,17 @@ class Publisher:
         self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
 
-    def publish_all(self) -> Database:
+    def publish_all(self, *, files: int | None = None) -> Database:
         """Return the newest database version, with all that it ratified published, but for tables set aside.
+
+        Args:
+            files: how many files of the timeline are read on at most, see `Timeline.refresh`.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
         """
         while True:
-            self._timeline.refresh()
+            self._timeline.refresh(files=files)
             # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
             # head, which would show tables at versions that their logs may not have yet.
             moves, head = self._timeline.moves, self._timeline.head
@@ -122,7 +125,7 @@ class Publisher:
                 continue  # the head does not say yet where these tables are now
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
-                self._upkeep.add(self._timeline.write_hint, keys=[HINT])
+                self._upkeep.add_once(self._timeline.write_hint, HINT)
             self._forget_dropped(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
+from functools import partial
 
 from lockstep.errors import LockstepError
 from lockstep.workers import Threads
@@ -19,7 +20,7 @@ from lockstep.workers import Threads
 MOST_WAITING = 100
 """So many commits' upkeep may wait; who commits faster than that does the next one himself, before his answer."""
 
-WORKERS = 8
+WORKERS = 32
 """So many commits' upkeep is done at a time: each takes a few requests, one after the other."""
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Upkeep:
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
         self._lock = threading.Lock()
         self._last: dict[str, Future[None]] = {}
+        self._once: set[str] = set()
 
     def add(self, *tasks: Callable[[], object], keys: Iterable[str] = ()) -> Future[None]:
         """Do something behind the answer, one after the other, and return without waiting. It raises nothing.
@@ -57,6 +59,18 @@ class Upkeep:
             self._last |= dict.fromkeys(keys, future)
         future.add_done_callback(lambda _: self._forget(keys, future))
         return future
+
+    def add_once(self, task: Callable[[], object], key: str) -> None:
+        """Do something as `add` does, unless the same waits already: then that does what there is to do by then."""
+        with self._lock:
+            if key in self._once:
+                return
+            self._once.add(key)
+        self.add(partial(self._once_more, key), task, keys=[key])
+
+    def _once_more(self, key: str) -> None:
+        with self._lock:
+            self._once.discard(key)
 
     def settle(self) -> None:
         """Wait for all that has keys and was asked for before."""

@@ -284,12 +284,14 @@ class Appending(Growing):
 
     def _put(self, group: _Group) -> _Result:
         path, data = entry_path(group.first), encode_all([member.data for member in group.members])
+        self._puts_begun = begun = self._puts_begun + 1  # groups are put one after the other
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 match self.storage.put_if_absent(path, data):
                     case Mine():
                         file = File(group.first, data, [member.entry for member in group.members])
                         self._absorb_file(file, [member.state for member in group.members])
+                        self._put_landed = begun
                         return "landed"
                     case Theirs(content):
                         return self._read_taken(File(group.first, content, decode_all(content, group.first)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import count
 
 from lockstep.timeline.ahead import fetch_for
 from lockstep.timeline.checkpoint import State
@@ -19,19 +20,27 @@ _log = logging.getLogger(__name__)
 class Growing(Known):
     """A timeline that this process reads on; safe to share between threads."""
 
-    def refresh(self) -> list[Entry]:
+    def refresh(self, *, files: int | None = None) -> list[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
+
+        Args:
+            files: so many files at most; None reads until there is none.
 
         Raises:
             UnavailableError: the store failed; what was read before that is kept.
             CorruptTimelineError: a new entry cannot be read or does not fit.
         """
         version = self._head.version
-        self._read_on(self.storage)
+        self._read_on(self.storage, files)
         return self.entries(version)
 
-    def _read_on(self, files: Gets) -> None:
-        while (file := read(files, self._head.version + 1)) is not None:
+    def _read_on(self, storage: Gets, at_most: int | None = None) -> None:
+        begun = self._puts_begun
+        for number in count():
+            if self._put_landed > begun:
+                return  # it was put since this call began, behind all that there was then
+            if number == at_most or (file := read(storage, self._head.version + 1)) is None:
+                return
             self._absorb_file(file)
 
     def _absorb_file(self, file: File, states: Sequence[State] | None = None) -> None:

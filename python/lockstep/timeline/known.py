@@ -57,6 +57,7 @@ class Known:
         self._head_file = (
             state.database.version
         )  # the version that the file which holds the head's entry has its name by
+        self._puts_begun = self._put_landed = 0  # of this process: how many, and which of them is the last that landed
         self._placements: Placements = state.placements
         self._moves: Moves = ends(state.placements)
         self._cache: OrderedDict[int, Database] = OrderedDict()
