@@ -32,7 +32,7 @@ class Upkeep:
     def __init__(self) -> None:
         self._pool = Threads(WORKERS, thread_name_prefix="lockstep-upkeep")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # while the interpreter ends, `submit` does what it is given at once
         self._last: dict[str, Future[None]] = {}
         self._once: set[str] = set()
 
