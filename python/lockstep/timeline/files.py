@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from lockstep._version import __version__
 from lockstep.errors import CorruptTimelineError
 from lockstep.timeline.clock import to_millisecond
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
@@ -23,6 +24,10 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
 
 _NAME = re.compile(r"(\d{20})\.json")
+
+
+RESTORE = "Nothing is guessed: restore the file from a backup, or from the store's old versions of it"
+"""What to do about an entry that is damaged or missing, for nothing else says what it said."""
 
 
 class Gets(Protocol):
@@ -79,23 +84,33 @@ def decode(data: bytes, version: int) -> Entry:
     """
     path = entry_path(version)
     if len(data) > MAX_ENTRY_BYTES:
-        raise CorruptTimelineError(f"{path}: {len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
+        raise damaged(version, f"{len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
     try:
         # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
         number = _decode_format(data).format
+        if number > FORMAT:
+            raise CorruptTimelineError(
+                f"{path}: format {number}, of a newer Lockstep than this one ({__version__}), which reads format "
+                f"{FORMAT}. The file is not damaged: upgrade Lockstep here"
+            )
         if number != FORMAT:
-            raise CorruptTimelineError(f"{path}: format {number}, this Lockstep reads {FORMAT}; upgrade")
+            raise damaged(version, f"format {number}, expected {FORMAT}")
         entry = _decode_entry(data)
     except UNREADABLE as error:
-        raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
+        raise damaged(version, f"expected a timeline entry: {error}") from error
     if entry.version != version:
-        raise CorruptTimelineError(f"{path}: says it is entry {entry.version}, expected {version}")
+        raise damaged(version, f"says it is entry {entry.version}, expected {version}")
     for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
         if time.utcoffset() != timedelta(0):
-            raise CorruptTimelineError(f"{path}: {name} is {time.isoformat()}, expected a time in UTC")
+            raise damaged(version, f"{name} is {time.isoformat()}, expected a time in UTC")
     if entry.committed_at != to_millisecond(entry.committed_at):
-        raise CorruptTimelineError(f"{path}: committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
+        raise damaged(version, f"committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
     return entry
+
+
+def damaged(version: int, what: str) -> CorruptTimelineError:
+    """Return what to say of an entry whose file is not what was expected: which, what is wrong with it, what to do."""
+    return CorruptTimelineError(f"{entry_path(version)}: {what}. {RESTORE}")
 
 
 def read(storage: Gets, version: int) -> Stored | None:
@@ -125,8 +140,7 @@ def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: in
         stored = read(storage, version)
         if stored is None:
             raise CorruptTimelineError(
-                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. Restore it from a backup, "
-                "or from the store's old versions of the file"
+                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. {RESTORE}"
             )
         return stored
 

@@ -27,7 +27,18 @@ from lockstep.timeline.ahead import Ahead, fetch_for
 from lockstep.timeline.checkpoint import Checkpoints, State, manifest_path, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Database, Entry, NamespaceDdl, TransactionInfo
-from lockstep.timeline.files import FOLDER, Gets, Stored, decode, encode, entry_path, read, read_known, version_in
+from lockstep.timeline.files import (
+    FOLDER,
+    RESTORE,
+    Gets,
+    Stored,
+    decode,
+    encode,
+    entry_path,
+    read,
+    read_known,
+    version_in,
+)
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, FETCHED_FOR, apply, fold
 from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
 from lockstep.timeline.history import History
@@ -309,7 +320,7 @@ class Timeline(Known):
         version = state.database.version
         data = self.storage.get(entry_path(version))
         if data is None or decode(data, version).committed_at != state.database.committed_at:
-            raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before")
+            raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before. {RESTORE}")
         manifest = self._checkpoints.write(state, data)
         with self._lock:
             self._checkpoint = max(version, self._checkpoint or 0)
@@ -391,9 +402,9 @@ class Timeline(Known):
             stored = decode(data, entry.version)
             after_it = self._after(state, stored)
         except CorruptTimelineError as error:
+            why = error.message.removesuffix(f". {RESTORE}")  # nothing is stored that could be restored
             raise InvalidError(
-                f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
-                "report it"
+                f"refused to write an entry that nobody could read, nothing was committed: {why}. Please report it"
             ) from error
         return stored, data, after_it
 
