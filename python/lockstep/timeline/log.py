@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from immutables import Map
 from msgspec import UNSET
 
+from lockstep.arguments import takes
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.ahead import Ahead, fetch_for
@@ -95,6 +96,7 @@ class Timeline(Known):
         return f"{self.storage.url} at database version {self.head.version}, {tables}"
 
     @classmethod
+    @takes(storage=Storage, author=str, application=str, message=str, checkpoint_every=int)
     def create(
         cls,
         storage: Storage,
@@ -140,6 +142,7 @@ class Timeline(Known):
         return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every)
 
     @classmethod
+    @takes(storage=Storage, checkpoint_every=int)
     def open(cls, storage: Storage, *, clock: Clock = utc_now, checkpoint_every: int = CHECKPOINT_EVERY) -> Timeline:
         """Read the newest checkpoint and the entries since, of a timeline without checkpoints all entries.
 
