@@ -13,6 +13,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.announce import FOLDER as ANNOUNCED
 from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
+from lockstep.settings import at
 from lockstep.spark.host.host import Host, refusal
 from lockstep.timeline.entry import Batch
 from lockstep.timeline.files import entry_path
@@ -337,6 +338,49 @@ def test_a_failed_write_fails_the_transaction(one: Client) -> None:
     assert "division by zero" in message
     assert not one.ok("ended")["open"]
     one.resolve("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("lockstep.isolaton", "did you mean lockstep.isolation?"),
+        ("LOCKSTEP.isolation", "did you mean lockstep.isolation?"),
+        ("lockstep.xyzzy", "there are lockstep.isolation, lockstep.record_reads, "),
+    ],
+)
+def test_a_setting_that_there_is_not_is_refused(one: Client, name: str, near: str) -> None:
+    refused = one.refused("check_setting", name=name, value="SNAPSHOT")
+    assert refused[:2] == ("42704", "LOCKSTEP_UNDEFINED")
+    assert refused[2].startswith(f"{name} is no setting of Lockstep: {near}")
+    said = {name.removeprefix("lockstep."): "SNAPSHOT"}
+    assert one.refused("begin", settings=said) == refused
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    assert one.refused("write", uri=uri, version=1, actions=content(add("x")), settings=said) == refused
+    assert one.resolve("a")["version"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("isolation", "snapshot", "sometimes"),
+        ("record_reads", "True", "yes"),
+        ("on_statement_error", "CONTINUE", "ignore"),
+        ("shared_transaction", "any words", None),
+        ("shared_transaction_timeout", "0", "-1"),
+        ("driver_state_files", "0", "many"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_refused(one: Client, name: str, right: str, wrong: str | None) -> None:
+    assert name in {setting.key for setting in at("session")}
+    one.ok("check_setting", name=f"lockstep.{name}", value=right)
+    if wrong is not None:
+        assert one.refused("check_setting", name=f"lockstep.{name}", value=wrong)[0] == "22023"
+        assert one.refused("begin", settings={name: wrong})[0] == "22023"
+
+
+def test_settings_can_be_set_whatever_became_of_the_transaction(one: Client) -> None:
+    one.ok("lost", transaction="t1")
+    one.ok("check_setting", name="lockstep.isolation", value="SNAPSHOT")
 
 
 def test_a_failed_write_may_be_passed_over(one: Client) -> None:

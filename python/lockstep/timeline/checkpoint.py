@@ -52,6 +52,11 @@ FORMAT = 2
 
 FOLDER = CHECKPOINTS
 
+_PASSED_OVER = (
+    "the checkpoint of database version %d is passed over (%s): %s. An older one, or the timeline's entries, are read "
+    "instead, and all that the database holds is in these"
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -245,7 +250,8 @@ def read_manifest(storage: Gets, version: int) -> Manifest:
             raise UnusableError("its digest is another one")
         number = _decode_format(sealed.manifest).format
         if number != FORMAT:
-            raise UnusableError(f"it is of format {number}, this Lockstep reads {FORMAT}")
+            newer = ": a newer one wrote it, and to upgrade makes use of it" if number > FORMAT else ""
+            raise UnusableError(f"it is of format {number}, this Lockstep reads {FORMAT}{newer}")
         manifest = _decode_manifest(sealed.manifest)
     except UNREADABLE as error:
         raise UnusableError(f"expected a checkpoint: {error}") from error
@@ -311,7 +317,7 @@ def proof_of_later(storage: Storage, last: int) -> int | None:
         try:
             return read_manifest(storage, version).version
         except UnusableError as error:
-            _log.warning("the checkpoint of database version %d is passed over: %s", version, error)
+            _log.warning(_PASSED_OVER, version, manifest_path(version), error)
     return None
 
 
@@ -369,7 +375,7 @@ class Checkpoints:
             check_entry(files, manifest)
             state = self.state(manifest)
         except (UnusableError, LockstepError) as error:
-            _log.warning("the checkpoint of database version %d is passed over: %s", version, error)
+            _log.warning(_PASSED_OVER, version, manifest_path(version), error)
             return None
         self._note(manifest)
         return state

@@ -15,6 +15,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
+from lockstep._version import __version__
 from lockstep.errors import CorruptTimelineError
 from lockstep.timeline.clock import to_millisecond
 from lockstep.timeline.entry import FORMAT, GROUP_FORMAT, MAX_ENTRY_BYTES, Entry, Value
@@ -31,6 +32,10 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
 
 _NAME = re.compile(r"(\d{20})\.json")
+
+
+RESTORE = "Nothing is guessed: restore the file from a backup, or from the store's old versions of it"
+"""What to do about an entry that is damaged or missing, for nothing else says what it said."""
 
 
 class Gets(Protocol):
@@ -118,32 +123,45 @@ def decode_all(data: bytes, first: int) -> list[Entry]:
     """
     path = entry_path(first)
     if len(data) > MAX_ENTRY_BYTES:
-        raise CorruptTimelineError(f"{path}: {len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
+        raise damaged(first, f"{len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
     try:
         # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
         number = _decode_format(data).format
-        if number not in (FORMAT, GROUP_FORMAT):
+        if number > GROUP_FORMAT:
             raise CorruptTimelineError(
-                f"{path}: format {number}, this Lockstep reads {FORMAT} and {GROUP_FORMAT}; upgrade"
+                f"{path}: format {number}, of a newer Lockstep than this one ({__version__}), which reads formats "
+                f"{FORMAT} and {GROUP_FORMAT}. The file is not damaged: upgrade Lockstep here"
             )
+        if number not in (FORMAT, GROUP_FORMAT):
+            raise damaged(first, f"format {number}, expected {FORMAT} or {GROUP_FORMAT}")
         entries = [_decode_entry(data)] if number == FORMAT else _decode_group(data).entries
     except UNREADABLE as error:
-        raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
+        raise damaged(first, f"expected a timeline entry: {error}") from error
     for version, entry in enumerate(entries, first):
-        _check(entry, version, path)
+        _check(entry, version, first)
     return entries
 
 
-def _check(entry: Entry, version: int, path: str) -> None:
+def _check(entry: Entry, version: int, first: int) -> None:
     if entry.format != FORMAT:
-        raise CorruptTimelineError(f"{path}: an entry of format {entry.format} in a group, expected {FORMAT}")
+        raise damaged(first, f"an entry of format {entry.format} in a group, expected {FORMAT}")
     if entry.version != version:
-        raise CorruptTimelineError(f"{path}: says it is entry {entry.version}, expected {version}")
+        raise damaged(first, f"says it is entry {entry.version}, expected {version}")
     for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
         if time.utcoffset() != timedelta(0):
-            raise CorruptTimelineError(f"{path}: {name} is {time.isoformat()}, expected a time in UTC")
+            raise damaged(first, f"{name} is {time.isoformat()}, expected a time in UTC")
     if entry.committed_at != to_millisecond(entry.committed_at):
-        raise CorruptTimelineError(f"{path}: committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
+        raise damaged(first, f"committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
+
+
+def damaged(first: int, what: str) -> CorruptTimelineError:
+    """Return what to say of a file that is not what was expected: which, what is wrong with it, what to do.
+
+    Args:
+        first: the version that gives the file its name.
+        what: is wrong with it.
+    """
+    return CorruptTimelineError(f"{entry_path(first)}: {what}. {RESTORE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +243,6 @@ def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: in
             take(find(storage, version))
         if version not in entries:
             raise CorruptTimelineError(
-                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. Restore it from a backup, "
-                "or from the store's old versions of the file"
+                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. {RESTORE}"
             )
     return [entries[version] for version in numbers]

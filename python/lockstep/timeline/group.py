@@ -26,7 +26,7 @@ from lockstep.timeline.ahead import fetch_for
 from lockstep.timeline.checkpoint import State
 from lockstep.timeline.clock import to_millisecond
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
-from lockstep.timeline.files import MAX_GROUP, File, decode, decode_all, encode, encode_all, entry_path, find
+from lockstep.timeline.files import MAX_GROUP, RESTORE, File, decode, decode_all, encode, encode_all, entry_path, find
 from lockstep.timeline.growth import Growing
 from lockstep.timeline.layered_map import LayeredMap
 from lockstep.timeline.outcomes import AppendOutcome, Behind, Lost, MakeEntry, Ratified, Unknown
@@ -246,9 +246,9 @@ class Appending(Growing):
             stored = decode(data, entry.version)
             return _Member(stored, data, self._after(state, stored))
         except CorruptTimelineError as error:
+            why = error.message.removesuffix(f". {RESTORE}")  # nothing is stored that could be restored
             raise InvalidError(
-                f"refused to write an entry that nobody could read, nothing was committed: {error.message}. Please "
-                "report it"
+                f"refused to write an entry that nobody could read, nothing was committed: {why}. Please report it"
             ) from error
 
     # --- the put ------------------------------------------------------------------------------------------------------

@@ -19,13 +19,14 @@ import uuid
 from immutables import Map
 from msgspec import UNSET, structs
 
+from lockstep.arguments import takes
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.ahead import Ahead
 from lockstep.timeline.checkpoint import Checkpoints, State, manifest_path, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
 from lockstep.timeline.entry import FORMAT, Database, Entry, NamespaceDdl, TransactionInfo
-from lockstep.timeline.files import FOLDER, Gets, encode, entry_path, find, read, read_known, version_in
+from lockstep.timeline.files import FOLDER, RESTORE, Gets, encode, entry_path, find, read, read_known, version_in
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, Placements, apply, fold
 from lockstep.timeline.group import Appending
 from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
@@ -78,6 +79,7 @@ class Timeline(Appending):
         return f"{self.storage.url} at database version {self.head.version}, {tables}"
 
     @classmethod
+    @takes(storage=Storage, author=str, application=str, message=str, checkpoint_every=int)
     def create(
         cls,
         storage: Storage,
@@ -123,6 +125,7 @@ class Timeline(Appending):
         return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every)
 
     @classmethod
+    @takes(storage=Storage, checkpoint_every=int)
     def open(cls, storage: Storage, *, clock: Clock = utc_now, checkpoint_every: int = CHECKPOINT_EVERY) -> Timeline:
         """Read the newest checkpoint and the entries since, of a timeline without checkpoints all entries.
 
@@ -227,7 +230,7 @@ class Timeline(Appending):
         file = find(self.storage, version)
         entry = None if file is None else file.entry(version)
         if file is None or entry is None or entry.committed_at != state.database.committed_at:
-            raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before")
+            raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before. {RESTORE}")
         manifest = self._checkpoints.write(state, file)
         with self._lock:
             self._checkpoint = max(version, self._checkpoint or 0)

@@ -204,8 +204,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_no_reader_would_accept_is_never_written(timeline: Timeline, store: FaultyStorage, case: str) -> None:
     """An entry that readers would call corrupt is InvalidError before anything is written."""
     changes, message = REFUSED[case]
-    with pytest.raises(InvalidError, match=message):
+    with pytest.raises(InvalidError, match=message) as refusal:
         timeline.append(draft("a", **changes), after=0)
+    assert "estore" not in refusal.value.message, "there is no file"
     assert not store.exists(entry_path(1))
     commit(timeline, "b")
 

@@ -24,6 +24,7 @@ from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
+from lockstep.spark.host.session_settings import check_known
 from lockstep.spark.host.uris import OverlayView, transaction_in
 from lockstep.timeline.entry import NEW, Database, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
@@ -303,6 +304,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
+        check_known(request.settings)
         isolation = isolation_of(SESSION_ISOLATION, request.settings) or house.catalog.isolation
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
