@@ -43,7 +43,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-scale bench-hosts bench-dbt wheel clean
+.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-scale bench-slow bench-hosts bench-dbt wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -172,6 +172,10 @@ bench: setup jar ## measure (BENCH_ARGS=…)
 bench-conflicts: setup ## measure the conflict check alone, without Spark (BENCH_ARGS=…)
 	@echo "bench-conflicts: tests/bench/conflicts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.conflicts $(BENCH_ARGS)
+
+bench-slow: setup ## measure threads that commit on a slow store, without Spark (BENCH_ARGS=…)
+	@echo "bench-slow: tests/bench/slow.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.slow $(BENCH_ARGS)
 
 bench-scale: setup ## measure what long timelines and large catalogs cost, without Spark (BENCH_ARGS=…)
 	@echo "bench-scale: tests/bench/scale.py $(BENCH_ARGS)"

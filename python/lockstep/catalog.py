@@ -18,6 +18,7 @@ from datetime import datetime
 
 import msgspec
 
+from lockstep.arguments import takes
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
@@ -88,6 +89,7 @@ class TransactionalCatalog:
         return f"<lockstep.TransactionalCatalog {self.timeline}>"
 
     @classmethod
+    @takes(root=str, options=Mapping | None, author=str | None, application=str, isolation=str, checkpoint_interval=int)
     def open(
         cls,
         root: str,
@@ -165,6 +167,7 @@ class TransactionalCatalog:
         """Return the database version that a statement outside a transaction reads, see `snapshots.of_statement`."""
         return self.database(touching) if pin is None else snapshots.of_statement(self.lake, touching, pin, list(seen))
 
+    @takes(when=int | datetime, at_most=int | None)
     def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
         """Return an older database version: by number, or as it was at a time; what it ratified is published.
 
@@ -187,6 +190,7 @@ class TransactionalCatalog:
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
+    @takes(isolation=str | None, comment=str, batch=Batch | None, author=str | None)
     def begin(
         self,
         *,
@@ -237,6 +241,7 @@ class TransactionalCatalog:
         """Take in what plain Delta writers did to tables that a transaction is about to use, see `snapshots.look`."""
         snapshots.look(self.lake, tx, names)
 
+    @takes(tx=Transaction, name=Name)
     def table(self, tx: Transaction, name: Name) -> Table:
         """Return a table that a transaction sees and is about to use; `look` is part of it.
 
@@ -314,6 +319,7 @@ class TransactionalCatalog:
         if not tx.is_open:
             self._announcer.withdraw(tx)
 
+    @takes(tx=Transaction)
     def commit(self, tx: Transaction) -> Committed:
         """Commit, or raise why not.
 
@@ -340,6 +346,7 @@ class TransactionalCatalog:
         finally:
             self._withdraw(tx)
 
+    @takes(tx=Transaction)
     def rollback(self, tx: Transaction) -> None:
         """Undo a transaction; one that was rolled back already stays as it is.
 
@@ -376,10 +383,12 @@ class TransactionalCatalog:
         """Return what the COMMIT of a process that is gone did, see `lockstep.commit.ending.settle_orphan`."""
         return settle_orphan(self.lake, transaction, snapshot)
 
+    @takes(tx=Transaction, name=str)
     def rollback_to(self, tx: Transaction, name: str) -> None:
         """Undo what a transaction did since a savepoint, see `lockstep.commit.savepoint`."""
         rollback_to(self.lake, tx, name)
 
+    @takes(change=Callable, text=str, author=str | None)
     def run(
         self,
         change: Callable[[Transaction], None],
@@ -397,6 +406,7 @@ class TransactionalCatalog:
 
     # --- one Delta commit on its own ----------------------------------------------------------------------------------
 
+    @takes(name=Name)
     def reserve(self, name: Name, *, case_sensitive: bool = True) -> Creation:
         """Choose where a new table will lie, if it could be created now.
 

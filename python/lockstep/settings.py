@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 Place: TypeAlias = Literal["session", "catalog", "driver", "environment"]
 """Where a setting is set.
 
-    session      `SET lockstep.<name> = …`, `spark.conf.set`, or `--conf` for all sessions of a driver
+    session      `SET lockstep.<name> = …`, `spark.conf.set`, or `config` of a builder for all sessions of a driver
     catalog      `spark.sql.catalog.<catalog>.<name>`, before the session first uses the catalog
     driver       a setting of Spark's that is read once, when the driver starts
     environment  a variable of the environment of the process that Lockstep's Python runs in

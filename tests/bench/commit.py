@@ -131,4 +131,4 @@ def _stage_append(catalog: TransactionalCatalog, tx: Transaction, name: Name, ro
 def _write(catalog: TransactionalCatalog, tx: Transaction, location: str, version: int, actions: list[object]) -> None:
     data = b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
     catalog.lake.storage.put_if_absent(staged_path(location, tx.id, version), data)
-    tx.stage(location, version)
+    catalog.stage(tx, location, version, data.decode())

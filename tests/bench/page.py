@@ -7,7 +7,7 @@ from pathlib import Path
 from project.render_docs import between
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-MARKS = ("conflicts", "fairness", "hosts", "dbt", "scale")
+MARKS = ("slow", "conflicts", "fairness", "hosts", "dbt", "scale")
 """Of the sections, in the order of the page."""
 
 

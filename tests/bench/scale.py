@@ -20,7 +20,7 @@ from immutables import Map
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.checkpoint import FOLDER, KINDS, Checkpoints, State, maps_of
 from lockstep.timeline.entry import Database, Entry
-from lockstep.timeline.files import encode, entry_path
+from lockstep.timeline.files import File, encode, entry_path
 from lockstep.timeline.fold import apply
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.log import Timeline
@@ -48,7 +48,7 @@ def make(store: Storage, tables: int, count: int) -> None:
         (root / entry_path(version)).write_bytes(data)  # not flushed: a hundred thousand flushes take an hour
         database = apply(database, made)
         if version in (max(1, count - SINCE), max(1, count // 2 - SINCE)):
-            Checkpoints(store).write(State(database, Map()), data)
+            Checkpoints(store).write(State(database, Map()), File(version, data, [made]))
     write_hint(store, Hint(version=count, published_through=count, checkpoint=max(1, count - SINCE)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import lockstep
 from lockstep.timeline.entry import Entry, Name
-from lockstep.timeline.files import decode, entry_path
+from lockstep.timeline.files import decode_all, entry_path
 from tests.judge.model import Bag, State
 from tests.judge.queries import inserting
 from tests.judge.tables import LAYOUTS, VIEWS, Layout, Row, random_row
@@ -66,17 +66,15 @@ def copy(template: Template, root: Path) -> None:
 
 def head(root: Path, known: int = 0) -> int:
     """Return the newest database version."""
-    while (root / entry_path(known + 1)).exists():
-        known += 1
-    return known
+    return max([known, *(entry.version for entry in entries(root, known))])
 
 
 def entries(root: Path, after: int) -> list[Entry]:
     """Return the entries behind a version."""
-    return [
-        decode((root / entry_path(version)).read_bytes(), version)
-        for version in range(after + 1, head(root, after) + 1)
-    ]
+    found: list[Entry] = []
+    while (path := root / entry_path(after + len(found) + 1)).exists():
+        found += decode_all(path.read_bytes(), after + len(found) + 1)
+    return found
 
 
 def locations(root: Path, tables: tuple[Layout, ...]) -> Mapping[str, tuple[str, Path]]:

@@ -89,7 +89,7 @@ def test_a_script_with_transactions_of_its_own(run: Run, spark: Any, root: Path)
     done = run(f"BEGIN; {insert} (1); COMMIT;\n{insert} (2);\nBEGIN; {insert} (3);\nSELECT raise_error('no')")
     assert done.exit_code == 1
     assert "x.sql, line 4, column 1: statement 7 of 7 failed: [USER_RAISED_EXCEPTION] no" in done.stderr
-    assert "What is committed stays; a transaction that was open is rolled back. (SQLSTATE P0001)" in done.stderr
+    assert "What is committed stays; the transaction that was open is rolled back. (SQLSTATE P0001)" in done.stderr
     assert not is_open(spark)
     rows = json.loads(run("SELECT x FROM lake.default.a ORDER BY x", "--json").stdout)["statements"][0]["rows"]
     assert rows == [[1], [2]]

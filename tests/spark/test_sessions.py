@@ -225,6 +225,21 @@ def test_a_clone_has_its_parents_settings_and_not_its_transaction(spark: Any) ->
 
 
 @pytest.mark.usefixtures("tables")
+def test_a_misspelt_setting_is_refused_however_it_was_set(spark: Any) -> None:
+    with pytest.raises(PySparkException, match=r"did you mean lockstep\.isolation\?") as refusal:
+        spark.sql("SET lockstep.isolaton = SNAPSHOT")
+    assert (refusal.value.getCondition(), refusal.value.getSqlState()) == ("LOCKSTEP_UNDEFINED", "42704")
+    assert spark.conf.get("lockstep.isolaton", None) is None
+    spark.conf.set("lockstep.isolaton", "SNAPSHOT")
+    for statement in ("BEGIN", f"INSERT INTO {T} VALUES (1)"):
+        with pytest.raises(PySparkException, match=r"did you mean lockstep\.isolation\?"):
+            spark.sql(statement)
+    assert (is_open(spark), ids(spark)) == (False, [])
+    spark.conf.unset("lockstep.isolaton")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+
+
+@pytest.mark.usefixtures("tables")
 def test_sessions_on_threads_of_their_own_do_not_see_each_other(connect: Any, threads: ThreadPoolExecutor) -> None:
     """A transaction in each of them, all at once."""
     together = Barrier(3)

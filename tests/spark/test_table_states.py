@@ -180,7 +180,8 @@ def test_a_table_of_many_tombstones_is_a_large_one(spark: Any, table: None, sett
 
 @pytest.mark.parametrize("value", ["many", "-1", "1.5"])
 def test_what_is_no_number_is_refused(spark: Any, table: None, value: str, settings: None) -> None:
-    spark.sql(f"SET lockstep.driver_state_files = {value}")
+    assert is_refused(spark, "22023", lambda: spark.sql(f"SET lockstep.driver_state_files = {value}"))
+    spark.conf.set("lockstep.driver_state_files", value)
     assert is_refused(spark, "22023", lambda: spark.sql(f"INSERT INTO {T} (id) VALUES (1)"))
 
 

@@ -98,6 +98,37 @@ def test_explain_shows_where_the_table_lies(spark: Any, root: Path, mode: str) -
     assert "lockstep:" not in plan
 
 
+@pytest.mark.parametrize(
+    ("cut", "shown"),
+    [
+        ("... 618b89eeded5f3f-0.file/lake/t-1]", "... file:/lake/t-1]"),
+        ("... -12.s3a.bucket.of.mine/lake/t-1]", "... s3a://bucket.of.mine/lake/t-1]"),
+        ("... ead.file/lake/t-1]", "... file:/lake/t-1]"),
+        ("... older-0/default/t-1]", "... older-0/default/t-1]"),
+        ("... older.txt/default/t-1]", "... older.txt/default/t-1]"),
+    ],
+)
+def test_a_path_that_delta_cut_off_shows_nothing_of_ours(spark: Any, cut: str, shown: str) -> None:
+    """Of a long path Delta's plans show the last 97 characters, which may begin in the middle of a transaction's id."""
+    real_paths = spark._jvm.lockstep.spark.overlay.RealPaths
+    plan = "UpdateCommand Delta[version=0, {}, `lake`.`default`.`t`, [id#1, 3]"
+    assert getattr(real_paths, "in")(plan.format(cut)) == plan.format(shown)
+
+
+@pytest.mark.parametrize("mode", ["", "EXTENDED", "FORMATTED"])
+def test_explain_of_a_write_names_the_table(spark: Any, mode: str) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    spark.sql("BEGIN")
+    for statement in (
+        f"UPDATE {T} SET id = 2",
+        f"MERGE INTO {T} a USING {T} b ON a.id = b.id WHEN MATCHED THEN DELETE",
+    ):
+        ((plan,),) = spark.sql(f"EXPLAIN {mode} {statement}").collect()
+        assert "`lake`.`default`.`t`" in plan, plan
+        assert "lockstep:" not in plan
+    spark.sql("ROLLBACK")
+
+
 def alike(plan: str, root: Path) -> str:
     """Return a plan as it is each time: the lake's root as `/data/lake`, `…` for tables' ids, columns' from 1 on."""
     numbers = defaultdict[str, int](itertools.count(1).__next__)

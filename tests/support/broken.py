@@ -56,11 +56,13 @@ def early_publish(catalog: TransactionalCatalog) -> None:
     """COMMIT publishes its first table before it ratifies; a rollback deletes no files, so that they can be read."""
     original = committing._ratify
 
-    def ratify(lake: Lake, tx: Transaction, draft: Callable[..., Entry], after: int) -> Ratified | Lost | Unknown:
+    def ratify(
+        lake: Lake, tx: Transaction, draft: Callable[..., Entry], after: int, *more: Any
+    ) -> Ratified | Lost | Unknown:
         for write in draft(after + 1, lake.clock()).writes[:1]:
             publish(lake.storage, write, as_ratified(write))
         time.sleep(0.01)
-        return original(lake, tx, draft, after)
+        return original(lake, tx, draft, after, *more)
 
     _replace(committing, "_ratify", ratify)
     catalog.lake.delete = lambda *_: None  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from lockstep.timeline.checkpoint import (
 )
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER as ENTRIES
-from lockstep.timeline.files import encode, entry_path
+from lockstep.timeline.files import File, encode, entry_path, find
 from lockstep.timeline.fold import fold, placements
 from lockstep.timeline.hint import Hint, write_hint
 from tests.support.entries import entry
@@ -35,8 +35,8 @@ def state_of(entries: list[Entry]) -> State:
 
 def checkpoint(store: FaultyStorage, entries: list[Entry], version: int) -> None:
     """Write the checkpoint of a version, and a hint that names it."""
-    data = store.inner.get(entry_path(version)) or b""
-    Checkpoints(store.inner).write(state_of(entries[: version + 1]), data)
+    file = find(store.inner, version) or File(version, b"", entries[version : version + 1])
+    Checkpoints(store.inner).write(state_of(entries[: version + 1]), file)
     write_hint(store.inner, Hint(version=entries[-1].version, checkpoint=version))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def _upkeep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Do before the answer what is done behind it: a test sees all of a commit then, unless it is marked `behind`."""
     if request.node.get_closest_marker("behind") is None:
 
-        def at_once(_: Upkeep, *tasks: Callable[[], object]) -> Future[None]:
+        def at_once(_: Upkeep, *tasks: Callable[[], object], keys: Iterable[str] = ()) -> Future[None]:
             done = Future[None]()
             upkeep.do(tasks)
             done.set_result(None)

@@ -112,6 +112,29 @@ def test_a_lake_that_cannot_be_listed_is_one(root: Path, monkeypatch: pytest.Mon
         roots.refuse_unless_free(f"file://{root}/bank/inner")
 
 
+@pytest.mark.parametrize("lost", ["_lockstep", "_lockstep/timeline"])
+def test_init_where_a_lake_lost_its_timeline_is_refused(root: Path, orders: str, lost: str) -> None:
+    """Nothing is written: the backup of the timeline belongs there. Nor does a session's catalog make a lake there."""
+    shutil.move(root / lost, root.parent / "backup")
+    before = sorted(root.rglob("*"))
+    done = lockstep("init", root)
+    assert done.exit_code == 1
+    assert f"file://{root} was a lake whose timeline is gone: {orders} is a table of it" in done.stderr
+    assert "Restore the folder _lockstep from a backup." in done.stderr
+    assert "(SQLSTATE 22023)" in done.stderr
+    with pytest.raises(InvalidError, match="whose timeline is gone"):
+        TransactionalCatalog.open(str(root), create=True)
+    assert sorted(root.rglob("*")) == before
+    shutil.move(root.parent / "backup", root / lost)
+    assert read("init", root)["database_version"] == 3
+
+
+def test_init_above_plain_tables_and_other_lakes_is_fine(root: Path, orders: str, tmp_path: Path) -> None:
+    tmp_path.joinpath("plain", "_delta_log").mkdir(parents=True)
+    tmp_path.joinpath(f"no_table-{orders[-24:]}").mkdir()
+    assert read("init", tmp_path)["created"] is True
+
+
 def test_init_beside_and_above_a_lake_is_fine(root: Path, tmp_path: Path) -> None:
     lake_at(root)
     assert lockstep("init", tmp_path / "lake2").exit_code == 0

@@ -21,6 +21,7 @@ from lockstep.timeline.entry import (
     TableRead,
     TableWrite,
 )
+from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import amended, amendments, apply, first_moved, fold, placements, placements_after
 from tests.support.entries import T0, entry
 from tests.support.histories import DEFAULT, History, create, drop, histories, name, namespace, rename, write
@@ -214,6 +215,7 @@ def test_an_entry_that_does_not_fit_is_refused(case: str) -> None:
         apply(ONE_TABLE, bad)
     assert f"timeline entry {bad.version} " in caught.value.message
     assert expected in caught.value.message
+    assert f"({entry_path(bad.version)}). Nothing is guessed: restore the file " in caught.value.message
 
 
 BAD_FIRST: dict[str, tuple[Entry, str]] = {

@@ -127,13 +127,31 @@ def test_without_a_checksum_the_log_tells(store: FaultyStorage, checksum: str) -
 
 def test_a_store_that_fails_is_no_reason_to_fail(store: FaultyStorage) -> None:
     """Of one that cannot be read nothing is known, which is Delta's default; the others have their own."""
-    catalog = open_catalog(store)
-    with_interval(catalog, 1, "a", "b")
+    with_interval(open_catalog(store), 1, "a", "b")
+    catalog = open_catalog(store)  # one that has not written them yet
     tx = catalog.begin()
     for table in "ab":
         stage(catalog, tx, table, add("x"))
     store.fail("get", path=checksum_path(location(catalog, "a"), 0))
     assert catalog.commit(tx).checkpoints == (DueCheckpoint(location(catalog, "b"), 1),)
+
+
+def test_what_a_process_wrote_last_it_need_not_read_again(store: FaultyStorage) -> None:
+    """But what a plain writer changed since it does."""
+    catalog = open_catalog(store)
+    with_interval(catalog, 1, "a")
+    for version in (1, 2):
+        tx = catalog.begin()
+        stage(catalog, tx, "a", add(f"x{version}"))
+        store.calls.clear()
+        assert catalog.commit(tx).checkpoints == (DueCheckpoint(location(catalog, "a"), version),)
+        assert store.count("get", checksum_path(location(catalog, "a"), version - 1)) == 1, (
+            "the upkeep, to tell the next"
+        )
+    foreign(catalog, "a", 3, every(100))
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("y"))
+    assert catalog.commit(tx).checkpoints == ()
 
 
 def test_what_is_not_published_is_not_due(store: FaultyStorage) -> None:

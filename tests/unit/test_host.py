@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.announce import FOLDER as ANNOUNCED
 from lockstep.delta.log import commit_path, staged_path
 from lockstep.errors import InvalidError
+from lockstep.settings import at
 from lockstep.spark.host.host import Host, refusal
 from lockstep.timeline.entry import Batch
 from lockstep.timeline.files import entry_path
@@ -177,6 +179,18 @@ def test_a_time_that_no_calendar_has_is_refused(one: Client, op: str, micros: in
     assert one.refused(op, **asked, **use)[0] == "22023"
 
 
+@pytest.mark.parametrize("op", ["resolve", "version_then"])
+def test_a_version_that_was_refused_as_too_new_stays_so(one: Client, elsewhere: TransactionalCatalog, op: str) -> None:
+    """A snapshot does not move on, for what a plain writer did, once its transaction was told which version is last."""
+    then: dict[str, Any] = {"version": "@2", "use": "pinned"} if op == "resolve" else {"version": 2}
+    one.begin()
+    append(elsewhere, "b", "x")
+    assert one.refused(op, namespace=[], table="b", **then)[0] == "22023"
+    foreign(elsewhere, "a", 1, add("y"))
+    one.resolve("a")
+    assert one.refused(op, namespace=[], table="b", **then)[0] == "22023"
+
+
 def test_an_error_with_half_an_emoji_is_an_answer() -> None:
     assert json.loads(refusal(InvalidError("a\ud83d")))["error"]["message"] == "a?"
 
@@ -323,7 +337,50 @@ def test_a_failed_write_fails_the_transaction(one: Client) -> None:
     assert (state, condition) == ("25P02", "LOCKSTEP_FAILED_TRANSACTION")
     assert "division by zero" in message
     assert not one.ok("ended")["open"]
+    one.resolve("a")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("lockstep.isolaton", "did you mean lockstep.isolation?"),
+        ("LOCKSTEP.isolation", "did you mean lockstep.isolation?"),
+        ("lockstep.xyzzy", "there are lockstep.isolation, lockstep.record_reads, "),
+    ],
+)
+def test_a_setting_that_there_is_not_is_refused(one: Client, name: str, near: str) -> None:
+    refused = one.refused("check_setting", name=name, value="SNAPSHOT")
+    assert refused[:2] == ("42704", "LOCKSTEP_UNDEFINED")
+    assert refused[2].startswith(f"{name} is no setting of Lockstep: {near}")
+    said = {name.removeprefix("lockstep."): "SNAPSHOT"}
+    assert one.refused("begin", settings=said) == refused
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    assert one.refused("write", uri=uri, version=1, actions=content(add("x")), settings=said) == refused
     assert one.resolve("a")["version"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("isolation", "snapshot", "sometimes"),
+        ("record_reads", "True", "yes"),
+        ("on_statement_error", "CONTINUE", "ignore"),
+        ("shared_transaction", "any words", None),
+        ("shared_transaction_timeout", "0", "-1"),
+        ("driver_state_files", "0", "many"),
+    ],
+)
+def test_a_value_that_a_setting_cannot_have_is_refused(one: Client, name: str, right: str, wrong: str | None) -> None:
+    assert name in {setting.key for setting in at("session")}
+    one.ok("check_setting", name=f"lockstep.{name}", value=right)
+    if wrong is not None:
+        assert one.refused("check_setting", name=f"lockstep.{name}", value=wrong)[0] == "22023"
+        assert one.refused("begin", settings={name: wrong})[0] == "22023"
+
+
+def test_settings_can_be_set_whatever_became_of_the_transaction(one: Client) -> None:
+    one.ok("lost", transaction="t1")
+    one.ok("check_setting", name="lockstep.isolation", value="SNAPSHOT")
 
 
 def test_a_failed_write_may_be_passed_over(one: Client) -> None:

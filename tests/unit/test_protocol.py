@@ -51,6 +51,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "comment": "why",
     },
     "begun": {},
+    "check_setting": {"name": "lockstep.isolation", "value": "SNAPSHOT"},
     "commit": {"failure": "division by zero", "reads": [READ], "settled": [1, 2]},
     "rollback": {},
     "ended": {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -189,6 +190,32 @@ def test_a_spark_that_does_not_start_is_no_traceback(script: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "lockstep: Spark does not start: [JAVA_GATEWAY_EXITED]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_while_spark_starts_is_one_line(
+    script: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Py4J logs of it, with a trace, on the root logger, is not shown."""
+
+    def interrupted(**_: object) -> object:
+        logging.exception("KeyboardInterrupt while sending command.")  # noqa: LOG015, LOG004 (as Py4J does)
+        logging.error("another error")  # noqa: LOG015 (one that is shown)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lockstep.spark.script.open_session", interrupted)
+    done = lockstep("run", script, "--root", "/nowhere", "--var", "day=x", "--var", "comment=x")
+    said = "lockstep: load.sql was interrupted. Nothing is kept but what is committed. (SQLSTATE 57014)\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", said)
+    assert caplog.messages == ["another error"]
+
+
+def test_an_interrupt_of_any_command_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(root: str) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lockstep.cli.lake.open_timeline", interrupted)
+    done = lockstep("tables", "/nowhere")
+    assert (done.exit_code, done.stdout, done.stderr) == (130, "", "lockstep: interrupted\n")
 
 
 def test_a_client_of_spark_connect_is_refused() -> None:

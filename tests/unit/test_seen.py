@@ -44,8 +44,8 @@ CHANGES: dict[str, tuple[Entry, list[dict[str, Any]]]] = {
         [{"namespaces": True}, {"names": {name("x")}}, {"tables": {"id-x"}}, {"every_name": True}],
     ),
     "a batch is done": (entry(5, batch=Batch(application="orders", number=1)), [{"application": "orders"}]),
-    "another transaction is ended": (entry(5, kind="abort", aborts=["other"]), []),
-    "nothing": (entry(5), []),
+    "another transaction is ended": (entry(5, kind="abort", aborts=["other"]), [{"last_version": True}]),
+    "nothing": (entry(5), [{"last_version": True}]),
 }
 OTHERS: list[dict[str, Any]] = [
     {},

@@ -18,7 +18,7 @@ from lockstep.timeline.entry import MAX_APPLICATION_CHARACTERS
     [
         pytest.param({"application": ""}, "length >= 1", id="no name"),
         pytest.param({"application": "x" * (MAX_APPLICATION_CHARACTERS + 1)}, "length <= 256", id="a name too long"),
-        pytest.param({"application": 7}, "Expected `str`", id="a name that is none"),
+        pytest.param({"application": 7}, "application is 7, of type int: expected str", id="a name that is none"),
         pytest.param({"application": "orders", "attempts": 0}, "attempts=0", id="no attempt"),
     ],
 )

@@ -22,8 +22,8 @@ def opened(root: Path, interval: int = 3) -> TransactionalCatalog:
 
 
 def settle(catalog: TransactionalCatalog) -> None:
-    """Wait for what is under way: there is one thread, which does one thing after the other."""
-    catalog.lake.upkeep._pool.submit(lambda: None).result()
+    """Wait for what is under way."""
+    catalog.lake.upkeep.settle()
 
 
 def test_transactions_and_statements_write_checkpoints(tmp_path: Path) -> None:

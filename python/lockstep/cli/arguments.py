@@ -10,6 +10,9 @@ import click
 if TYPE_CHECKING:
     from lockstep.timeline.log import Timeline
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
 root_argument = click.argument("root")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 at_option = click.option(

@@ -8,7 +8,7 @@
     lockstep run | plan                             a script (lockstep.cli.scripts)
 
 Every command has `--json`. Exit codes: 0, 1 for a refusal or a difference found (the message and its SQLSTATE are on
-standard error), 2 for a wrong command line. Only `init` and `run` write.
+standard error), 2 for a wrong command line, 130 for Ctrl-C. Only `init` and `run` write.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from lockstep._version import __version__
+from lockstep.cli.arguments import INTERRUPTED
 from lockstep.cli.lake import init, tables, verify, views
 from lockstep.cli.log import log, show
 from lockstep.cli.scripts import plan, run
@@ -34,6 +35,9 @@ class _Commands(click.Group):
         except LockstepError as error:
             click.echo(f"lockstep: {error}", err=True)
             ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("lockstep: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=_Commands)

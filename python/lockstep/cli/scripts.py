@@ -6,6 +6,7 @@ watch: progress, if it is a terminal, and why a script failed.
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lockstep.cli.arguments import absolute
+from lockstep.cli.arguments import INTERRUPTED, absolute
 from lockstep.cli.printing import print_json, print_section, print_table, printable
 from lockstep.display import counted
-from lockstep.errors import InvalidError, LockstepError, StatementError
+from lockstep.errors import CancelledError, InvalidError, LockstepError, StatementError
 from lockstep.scripts.script import BYTES_AT_MOST, Script, Step, read, refuse_transactions
 
 if TYPE_CHECKING:
@@ -172,6 +173,7 @@ def run(
     from lockstep.spark.script import open_session, quiet_failures, run_script
 
     report = _Report(parsed_script, output)
+    interrupted = signal.getsignal(signal.SIGINT)
     try:
         with quiet_failures():
             spark = open_session(
@@ -180,13 +182,27 @@ def run(
                 catalog=catalog or "lake",
                 settings=settings,
             )
+            # PySpark's own handler cancels all jobs at once, and the JVM would log each with its stack.
+            signal.signal(signal.SIGINT, interrupted)
             comment = parsed_script.name if atomic else ""
             tx = run_script(
-                spark, parsed_script, atomic=atomic, comment=comment, on_begin=report.begin, on_done=report.add_result
+                spark,
+                parsed_script,
+                atomic=atomic,
+                comment=comment,
+                on_begin=report.begin,
+                on_done=report.add_result,
+                on_interrupt=lambda: spark.sparkContext.setLogLevel("OFF"),
             )
+    except CancelledError as error:
+        report.fail(error)
+        ctx.exit(INTERRUPTED)
     except LockstepError as error:
         report.fail(error)
         ctx.exit(1)
+    except KeyboardInterrupt:  # while Spark starts, or once more while it stops
+        report.fail(CancelledError(f"{parsed_script.name} was interrupted. Nothing is kept but what is committed."))
+        ctx.exit(INTERRUPTED)
     report.end(None if tx is None else tx.result)
 
 

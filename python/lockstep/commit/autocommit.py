@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from msgspec import structs
 
@@ -18,6 +19,7 @@ from lockstep.delta.counts import total
 from lockstep.delta.log import staging_folder
 from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.errors import DuplicateError, InvalidError, UnavailableError, UndefinedError
+from lockstep.lake.changes import is_light
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
@@ -143,13 +145,16 @@ def _commit_statement(
             views=views,
             operation=operation_on(table.name, actions),
         )
-        return Proposal(draft, after=head.version)
+        concerned = {table.id, *(scan.table for scan in scans)}
+        is_alone = creation is None and verdict is None and not views
+        return Proposal(draft, head.version, partial(_unchanged, concerned, draft) if is_alone else None)
 
     match append_until(
-        lake.timeline.append,
+        partial(lake.append, info.id),
         propose,
         backoff=backoff,
         contention=lake.contention,
+        alone=partial(lake.gate.held_by, info.id),
     ):
         case Ratified(entry):
             is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
@@ -163,6 +168,12 @@ def _commit_statement(
             return InDoubt(entry.version, cause)
         case Exhausted(attempts):
             return Contended(attempts)
+
+
+def _unchanged(tables: Collection[str], draft: MakeEntry, entries: Sequence[Entry], _: Database) -> MakeEntry | None:
+    """Return a statement's entry as it is, unless what this process appends meanwhile concerns its tables."""
+    others = {write.id for entry in entries for write in entry.writes}
+    return draft if all(map(is_light, entries)) and others.isdisjoint(tables) else None
 
 
 def _target(lake: Lake, head: Database, location: str, version: int, creation: Creation | None) -> Table | None:

@@ -14,7 +14,7 @@ the public edge raises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -30,11 +30,12 @@ from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import operation_on
 from lockstep.delta.combine.rebase import rebase
 from lockstep.errors import InvalidError, LockstepError, UnavailableError
+from lockstep.lake.changes import is_light
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, TableWrite
-from lockstep.timeline.outcomes import Lost, MakeEntry, Ratified, Unknown
+from lockstep.timeline.outcomes import Behind, Lost, MakeEntry, Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 
 
@@ -76,9 +77,16 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             return Settled(outcome)
         merge.new_attempt()
         writes = [_rebase(lake, tx, draft, head, race) for draft in drafts]
-        return Proposal(_entry(tx, drafts, writes, race.precedes), after=race.judged_version)
+        make = partial(_entry, tx, drafts, writes)
+        return Proposal(make(race.precedes), race.judged_version, behind=partial(_judge_again, lake, race, make))
 
-    match append_until(partial(_ratify, lake, tx), propose, backoff=backoff, contention=lake.contention):
+    match append_until(
+        partial(_ratify, lake, tx),
+        propose,
+        backoff=backoff,
+        contention=lake.contention,
+        alone=partial(lake.gate.held_by, tx.id),
+    ):
         case Ratified(entry):
             pins = {draft.table.id: draft.table.version for draft in drafts}
             is_alone = all(write.from_version == pins[write.id] for write in entry.writes)
@@ -109,6 +117,19 @@ def _judge(lake: Lake, tx: Transaction, race: Race, head: Database) -> Outcome |
             return _beaten(lake, tx, conflict)
     race.judged_version = head.version
     return None
+
+
+def _judge_again(
+    lake: Lake, race: Race, draft: Callable[[int | None], MakeEntry], entries: Sequence[Entry], _: Database
+) -> MakeEntry | None:
+    """Judge a transaction against what this process appends meanwhile, as `Behind` says."""
+    ahead = race.fork()
+    for entry in entries:
+        if not is_light(entry) or ahead.mine.writes.keys() & {write.id for write in entry.writes}:
+            return None
+        if ahead.lose_to(lake.past.of(entry)) is not None:
+            return None  # it is told of that once the other is sure to have committed
+    return draft(ahead.precedes)
 
 
 def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone) -> Outcome:
@@ -167,11 +188,22 @@ def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], p
     return draft
 
 
-def _ratify(lake: Lake, tx: Transaction, draft: MakeEntry, after: int) -> Ratified | Lost | Unknown:
+def _ratify(
+    lake: Lake, tx: Transaction, draft: MakeEntry, after: int, behind: Behind | None
+) -> Ratified | Lost | Unknown:
     """Try to ratify. While that is under way, and until it is settled, the transaction is in doubt."""
-    before, tx.in_doubt = tx.in_doubt, after + 1
+    before = tx.in_doubt
+
+    def noted(make: MakeEntry, version: int, committed_at: datetime) -> Entry:
+        tx.in_doubt = version
+        return make(version, committed_at)
+
+    def noted_behind(entries: Sequence[Entry], database: Database) -> MakeEntry | None:
+        make = None if behind is None else behind(entries, database)
+        return None if make is None else partial(noted, make)
+
     try:
-        outcome = lake.timeline.append(draft, after=after)
+        outcome = lake.append(tx.id, partial(noted, draft), after, noted_behind)
     except (InvalidError, UnavailableError):  # nothing was written
         tx.in_doubt = before
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -11,17 +12,19 @@ from typing import Any, TypeAlias
 from lockstep.commit.drafts import Draft
 from lockstep.commit.outcomes import DueCheckpoint
 from lockstep.delta.actions import Action, bodies, parse
-from lockstep.delta.checkpoint_interval import due_checkpoint
+from lockstep.delta.checkpoint_interval import due_checkpoint, without_others
 from lockstep.delta.log import state_at
 from lockstep.delta.publish import contents
 from lockstep.errors import LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Entry, TableWrite
+from lockstep.timeline.fold import as_ratified
 from lockstep.workers import Threads
 
 Properties: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""By table id, the fields of the table's `metaData` action; none of one whose metadata nobody knows."""
+"""By table id, of the fields of its `metaData` action those that matter; none where nobody knows them."""
 
+_lock = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
@@ -49,8 +52,11 @@ def due_checkpoints(lake: Lake, entry: Entry, properties: Callable[[], Propertie
         for write in entry.writes:
             if lake.publisher.is_published(entry, write):
                 versions = lake.timeline.versions(write, entry.version)
-                if (version := due_checkpoint(versions, known.get(write.id, {}))) is not None:
+                metadata = known.get(write.id, {})
+                if (version := due_checkpoint(versions, metadata)) is not None:
                     due.append(DueCheckpoint(write.location, version))
+                if metadata and versions == as_ratified(write):
+                    _kept(lake, write.id, versions[-1], metadata)
         return tuple(due)
     except Exception:  # noqa: BLE001 (logged; advice about a commit, which may not fail for it)
         _log.exception("of database version %d nobody knows which checkpoints are due", entry.version)
@@ -64,7 +70,7 @@ def of_entry(lake: Lake, entry: Entry) -> Properties:
         versions = lake.timeline.versions(write, entry.version)
         files = contents(lake.storage, write, versions)
         actions = [action for data in files if data is not None for action in parse(data)]
-        return _metadata(lake, write.location, actions, before=versions[0] - 1)
+        return _metadata(lake, write.id, write.location, actions, before=versions[0] - 1)
 
     return _read(lake, {write.id: partial(read, write) for write in entry.writes})
 
@@ -72,7 +78,7 @@ def of_entry(lake: Lake, entry: Entry) -> Properties:
 def _of_drafts(lake: Lake, drafts: Sequence[Draft]) -> Properties:
     def read(draft: Draft) -> Mapping[str, Any]:
         actions = [action for commit in draft.commits for action in commit]
-        return _metadata(lake, draft.table.location, actions, before=draft.table.version)
+        return _metadata(lake, draft.table.id, draft.table.location, actions, before=draft.table.version)
 
     return _read(lake, {draft.table.id: partial(read, draft) for draft in drafts})
 
@@ -90,9 +96,20 @@ def _read(lake: Lake, by_id: Mapping[str, Callable[[], Mapping[str, Any]]]) -> P
     return dict(zip(by_id, lake.side_by_side(read, by_id.values()), strict=True))
 
 
-def _metadata(lake: Lake, location: str, actions: Iterable[Action], *, before: int) -> Mapping[str, Any]:
-    """Return a table's metadata after some actions, which follow one of its versions; empty if that takes long."""
+def _metadata(lake: Lake, id: str, location: str, actions: Iterable[Action], *, before: int) -> Mapping[str, Any]:
+    """Return a table's metadata after some actions, which follow one of its versions; empty if that takes long.
+
+    It is kept of the versions that this process committed last: their checksums are written behind the answers.
+    """
     if changed := bodies(actions, "metaData"):
-        return changed[-1]
+        return without_others(changed[-1])
+    with _lock:
+        if (kept := lake.checkpoint_properties.get((id, before))) is not None:
+            return kept
     state = state_at(lake.storage, location, before)
-    return {} if state is None else state.metadata
+    return {} if state is None else without_others(state.metadata)
+
+
+def _kept(lake: Lake, id: str, version: int, metadata: Mapping[str, Any]) -> None:
+    with _lock:
+        lake.checkpoint_properties[id, version] = metadata

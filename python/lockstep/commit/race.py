@@ -5,7 +5,7 @@ How often a lost race is tried again, and with which pauses, is decided in `lock
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.serializable import Antidependency, judge
@@ -27,6 +27,10 @@ class Race:
     merge: RowMerge
     winners: dict[str, list[Footprint]] = field(default_factory=dict)
     _first: Antidependency | None = None
+
+    def fork(self) -> Race:
+        """Return a race that goes on from here by itself."""
+        return replace(self, winners={id_: [*winners] for id_, winners in self.winners.items()})
 
     def lose_to(self, winner: Changes) -> Conflict | None:
         """Take the next winner into account, and tell whether ours cannot land behind it."""

@@ -24,6 +24,12 @@ def due_checkpoint(versions: Sequence[int], metadata: Mapping[str, Any]) -> int 
     return next((v for v in reversed(versions) if v > 0 and v % interval == 0), None) if interval is not None else None
 
 
+def without_others(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return of a table's metadata what `due_checkpoint` needs."""
+    configuration = metadata.get("configuration") or {}
+    return {"configuration": {PROPERTY: configuration[PROPERTY]} if PROPERTY in configuration else {}}
+
+
 def _interval(metadata: Mapping[str, Any]) -> int | None:
     """Return after how many versions one is due; None where the property says what Delta lets nobody set."""
     text = (metadata.get("configuration") or {}).get(PROPERTY, str(DEFAULT))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 from cachetools import LRUCache
 from msgspec import structs
 
@@ -35,7 +36,7 @@ class PastChanges:
         """Read the commits of one timeline's entries."""
         self._storage = storage
         self._timeline = timeline
-        self._cache: LRUCache[tuple[int, tuple[tuple[int, ...], ...]], Changes] = LRUCache(
+        self._cache: LRUCache[tuple[int, str, tuple[tuple[int, ...], ...]], Changes] = LRUCache(
             CACHED_FILES, getsizeof=_size
         )
         self._lock = threading.Lock()
@@ -46,8 +47,13 @@ class PastChanges:
         Of a table whose commits cannot be read, Delta's clean-up may have taken them, that is anything: who uses the
         table has a conflict, and nobody else.
         """
-        # A commit may be moved after it was looked at, and is another one then.
-        key = entry.version, tuple(self._timeline.versions(write, entry.version) for write in entry.writes)
+        # A commit may be moved after it was looked at, and is another one then. An entry that is not ratified yet may
+        # be looked at, too: then another may come to have its version.
+        key = (
+            entry.version,
+            entry.transaction.id,
+            tuple(self._timeline.versions(write, entry.version) for write in entry.writes),
+        )
         with self._lock:
             if (changes := self._cache.get(key)) is not None:
                 return changes
@@ -124,6 +130,21 @@ class PastChanges:
             moved_entry,
             structs.replace(write, commits=[], from_version=from_version, to_version=to_version),  # as an external one
         )
+
+
+def is_light(entry: Entry) -> bool:
+    """Tell whether what an entry changed follows from it alone, without a look at the store, and no name changed."""
+    commits = [commit for write in entry.writes for commit in write.commits]
+    return (
+        entry.kind == "transaction"
+        and not (entry.namespaces or entry.tables or entry.views)
+        and all(commit.inline is not None and not any(map(_needs_state, commit.inline)) for commit in commits)
+    )
+
+
+def _needs_state(line: msgspec.Raw) -> bool:
+    """Tell whether what an action changed follows from it and from what the table was before."""
+    return bytes(line).startswith((b'{"metaData"', b'{"protocol"'))
 
 
 def _size(changes: Changes) -> int:

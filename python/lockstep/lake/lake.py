@@ -9,10 +9,11 @@ The timeline says what is true; a table's log is where others read it. The two m
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from cachetools import LRUCache
 from msgspec import structs
 
 from lockstep.delta.log import commit_path, was_published
@@ -20,17 +21,23 @@ from lockstep.errors import LockstepError
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import ExternalEntries
 from lockstep.lake.foreign import Foreign, outdated
+from lockstep.lake.gate import Gate
 from lockstep.lake.publisher import Publisher
 from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.hint import CHECKPOINTS, HINT
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry, Ratified
 from lockstep.workers import Threads, Workers
 
 WORKERS = 320
 """So many tables of one transaction are looked at, and published, side by side."""
+
+KEPT_PROPERTIES = 10_000
+"""Of so many table versions it is kept how often they are to have a checkpoint of Delta's."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,7 +53,9 @@ class Lake:
         contention: what is remembered of lost races, from one COMMIT to the next.
         past: what entries changed.
         publisher: brings the tables' logs up to date, and knows which are not.
+        gate: lets one transaction go alone that has lost the timeline too often.
         upkeep: what is written behind a commit's answer.
+        checkpoint_properties: by table id and version, as far as they are known, see `lockstep.commit.maintenance`.
     """
 
     def __init__(
@@ -70,6 +79,8 @@ class Lake:
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
         self._foreign = Foreign(storage, timeline, self._external, clock=clock, pool=self._pool)
         self.upkeep = Upkeep()
+        self.gate = Gate()
+        self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
         self.publisher = Publisher(
             storage, timeline, self.past, self._external, clock=clock, pool=self._pool, upkeep=self.upkeep
         )
@@ -81,6 +92,22 @@ class Lake:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
         """
         return self.publisher.publish_all()
+
+    def append(self, transaction: str, draft: MakeEntry, after: int, behind: Behind | None) -> AppendOutcome:
+        """Try to make a transaction's entry the next version, see `Timeline.append`; if it is ratified, publish it.
+
+        Raises:
+            LockstepError: as `Timeline.append` says.
+        """
+        self.gate.wait(transaction)
+        self.publisher.expect(transaction)
+        outcome = None
+        try:
+            outcome = self.timeline.append(draft, after, behind)
+            return outcome
+        finally:
+            if not isinstance(outcome, Ratified):
+                self.publisher.expect_no_more(transaction)
 
     def check_reaches(self, table: Table, version: int) -> None:
         """Raise if a table's log ends before a version that the timeline has.
@@ -134,8 +161,9 @@ class Lake:
         # While the timeline is read on, the tables are looked at as they were; those that others wrote, again. What
         # another thread has ratified and is about to publish would look as if it were lost.
         head = self.timeline.head
-        before = list(select(head)) if self.timeline.published_through >= head.version else []
-        refreshing = self._refreshing.submit(self.refresh)
+        before = [table for table in select(head) if self.publisher.has_published(table)]
+        # Who is about to write need not know the very last: that there is more, the put tells.
+        refreshing = self._refreshing.submit(self.publisher.publish_all, files=1 if for_write else None)
         early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
         database = refreshing.result()
         tables = [table for table in select(database) if table.id not in database.set_aside]
@@ -168,12 +196,12 @@ class Lake:
         tasks: list[Callable[[], object]] = []
         if is_published and checksums:
             tasks.append(partial(self.publisher.write_checksums, entry, entry.writes))
-        tasks.append(self.timeline.write_hint)
         if is_published and folders:
             tasks.append(partial(self.delete, folders, []))
+        self.upkeep.add(*tasks, keys=[write.id for write in entry.writes])
+        self.upkeep.add_once(self.timeline.write_hint, HINT)
         if self.timeline.checkpoint_due is not None:
-            tasks.append(self.timeline.write_checkpoint)
-        self.upkeep.add(*tasks)
+            self.upkeep.add(self.timeline.write_checkpoint, keys=[CHECKPOINTS])
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Return what the work returns for each item, in order; it may not ask for more of this lake's threads.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,8 +31,12 @@ from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
+from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Workers
+
+OWNER_SECONDS = 5
+"""So long whoever reads waits for the thread that ratified an entry to publish it, before he does it himself."""
 
 BEHIND = 3
 """How often a commit is moved behind a foreign one in one go, before its table is set aside."""
@@ -86,20 +91,26 @@ class Publisher:
         self._pool = pool
         self._upkeep = upkeep
         self._progress = Progress()
+        self._finished: dict[int, frozenset[tuple[int, str]]] = {}
+        self._owners: dict[str, threading.Event] = {}
         self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
 
-    def publish_all(self) -> Database:
+    def publish_all(self, *, files: int | None = None) -> Database:
         """Return the newest database version, with all that it ratified published, but for tables set aside.
+
+        Args:
+            files: how many files of the timeline are read on at most, see `Timeline.refresh`.
 
         Raises:
             UnavailableError, CorruptTimelineError: as the timeline and the store say.
         """
         while True:
-            self._timeline.refresh()
+            self._timeline.refresh(files=files)
             # Other threads may read on, or ratify, at any moment: what is returned is what was published, no later
             # head, which would show tables at versions that their logs may not have yet.
             moves, head = self._timeline.moves, self._timeline.head
+            self._wait_for_owners(head)
             progress = self._current_progress()
             set_aside: dict[str, LockstepError] = {}
             failures: set[tuple[int, str]] = set()
@@ -108,13 +119,13 @@ class Publisher:
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
                 if published := [write for write in writes if write.id not in errors]:
-                    self._upkeep.add(partial(self.write_checksums, entry, published))
+                    self._upkeep.add(partial(self.write_checksums, entry, published), keys=[w.id for w in published])
             self._note(Progress(head.version, frozenset(failures)))
             if self._timeline.moves is not moves:
                 continue  # the head does not say yet where these tables are now
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
-                self._upkeep.add(self._timeline.write_hint)
+                self._upkeep.add_once(self._timeline.write_hint, HINT)
             self._forget_dropped(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
@@ -126,6 +137,51 @@ class Publisher:
     def _note(self, progress: Progress) -> None:
         with self._lock:
             self._progress = self._current_progress().union(progress)
+            self._finished = {v: failures for v, failures in self._finished.items() if v > self._progress.through}
+
+    def _note_entry(self, version: int, failures: frozenset[tuple[int, str]]) -> None:
+        """Note what one entry's publishing came to; those of one group come to their ends in any order."""
+        with self._lock:
+            self._finished[version] = failures
+            progress = self._current_progress()
+            while progress.through + 1 in self._finished:
+                version = progress.through + 1
+                progress = Progress(version, progress.failures | self._finished[version])
+            all_failures = progress.failures
+        self._note(progress)
+        if not all_failures and self._timeline.published_through < progress.through:
+            self._timeline.mark_published(progress.through)
+
+    def has_published(self, table: Table) -> bool:
+        """Tell whether this process knows that a table's log has what the timeline says of it."""
+        with self._lock:
+            progress, failures = self._current_progress(), self._finished.get(table.since)
+        return progress.has((table.since, table.id)) or (
+            failures is not None and (table.since, table.id) not in failures
+        )
+
+    # --- who ratified publishes ---------------------------------------------------------------------------------------
+
+    def expect(self, transaction: str) -> None:
+        """Note that the caller is about to ratify a transaction's entry, and to publish it: nobody else needs to."""
+        with self._lock:
+            self._owners[transaction] = threading.Event()
+
+    def expect_no_more(self, transaction: str) -> None:
+        """Note that the caller has published the entry, or has not ratified it."""
+        with self._lock:
+            owner = self._owners.pop(transaction, None)
+        if owner is not None:
+            owner.set()
+
+    def _wait_for_owners(self, head: Database) -> None:
+        """Let the threads of this process publish what they ratified up to a database version, for some time."""
+        if not self._owners:
+            return
+        deadline = time.monotonic() + OWNER_SECONDS
+        for entry in self._timeline.entries(min(self._current_progress().through, head.version), head.version):
+            if (owner := self._owners.get(entry.transaction.id)) is not None:
+                owner.wait(max(0, deadline - time.monotonic()))
 
     def _pending(self, progress: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
         """Yield what is not known to be published up to a database version, in order."""
@@ -166,17 +222,13 @@ class Publisher:
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
             errors = self._publish_entry(entry, entry.writes, fresh=fresh)
-            progress = self._current_progress()
-            if progress.through == entry.version - 1:
-                self._note(Progress(entry.version, progress.failures | {(entry.version, id_) for id_ in errors}))
-            if errors:
-                return False
-            if self._timeline.published_through == entry.version - 1:
-                self._timeline.mark_published(entry.version)
-            return True
+            self._note_entry(entry.version, frozenset((entry.version, id_) for id_ in errors))
+            return not errors
         except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
             _log.exception("database version %d is committed; it is not published yet", entry.version)
             return False
+        finally:
+            self.expect_no_more(entry.transaction.id)
 
     def is_published(self, entry: Entry, write: TableWrite) -> bool:
         """Tell whether a write of an entry that was tried is in its table's log, as far as is known."""

@@ -1,7 +1,9 @@
-"""Where a new lake may be: in no other lake, and in no Delta table."""
+"""Where a new lake may be: in no other lake, in no Delta table, and not where the tables of a lost one lie."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,20 +11,29 @@ from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.files import FOLDER
-from lockstep.transactions.folders import check_root
+from lockstep.timeline.hint import CHECKPOINTS
+from lockstep.transactions.folders import MAX_FOLDERS, check_root
+
+_OF_A_LAKE = re.compile(r".+-[0-9a-f]{24}")
+"""The name of a table's folder, with the id that Lockstep gave the table."""
+
+_FOLDERS_AT_MOST = 10_000
+"""Below a new lake's root, folders that are looked at: it may be any folder, with any number of files in it."""
 
 
 def refuse_unless_free(url: str) -> None:
     """Refuse to make a lake in another lake or in a Delta table, unless there is a lake already.
 
     What such a folder holds is its owner's to delete: VACUUM of a table removes every file below its folder that the
-    table does not name. A folder above that cannot be read is passed over, for nobody can tell what it is.
+    table does not name. A folder above that cannot be read is passed over, for nobody can tell what it is. Nor is one
+    made where a lake has been whose timeline is gone: the backup of that belongs there. Of an object store this is not
+    looked at, for it would be a listing of all that lies under the root.
 
     Args:
         url: of the root to be, as `lockstep.storage.url_of` gives it; nothing need be there yet.
 
     Raises:
-        InvalidError: the root is in a lake or in a table, or is a table's folder.
+        InvalidError: the root is in a lake or in a table, or is a table's folder; or tables of a lost lake are in it.
     """
     check_root(url)
     if _has_files(url, FOLDER):
@@ -35,6 +46,34 @@ def refuse_unless_free(url: str) -> None:
         if _has_files(folder, LOG):
             where = "is the folder of a Delta table" if folder == url else f"is inside the Delta table {folder}"
             raise InvalidError(f"{url} {where}: VACUUM of that table would delete the lake, choose a folder of its own")
+    table = _lost_table(url)
+    # Another process may have made the lake and the table meanwhile. Checkpoints say which entries are lost, and who
+    # opens the lake is told.
+    if table is not None and not _has_files(url, FOLDER) and not _has_files(url, CHECKPOINTS):
+        raise InvalidError(
+            f"{url} was a lake whose timeline is gone: {table} is a table of it, and there may be more. Restore the "
+            "folder _lockstep from a backup. If there is none, make a lake in another folder, and copy each table into "
+            "it with CTAS, CREATE TABLE of a query of delta.`path`"
+        )
+
+
+def _lost_table(url: str) -> str | None:
+    """Return the path, below a local root without a timeline, of a table's folder that a lake has made; None: none."""
+    if not url.startswith("file://"):
+        return None
+    root = url.removeprefix("file://")
+    for number, (folder, names, _) in enumerate(os.walk(root)):  # what cannot be read is passed over
+        if number >= _FOLDERS_AT_MOST:
+            return None
+        below = os.path.relpath(folder, root)
+        if LOG in names:
+            if _OF_A_LAKE.fullmatch(Path(folder).name):
+                return below
+            names.clear()
+        elif Path(folder, FOLDER).is_dir() or below.count(os.sep) + 2 > MAX_FOLDERS:
+            names.clear()  # another lake's, or deeper than tables lie
+        names[:] = sorted(name for name in names if not name.startswith((".", "_lockstep")))
+    return None
 
 
 def _above(url: str) -> Iterator[str]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from functools import partial
 
 from lockstep.errors import LockstepError
 from lockstep.workers import Threads
@@ -19,18 +20,28 @@ from lockstep.workers import Threads
 MOST_WAITING = 100
 """So many commits' upkeep may wait; who commits faster than that does the next one himself, before his answer."""
 
+WORKERS = 32
+"""So many commits' upkeep is done at a time: each takes a few requests, one after the other."""
+
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """The upkeep of one lake, in a thread of its own, in the order of commits; safe to share between threads."""
+    """The upkeep of one lake, in threads of its own; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._pool = Threads(1, thread_name_prefix="lockstep-upkeep")
+        self._pool = Threads(WORKERS, thread_name_prefix="lockstep-upkeep")
         self._waiting = threading.BoundedSemaphore(MOST_WAITING)
+        self._lock = threading.RLock()  # while the interpreter ends, `submit` does what it is given at once
+        self._last: dict[str, Future[None]] = {}
+        self._once: set[str] = set()
 
-    def add(self, *tasks: Callable[[], object]) -> Future[None]:
+    def add(self, *tasks: Callable[[], object], keys: Iterable[str] = ()) -> Future[None]:
         """Do something behind the answer, one after the other, and return without waiting. It raises nothing.
+
+        Args:
+            tasks: what to do.
+            keys: what it is about. What is about the same is done in the order in which it was asked for.
 
         Returns:
             What is done once all of it is, or has failed, which the log then says.
@@ -40,9 +51,44 @@ class Upkeep:
             do(tasks)
             done.set_result(None)
             return done
-        future = self._pool.submit(do, tasks)
-        future.add_done_callback(lambda _: self._waiting.release())
+        keys = set(keys)
+        with self._lock:
+            # Threads take what was asked for first, so none waits for what no thread has begun.
+            before = {self._last[key] for key in keys if key in self._last}
+            future = self._pool.submit(_do_after, before, tasks)
+            self._last |= dict.fromkeys(keys, future)
+        future.add_done_callback(lambda _: self._forget(keys, future))
         return future
+
+    def add_once(self, task: Callable[[], object], key: str) -> None:
+        """Do something as `add` does, unless the same waits already: then that does what there is to do by then."""
+        with self._lock:
+            if key in self._once:
+                return
+            self._once.add(key)
+        self.add(partial(self._once_more, key), task, keys=[key])
+
+    def _once_more(self, key: str) -> None:
+        with self._lock:
+            self._once.discard(key)
+
+    def settle(self) -> None:
+        """Wait for all that has keys and was asked for before."""
+        with self._lock:
+            futures = set(self._last.values())
+        wait(futures)
+
+    def _forget(self, keys: Iterable[str], future: Future[None]) -> None:
+        with self._lock:
+            for key in keys:
+                if self._last.get(key) is future:
+                    del self._last[key]
+        self._waiting.release()
+
+
+def _do_after(before: Iterable[Future[None]], tasks: Iterable[Callable[[], object]]) -> None:
+    wait(before)
+    do(tasks)
 
 
 def do(tasks: Iterable[Callable[[], object]]) -> None:

@@ -81,10 +81,17 @@ def quiet_failures() -> Iterator[None]:
     logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    logging.root.addFilter(_is_no_interrupt)
     try:
         yield
     finally:
+        logging.root.removeFilter(_is_no_interrupt)
         logger.setLevel(level)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Tell a record from the one that Py4J logs, with a trace, when an interrupt reaches it while it waits."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 def open_session(*, application: str, root: str | None, catalog: str, settings: Mapping[str, str]) -> SparkSession:
@@ -126,6 +133,7 @@ def run_script(
     comment: str = "",
     on_begin: Callable[[Step], None] = lambda _: None,
     on_done: Callable[[Done], None] = lambda _: None,
+    on_interrupt: Callable[[], None] = lambda: None,
 ) -> SessionTransaction | None:
     """Run the statements of a script in order, up to the first that fails.
 
@@ -133,6 +141,7 @@ def run_script(
         atomic: in one transaction, committed at the end and rolled back if a statement fails.
         isolation, comment: of that transaction, as `lockstep.transaction` takes them.
         on_begin, on_done: called before and after each statement, on a thread of their own.
+        on_interrupt: called after an interrupt, before the statement that runs is cancelled.
 
     Returns:
         the transaction, committed; None if not `atomic`.
@@ -161,6 +170,7 @@ def run_script(
         try:
             return future.result()
         except KeyboardInterrupt:
+            on_interrupt()
             run.cancel()
             while wait([future], timeout=CANCEL_AGAIN_SECONDS).not_done:
                 run.cancel()
@@ -250,7 +260,9 @@ class _Run:
         """Return what a failure now means for what was done before; a block may have ended the transaction itself."""
         if self._tx is not None and is_open(self._spark):
             return "Nothing of the script was kept."
-        return "What is committed stays; a transaction that was open is rolled back."
+        if is_open(self._spark):
+            return "What is committed stays; the transaction that was open is rolled back."
+        return "What is committed stays; no transaction is open."
 
     def _failure(self, step: Step, error: LockstepError | PySparkException | Py4JJavaError) -> StatementError:
         message, sqlstate = _message_and_state(error)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -26,6 +26,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lockstep.arguments import takes
 from lockstep.catalog import check_batch
 from lockstep.display import Section, html
 from lockstep.errors import (
@@ -68,6 +69,7 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 # --- a session --------------------------------------------------------------------------------------------------------
 
 
+@takes(root=str, catalog=str, isolation=str, options=Mapping | None)
 def conf(
     *,
     root: str,
@@ -117,6 +119,7 @@ _LISTS = (EXTENSIONS.name, "spark.jars")
 """Settings that are lists: ours are added to the user's, never put in their place."""
 
 
+@takes(root=str, catalog=str, isolation=str, options=Mapping | None)
 def configure(
     builder: SparkSession.Builder,
     *,
@@ -358,6 +361,7 @@ class SessionTransaction:
             return self._spark.sql(statement).collect()[0].asDict()
 
 
+@takes(comment=str, batch=tuple | list | None)
 def transaction(
     spark: SparkSession,
     *,
@@ -382,6 +386,8 @@ def transaction(
     """
     if isolation not in (None, "SNAPSHOT", "SERIALIZABLE"):
         raise InvalidError(f"isolation {isolation!r}: expected SNAPSHOT or SERIALIZABLE")
+    if batch is not None and len(batch) != 2:
+        raise InvalidError(f"batch {batch!r}: expected the name of an application and the number of its micro-batch")
     micro_batch = None if batch is None else Batch(application=batch[0], number=batch[1])
     if micro_batch is not None:
         check_batch(micro_batch)
@@ -396,6 +402,7 @@ def transaction(
     return SessionTransaction(spark, " ".join(words), micro_batch)
 
 
+@takes(fn=Callable, attempts=int, comment=str, batch=tuple | list | None)
 def run(
     spark: SparkSession,
     fn: Callable[[SessionTransaction], T],

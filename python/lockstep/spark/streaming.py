@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from lockstep.arguments import takes
 from lockstep.catalog import check_batch
 from lockstep.retry import AGAIN
 from lockstep.spark.session import SessionTransaction, check_result, check_runs_when_called, run
@@ -27,6 +28,7 @@ from lockstep.timeline.entry import Batch, Isolation
 _log = logging.getLogger(__name__)
 
 
+@takes(fn=Callable, application=str, attempts=int)
 def foreach_batch(
     fn: Callable[[DataFrame, int], Any],
     *,

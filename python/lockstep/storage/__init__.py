@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lockstep.arguments import takes
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError, UnsupportedError
 from lockstep.retry import CLAIM, Backoff
 
@@ -144,6 +145,7 @@ class Storage(ABC):
         ...
 
 
+@takes(url=str, options=Mapping | None)
 def open_storage(url: str, *, create: bool = False, options: Mapping[str, str] | None = None) -> Storage:
     """Open the store that a URL or a path names.
 

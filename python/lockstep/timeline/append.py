@@ -2,21 +2,25 @@
 
 Every entry but the first, which `Timeline.create` writes, goes through here: COMMIT, autocommitted statements, what
 plain Delta writers did, and the end of a killed transaction. Whether one attempt put its entry into the timeline, or
-nobody knows, is decided by `Timeline.append` (`lockstep.timeline.log`).
+nobody knows, is decided by `Timeline.append` (`lockstep.timeline.group`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from lockstep.retry import Backoff, Contention
-from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
+from lockstep.timeline.outcomes import AppendOutcome, Behind, Lost, MakeEntry, Ratified, Unknown
+
+LOSSES = 5
+"""After so many lost attempts the next ones are made alone."""
 
 T = TypeVar("T")
 
-TryOnce: TypeAlias = Callable[[MakeEntry, int], AppendOutcome]
+TryOnce: TypeAlias = Callable[[MakeEntry, int, Behind | None], AppendOutcome]
 """Tries once to make an entry the version after the given one, as `Timeline.append` does."""
 
 
@@ -27,10 +31,12 @@ class Proposal:
     Attributes:
         draft: makes the entry.
         after: the database version that it was judged against.
+        behind: judges it again behind what this process appends meanwhile, see `Timeline.append`.
     """
 
     draft: MakeEntry
     after: int
+    behind: Behind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,7 @@ def append_until(
     *,
     backoff: Backoff,
     contention: Contention | None = None,
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Ratified | Unknown | Settled[T] | Exhausted:
     """Append an entry, proposing it anew whenever another transaction took the version that it was for.
 
@@ -65,6 +72,8 @@ def append_until(
         propose: reads on, judges, and says what to append, or that nothing is. Called once an attempt.
         backoff: how often, and how soon, it is tried again after a lost race.
         contention: what is remembered of races from one call to the next; nothing, if None.
+        alone: keeps back others that this process appends, for an attempt after more than `LOSSES` were lost: one that
+            reads much before it can follow others would lose to many small ones for ever.
 
     Returns:
         What ended it. `Unknown` is not tried again: whoever asked must find out first.
@@ -73,11 +82,12 @@ def append_until(
         LockstepError: whatever `append` and `propose` raise.
     """
     attempts = 0
-    for attempts in backoff.tries(contention):  # noqa: B007 (how many there were is the answer of a lost loop)
-        proposal = propose()
-        if isinstance(proposal, Settled):
-            return proposal
-        outcome = append(proposal.draft, proposal.after)
-        if not isinstance(outcome, Lost):
-            return outcome
+    for attempts in backoff.tries(contention):
+        with alone() if attempts > LOSSES else nullcontext():
+            proposal = propose()
+            if isinstance(proposal, Settled):
+                return proposal
+            outcome = append(proposal.draft, proposal.after, proposal.behind)
+            if not isinstance(outcome, Lost):
+                return outcome
     return Exhausted(attempts)

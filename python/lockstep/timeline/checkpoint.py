@@ -28,7 +28,7 @@ from immutables import Map
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Mine, Storage
 from lockstep.timeline.entry import Batch, Database, Entry, Index, Name, Namespace, Table, Value, View
-from lockstep.timeline.files import UNREADABLE, Gets, decode, entry_path, version_in
+from lockstep.timeline.files import UNREADABLE, File, Gets, read, version_in
 from lockstep.timeline.fold import Placements, apply, first_moved, placements_after
 from lockstep.timeline.hint import CHECKPOINTS
 from lockstep.timeline.history import History
@@ -51,6 +51,11 @@ FORMAT = 2
 """Format 1 had parts that were read all at once; such a checkpoint is passed over."""
 
 FOLDER = CHECKPOINTS
+
+_PASSED_OVER = (
+    "the checkpoint of database version %d is passed over (%s): %s. An older one, or the timeline's entries, are read "
+    "instead, and all that the database holds is in these"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +152,10 @@ KINDS: Mapping[str, Kind[Any, Any]] = {
 
 
 class Manifest(Value, frozen=True):
-    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map."""
+    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map.
+
+    `first` is the version that has given that file its name, if it is another one.
+    """
 
     format: int
     version: int
@@ -161,6 +169,7 @@ class Manifest(Value, frozen=True):
     locations: list[Part[str]]
     inside: list[Part[Namespace]]
     moved: list[Part[tuple[str, int]]]
+    first: int | None = None
 
     def digests(self) -> set[str]:
         """Return the digests of all parts."""
@@ -241,7 +250,8 @@ def read_manifest(storage: Gets, version: int) -> Manifest:
             raise UnusableError("its digest is another one")
         number = _decode_format(sealed.manifest).format
         if number != FORMAT:
-            raise UnusableError(f"it is of format {number}, this Lockstep reads {FORMAT}")
+            newer = ": a newer one wrote it, and to upgrade makes use of it" if number > FORMAT else ""
+            raise UnusableError(f"it is of format {number}, this Lockstep reads {FORMAT}{newer}")
         manifest = _decode_manifest(sealed.manifest)
     except UNREADABLE as error:
         raise UnusableError(f"expected a checkpoint: {error}") from error
@@ -257,12 +267,12 @@ def check_entry(storage: Gets, manifest: Manifest) -> None:
         UnusableError: it is not.
         UnavailableError, CorruptTimelineError: the store failed, or the entry cannot be read.
     """
-    data = storage.get(entry_path(manifest.version))
-    if data is None:
+    file = read(storage, manifest.version if manifest.first is None else manifest.first)
+    if file is None or (entry := file.entry(manifest.version)) is None:
         raise UnusableError("its entry is not there")
-    if digest_of(data) != manifest.entry:
+    if digest_of(file.data) != manifest.entry:
         raise UnusableError("its entry is another one: it is of another history")
-    if decode(data, manifest.version).committed_at != manifest.committed_at:
+    if entry.committed_at != manifest.committed_at:
         raise UnusableError("its entry has another time")
 
 
@@ -307,7 +317,7 @@ def proof_of_later(storage: Storage, last: int) -> int | None:
         try:
             return read_manifest(storage, version).version
         except UnusableError as error:
-            _log.warning("the checkpoint of database version %d is passed over: %s", version, error)
+            _log.warning(_PASSED_OVER, version, manifest_path(version), error)
     return None
 
 
@@ -365,7 +375,7 @@ class Checkpoints:
             check_entry(files, manifest)
             state = self.state(manifest)
         except (UnusableError, LockstepError) as error:
-            _log.warning("the checkpoint of database version %d is passed over: %s", version, error)
+            _log.warning(_PASSED_OVER, version, manifest_path(version), error)
             return None
         self._note(manifest)
         return state
@@ -402,20 +412,20 @@ class Checkpoints:
         entries = self._history.scan(self._storage, since, last=version)
         return state_after(state, entries, self._history, self._storage)
 
-    def write(self, state: State, entry: bytes) -> Manifest:
+    def write(self, state: State, file: File) -> Manifest:
         """Write a checkpoint: the parts in which something changed since the one that it comes from, and its manifest.
 
         Where it is there already, by another process, nothing is written.
 
         Args:
-            entry: the file of the version's entry.
+            file: it holds the version's entry.
 
         Raises:
             UnavailableError: the store failed. Parts may be there that no manifest names; they do no harm.
             CorruptTimelineError: a part in which something changed cannot be read, nor made of entries.
         """
-        if (manifest := self._written(state, digest_of(entry))) is None:
-            manifest = self._write(state, digest_of(entry))
+        if (manifest := self._written(state, digest_of(file.data))) is None:
+            manifest = self._write(state, file)
         self._note(manifest)
         return manifest
 
@@ -428,7 +438,7 @@ class Checkpoints:
         is_ours = (manifest.entry, manifest.committed_at) == (entry, state.database.committed_at)
         return manifest if is_ours and not manifest.digests() & self._parts.bad else None
 
-    def _write(self, state: State, entry: str) -> Manifest:
+    def _write(self, state: State, file: File) -> Manifest:
         maps = maps_of(state)
         newest, bad = self._newest, set(self._parts.bad)
         origins = {
@@ -449,7 +459,8 @@ class Checkpoints:
             format=FORMAT,
             version=state.database.version,
             committed_at=state.database.committed_at,
-            entry=entry,
+            entry=digest_of(file.data),
+            first=None if file.first == state.database.version else file.first,
             **{name: [_said(part) for part in found] for name, found in parts.items()},
         )
         _put(self._storage, manifest_path(manifest.version), _sealed(manifest))

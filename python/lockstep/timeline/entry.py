@@ -25,6 +25,9 @@ from lockstep.errors import LockstepError
 from lockstep.timeline.layered_map import LayeredMap
 
 FORMAT = 1
+GROUP_FORMAT = 2
+"""The format of a file of several entries: a Lockstep from before there were any says that it is to be upgraded."""
+
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 """A bound, not a target: commits larger than INLINE_BYTES are staged in files and only named here."""
 

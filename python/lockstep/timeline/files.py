@@ -1,28 +1,41 @@
-"""The files of a timeline's entries: where they lie, what is in them, and how they are read."""
+"""The files of a timeline's entries: where they lie, what is in them, and how they are read.
+
+A file holds one entry, or the consecutive entries of a group commit (`lockstep.timeline.group`), and has the name of
+the first. So an entry whose own file is not there may be in one of the `MAX_GROUP` - 1 before it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from functools import partial
+from typing import Annotated, Protocol
 
 import msgspec
 
+from lockstep._version import __version__
 from lockstep.errors import CorruptTimelineError
 from lockstep.timeline.clock import to_millisecond
-from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
+from lockstep.timeline.entry import FORMAT, GROUP_FORMAT, MAX_ENTRY_BYTES, Entry, Value
 from lockstep.workers import Threads
 
 FOLDER = "_lockstep/timeline"
 READERS = 8
 """Threads that read entries when many are needed."""
 
+MAX_GROUP = 32
+"""So many entries may be in one file."""
+
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
 
 _NAME = re.compile(r"(\d{20})\.json")
+
+
+RESTORE = "Nothing is guessed: restore the file from a backup, or from the store's old versions of it"
+"""What to do about an entry that is damaged or missing, for nothing else says what it said."""
 
 
 class Gets(Protocol):
@@ -39,11 +52,26 @@ class _Format(msgspec.Struct):
     format: int
 
 
+class _Group(Value, frozen=True):
+    """What is in a file of several entries."""
+
+    format: int
+    entries: Annotated[list[Entry], msgspec.Meta(min_length=2, max_length=MAX_GROUP)]
+
+
 _decode_format = msgspec.json.Decoder(_Format).decode
 _decode_entry = msgspec.json.Decoder(Entry).decode
+_decode_group = msgspec.json.Decoder(_Group).decode
 
 encode = msgspec.json.encode
 """Writes an entry."""
+
+
+def encode_all(entries: Sequence[bytes]) -> bytes:
+    """Return the file of some entries, each of which is encoded already: one alone is as it was before groups."""
+    if len(entries) == 1:
+        return entries[0]
+    return b'{"format":%d,"entries":[%b]}' % (GROUP_FORMAT, b",".join(entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +80,7 @@ class Stored:
 
     Attributes:
         entry: what it says.
-        size: the bytes of its file.
+        size: its bytes in its file.
     """
 
     entry: Entry
@@ -60,7 +88,7 @@ class Stored:
 
 
 def entry_path(version: int) -> str:
-    """Return where an entry lies, relative to the lake's root."""
+    """Return where the file lies whose first entry is of a version, relative to the lake's root."""
     return f"{FOLDER}/{version:020d}.json"
 
 
@@ -71,42 +99,116 @@ def version_in(name: str) -> int | None:
 
 
 def decode(data: bytes, version: int) -> Entry:
-    """Read an entry from its file, strictly.
+    """Read the one entry of a file; see `decode_all`.
 
     Raises:
-        CorruptTimelineError: the bytes are not an entry of a format this Lockstep reads, or not the one that the
-            file's name says; the message names the file and what was expected.
+        CorruptTimelineError: as `decode_all` says, or there are several.
     """
-    path = entry_path(version)
-    if len(data) > MAX_ENTRY_BYTES:
-        raise CorruptTimelineError(f"{path}: {len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
-    try:
-        # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
-        number = _decode_format(data).format
-        if number != FORMAT:
-            raise CorruptTimelineError(f"{path}: format {number}, this Lockstep reads {FORMAT}; upgrade")
-        entry = _decode_entry(data)
-    except UNREADABLE as error:
-        raise CorruptTimelineError(f"{path}: expected a timeline entry: {error}") from error
-    if entry.version != version:
-        raise CorruptTimelineError(f"{path}: says it is entry {entry.version}, expected {version}")
-    for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
-        if time.utcoffset() != timedelta(0):
-            raise CorruptTimelineError(f"{path}: {name} is {time.isoformat()}, expected a time in UTC")
-    if entry.committed_at != to_millisecond(entry.committed_at):
-        raise CorruptTimelineError(f"{path}: committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
+    entry, *others = decode_all(data, version)
+    if others:
+        raise CorruptTimelineError(f"{entry_path(version)}: {1 + len(others)} entries, expected one")
     return entry
 
 
-def read(storage: Gets, version: int) -> Stored | None:
-    """Read one entry; None when there is no such version.
+def decode_all(data: bytes, first: int) -> list[Entry]:
+    """Read the entries of a file, strictly: one, or several that follow one another.
+
+    Args:
+        data: the file.
+        first: the version that its name says.
+
+    Raises:
+        CorruptTimelineError: the bytes are not entries of a format this Lockstep reads, or not those that the file's
+            name says; the message names the file and what was expected.
+    """
+    path = entry_path(first)
+    if len(data) > MAX_ENTRY_BYTES:
+        raise damaged(first, f"{len(data)} bytes, expected at most {MAX_ENTRY_BYTES}")
+    try:
+        # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
+        number = _decode_format(data).format
+        if number > GROUP_FORMAT:
+            raise CorruptTimelineError(
+                f"{path}: format {number}, of a newer Lockstep than this one ({__version__}), which reads formats "
+                f"{FORMAT} and {GROUP_FORMAT}. The file is not damaged: upgrade Lockstep here"
+            )
+        if number not in (FORMAT, GROUP_FORMAT):
+            raise damaged(first, f"format {number}, expected {FORMAT} or {GROUP_FORMAT}")
+        entries = [_decode_entry(data)] if number == FORMAT else _decode_group(data).entries
+    except UNREADABLE as error:
+        raise damaged(first, f"expected a timeline entry: {error}") from error
+    for version, entry in enumerate(entries, first):
+        _check(entry, version, first)
+    return entries
+
+
+def _check(entry: Entry, version: int, first: int) -> None:
+    if entry.format != FORMAT:
+        raise damaged(first, f"an entry of format {entry.format} in a group, expected {FORMAT}")
+    if entry.version != version:
+        raise damaged(first, f"says it is entry {entry.version}, expected {version}")
+    for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):
+        if time.utcoffset() != timedelta(0):
+            raise damaged(first, f"{name} is {time.isoformat()}, expected a time in UTC")
+    if entry.committed_at != to_millisecond(entry.committed_at):
+        raise damaged(first, f"committed_at is {entry.committed_at.isoformat()}, expected milliseconds")
+
+
+def damaged(first: int, what: str) -> CorruptTimelineError:
+    """Return what to say of a file that is not what was expected: which, what is wrong with it, what to do.
+
+    Args:
+        first: the version that gives the file its name.
+        what: is wrong with it.
+    """
+    return CorruptTimelineError(f"{entry_path(first)}: {what}. {RESTORE}")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the timeline: the version of its first entry, its bytes, and its entries."""
+
+    first: int
+    data: bytes
+    entries: Sequence[Entry]
+
+    @property
+    def last(self) -> int:
+        """The version of its last entry."""
+        return self.first + len(self.entries) - 1
+
+    def entry(self, version: int) -> Entry | None:
+        """Return the entry of a version, if it is one of these."""
+        return self.entries[version - self.first] if self.first <= version <= self.last else None
+
+    def stored(self) -> list[Stored]:
+        """Return its entries; each counts an equal part of its bytes."""
+        size = len(self.data) // len(self.entries)
+        return [Stored(entry, size) for entry in self.entries]
+
+
+def read(storage: Gets, first: int) -> File | None:
+    """Read the file whose first entry is of a version; None when there is no such file.
 
     Raises:
         UnavailableError: the store failed.
         CorruptTimelineError: see `decode`.
     """
-    data = storage.get(entry_path(version))
-    return None if data is None else Stored(decode(data, version), len(data))
+    data = storage.get(entry_path(first))
+    return None if data is None else File(first, data, decode_all(data, first))
+
+
+def find(storage: Gets, version: int) -> File | None:
+    """Read the file that holds an entry; None when there is no such version.
+
+    Raises:
+        UnavailableError: the store failed.
+        CorruptTimelineError: see `decode`.
+    """
+    for first in range(version, max(-1, version - MAX_GROUP), -1):
+        if (file := read(storage, first)) is not None:
+            return file if version <= file.last else None  # files follow one another, so no other can hold it
+    return None
 
 
 def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: int = READERS) -> list[Stored]:
@@ -120,18 +222,27 @@ def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: in
         UnavailableError: the store failed.
         CorruptTimelineError: one is missing, or see `decode`.
     """
-
-    def read_one(version: int) -> Stored:
-        stored = read(storage, version)
-        if stored is None:
-            raise CorruptTimelineError(
-                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. Restore it from a backup, "
-                "or from the store's old versions of the file"
-            )
-        return stored
-
     numbers = list(versions)
+    entries: dict[int, Stored] = {}
+
+    def take(file: File | None) -> None:
+        if file is not None:
+            entries.update((stored.entry.version, stored) for stored in file.stored())
+
+    read_one = partial(read, storage)
     if min(len(numbers), readers) < 2:
-        return [read_one(version) for version in numbers]
-    with Threads(min(readers, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
-        return list(pool.map(read_one, numbers))
+        for version in numbers:
+            if version not in entries:
+                take(read_one(version))
+    else:
+        with Threads(min(readers, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
+            for file in pool.map(read_one, numbers):
+                take(file)
+    for version in numbers:
+        if version not in entries:
+            take(find(storage, version))
+        if version not in entries:
+            raise CorruptTimelineError(
+                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. {RESTORE}"
+            )
+    return [entries[version] for version in numbers]

@@ -41,6 +41,7 @@ from lockstep.timeline.entry import (
     View,
     ViewDdl,
 )
+from lockstep.timeline.files import RESTORE, entry_path
 from lockstep.timeline.layered_map import LayeredMap, Mutation, fetch
 
 if TYPE_CHECKING:
@@ -461,4 +462,4 @@ def _touches(entry: Entry) -> bool:
 
 
 def _corrupt(entry: Entry, what: str) -> CorruptTimelineError:
-    return CorruptTimelineError(f"timeline entry {entry.version} {what}")
+    return CorruptTimelineError(f"timeline entry {entry.version} {what} ({entry_path(entry.version)}). {RESTORE}")

@@ -24,14 +24,20 @@ _log = logging.getLogger(__name__)
 class Hint(msgspec.Struct):
     """What the hint says; fields that a later Lockstep writes are passed over.
 
-    `version` is an entry that is there, `published_through` the last one up to which all commits are published, and
-    `checkpoint` the version of a checkpoint, if the writer knew of one. A Lockstep that knows no checkpoints passes the
-    last over, and leaves it out.
+    `version` is an entry that is there, `published_through` the last one up to which all commits are published,
+    `checkpoint` the version of a checkpoint, if the writer knew of one, and `file` the version that has given the file
+    its name which holds the entry, if that is another one. What a Lockstep does not know of these it leaves out.
     """
 
     version: int
     published_through: int = 0
     checkpoint: int | msgspec.UnsetType = msgspec.UNSET
+    file: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def first(self) -> int:
+        """The version of the first entry in the file that holds the entry."""
+        return self.version if self.file is msgspec.UNSET else self.file
 
 
 _decode = msgspec.json.Decoder(Hint).decode
@@ -51,7 +57,8 @@ def read_hint(storage: Storage) -> Hint | None:
         _log.debug("no use of the timeline's hint: %s", error)
         return None
     # Twenty digits are all that a file's name has.
-    return hint if 0 <= hint.published_through <= hint.version < 10**20 else None
+    is_sound = 0 <= hint.published_through <= hint.version < 10**20 and 0 <= hint.first <= hint.version
+    return hint if is_sound else None
 
 
 def write_hint(storage: Storage, hint: Hint) -> None:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime
 
+from lockstep.arguments import takes
 from lockstep.errors import InvalidError
 from lockstep.storage import Storage
 from lockstep.timeline.checkpoint import Checkpoints, State, state_after
@@ -54,6 +55,10 @@ class Known:
         self._checkpoints = checkpoints
         self._every = every or CHECKPOINT_EVERY
         self._head = state.database
+        self._head_file = (
+            state.database.version
+        )  # the version that the file which holds the head's entry has its name by
+        self._puts_begun = self._put_landed = 0  # of this process: how many, and which of them is the last that landed
         self._placements: Placements = state.placements
         self._moves: Moves = ends(state.placements)
         self._cache: OrderedDict[int, Database] = OrderedDict()
@@ -125,6 +130,7 @@ class Known:
                 raise InvalidError(f"database version {bound} does not exist: there are 0 to {head}")
         return head, range(after + 1, through + 1)
 
+    @takes(version=int)
     def at(self, version: int) -> Database:
         """Return a database version as it is now known to have been (see `lockstep.timeline.fold`, amendments).
 
@@ -162,6 +168,7 @@ class Known:
         if len(self._cache) > CACHED_VERSIONS:
             self._cache.popitem(last=False)
 
+    @takes(ts=datetime)
     def at_time(self, ts: datetime) -> Database:
         """Return the database as it was at a time: the latest version committed then or before.
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from lockstep.errors import UnavailableError
-from lockstep.timeline.entry import Entry
+from lockstep.timeline.entry import Database, Entry
 
 MakeEntry: TypeAlias = Callable[[int, datetime], Entry]
 """Makes an entry out of the version and the commit time that it is to have."""
+
+Behind: TypeAlias = Callable[[Sequence[Entry], Database], MakeEntry | None]
+"""Judges a change again that was judged against an older database version, and does so without a look at the store.
+
+It is given the entries since and the database that they make, and returns what makes the entry behind them; None if the
+change cannot follow them, or that takes more than there is in memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)

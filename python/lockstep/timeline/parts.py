@@ -199,7 +199,12 @@ class PartCache:
         except UnusableError as error:
             if part.digest not in self.bad:
                 self.bad.add(part.digest)
-                _log.warning("a checkpoint's %s: the timeline's entries are read instead", error)
+                _log.warning(
+                    "a checkpoint's %s (%s): the timeline's entries are read instead, and nothing is lost. The next "
+                    "checkpoint that is written has it again",
+                    error,
+                    part_path(part.digest),
+                )
             pairs = Pairs(kind, b"".join(kind.encode(key, value) for key, value in instead()))
         self.keep(part.digest, pairs, evict=evict)
         return pairs

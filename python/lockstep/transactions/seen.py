@@ -26,6 +26,8 @@ class Seen:
         names: the names that it has asked for, of tables and views, whether or not there was one; in lower case.
         namespaces: whether it has asked for a namespace, or listed some.
         every_name: whether it depends on all names: it has listed some, or changed any.
+        last_version: whether it may have been told which database version is the last that it knows: it has asked for
+            one, by number or by time.
     """
 
     transaction: str
@@ -34,6 +36,7 @@ class Seen:
     names: set[Name] = field(default_factory=set)
     namespaces: bool = False
     every_name: bool = False
+    last_version: bool = False
 
     def add_name(self, name: Name) -> None:
         """Note that the transaction was told what a name means."""
@@ -41,6 +44,8 @@ class Seen:
 
     def is_same_after(self, entry: Entry) -> bool:
         """Tell whether all that was seen is the same after an entry as before it."""
+        if self.last_version:
+            return False
         if self.transaction in (entry.transaction.id, *entry.aborts):
             return False  # what ends this transaction is found by COMMIT, among the entries after its snapshot
         if entry.batch is not None and entry.batch.application == self.application:

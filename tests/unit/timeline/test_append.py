@@ -11,7 +11,7 @@ import pytest
 from lockstep.errors import ConflictError, InvalidError, LockstepError, UnavailableError
 from lockstep.retry import RACE, Contention
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
-from lockstep.timeline.outcomes import AppendOutcome, Lost, MakeEntry, Ratified, Unknown
+from lockstep.timeline.outcomes import AppendOutcome, Behind, Lost, MakeEntry, Ratified, Unknown
 from tests.support.entries import T0, draft
 
 ATTEMPTS = 3
@@ -45,8 +45,8 @@ class Script:
             raise found
         return found
 
-    def append(self, make: MakeEntry, after: int) -> AppendOutcome:
-        self.appended.append(Proposal(make, after))
+    def append(self, make: MakeEntry, after: int, behind: Behind | None) -> AppendOutcome:
+        self.appended.append(Proposal(make, after, behind))
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, LockstepError):
             raise outcome

@@ -25,7 +25,7 @@ from lockstep.timeline.checkpoint import (
 )
 from lockstep.timeline.entry import Entry, Moved
 from lockstep.timeline.files import FOLDER as ENTRIES
-from lockstep.timeline.files import encode, entry_path
+from lockstep.timeline.files import File, encode, entry_path
 from lockstep.timeline.fold import amendments, as_ratified, fold, placements
 from lockstep.timeline.hint import HINT, Hint, write_hint
 from lockstep.timeline.log import Timeline
@@ -394,7 +394,7 @@ def test_verify_compares_each_checkpoint_with_the_entries() -> None:
     del tables[name("a")]
     changed = State(msgspec.structs.replace(wrong, tables=tables), Map())
     store.delete(manifest_path(4))
-    Checkpoints(store).write(changed, store.get(entry_path(4)) or b"")
+    Checkpoints(store).write(changed, File(4, store.get(entry_path(4)) or b"", entries[4:5]))
     store.put(manifest_path(6), b"{")
     store.put(manifest_path(99), b"{")
     timeline = Timeline.open(store)

@@ -272,6 +272,7 @@ def test_a_checkpoint_of_another_format_is_passed_over(number: int, caplog: pyte
         store.inner.put(manifest_path(8), manifest)
         opened = Timeline.open(store, checkpoint_every=8)
         assert opened.head == fold(entries)
-        assert f"it is of format {number}, this Lockstep reads 2" in caplog.text
+        assert f"({manifest_path(8)}): it is of format {number}, this Lockstep reads 2" in caplog.text
+        assert ("to upgrade makes use of it" in caplog.text) == (number == 3)
         opened.write_checkpoint()
         assert Checkpoints(store).newest(12, 8) == state_of(entries[:9])

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-import lockstep.timeline.log
+import lockstep.timeline.group
 from lockstep.errors import InvalidError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import (
@@ -20,7 +20,8 @@ from lockstep.timeline.entry import (
     TransactionInfo,
 )
 from lockstep.timeline.files import decode, entry_path
-from lockstep.timeline.log import ATTEMPTS, Timeline
+from lockstep.timeline.group import ATTEMPTS
+from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import Lost, Ratified, Unknown
 from tests.support.entries import T0, TICK, FakeClock, commit, draft, ids, with_raw
 from tests.support.faulty import FaultyStorage
@@ -203,8 +204,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_no_reader_would_accept_is_never_written(timeline: Timeline, store: FaultyStorage, case: str) -> None:
     """An entry that readers would call corrupt is InvalidError before anything is written."""
     changes, message = REFUSED[case]
-    with pytest.raises(InvalidError, match=message):
+    with pytest.raises(InvalidError, match=message) as refusal:
         timeline.append(draft("a", **changes), after=0)
+    assert "estore" not in refusal.value.message, "there is no file"
     assert not store.exists(entry_path(1))
     commit(timeline, "b")
 
@@ -214,11 +216,11 @@ def test_an_entry_that_is_too_large_is_refused(
 ) -> None:
     """One byte more than MAX_ENTRY_BYTES is InvalidError that says what to do; exactly that many are fine."""
     size = len(msgspec.json.encode(draft("a")(1, T0 + TICK)))
-    monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", size - 1)
+    monkeypatch.setattr(lockstep.timeline.group, "MAX_ENTRY_BYTES", size - 1)
     with pytest.raises(InvalidError, match=rf"would have {size} bytes, more than {size - 1}: commit fewer tables"):
         timeline.append(draft("a"), after=0)
     assert not store.exists(entry_path(1))
-    monkeypatch.setattr(lockstep.timeline.log, "MAX_ENTRY_BYTES", size)
+    monkeypatch.setattr(lockstep.timeline.group, "MAX_ENTRY_BYTES", size)
     commit(timeline, "a")
 
 

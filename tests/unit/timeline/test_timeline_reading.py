@@ -166,7 +166,8 @@ def drop_field(field: str) -> Callable[[dict[str, Any]], Any]:
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "future format": (lambda v: v.update(format=2, brand_new=True), "format 2, this Lockstep reads 1; upgrade"),
+    "future format": (lambda v: v.update(format=3, brand_new=True), "format 3, of a newer Lockstep than this one"),
+    "no such format": (lambda v: v.update(format=0), "format 0, expected 1 or 2"),
     "no format": (drop_field("format"), "missing required field `format`"),
     "format of another type": (lambda v: v.update(format="1"), "Expected `int`"),
     "unknown field": (lambda v: v.update(extra=1), "unknown field `extra`"),
@@ -191,6 +192,9 @@ def test_a_damaged_entry_is_named_with_what_was_expected(timeline: Timeline, sto
             call()
         assert entry_path(1) in caught.value.message
         assert expected in caught.value.message
+        to_do = "upgrade Lockstep here" if case == "future format" else "restore the file from a backup"
+        assert caught.value.message.count("restore") + caught.value.message.count("upgrade") == 1
+        assert to_do in caught.value.message
 
 
 @pytest.mark.parametrize(

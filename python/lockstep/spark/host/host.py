@@ -21,7 +21,7 @@ from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.tables import Claim
-from lockstep.spark.host.protocol.transactions import Ended, HostLost, Lapse
+from lockstep.spark.host.protocol.transactions import CheckSetting, Ended, HostLost, Lapse
 from lockstep.spark.host.requests import Operation
 from lockstep.spark.host.sessions import Session
 from lockstep.spark.host.tables import TableRequests
@@ -69,7 +69,7 @@ class Host:
     def _answer(self, request: Request) -> Answer:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
-            if not isinstance(request, HostLost | Lapse | Ended):
+            if not isinstance(request, HostLost | Lapse | Ended | CheckSetting):
                 if (loss := session.lost_transaction) is not None:
                     return self._in_lost(session, loss, request)
                 is_part = isinstance(request, Claim) or request.within is None or session.has(request.within)

@@ -24,6 +24,7 @@ from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
+from lockstep.spark.host.session_settings import check_known
 from lockstep.spark.host.uris import OverlayView, transaction_in
 from lockstep.timeline.entry import NEW, Database, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
@@ -127,6 +128,7 @@ class TableRequests(Requests):
         if version is not None and not version.startswith("@"):
             return self._own(session, house, tx, tx.table(name), version=_number(version))
         when = _number(version[1:]) if version is not None else _time(request.system_time_micros or 0)
+        tx.seen.last_version = True
         database = house.catalog.as_of(when, at_most=tx.base.version)
         tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
         return self._past_table(house, database, request)
@@ -165,6 +167,7 @@ class TableRequests(Requests):
             return protocol.VersionThenAnswer(version=None)
         if tx is not None:
             tx.seen.tables.add(table.id)
+            tx.seen.last_version = True
         at_most = None if tx is None else tx.base.version
         when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
         assert when is not None, "one of the two is said"
@@ -301,6 +304,7 @@ class TableRequests(Requests):
                 f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
                 "DeltaTable that was made before BEGIN: make it again inside the transaction"
             )
+        check_known(request.settings)
         isolation = isolation_of(SESSION_ISOLATION, request.settings) or house.catalog.isolation
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()

@@ -21,17 +21,16 @@ from lockstep.errors import (
     UnavailableError,
 )
 from lockstep.settings import (
-    ON_STATEMENT_ERROR,
     OUTSIDE_WRITES,
     SESSION_ISOLATION,
     SESSION_RECORD_READS,
     SHARED_TRANSACTION_TIMEOUT,
-    Setting,
 )
 from lockstep.spark.host.lakehouses import Lakehouse, flag, isolation_of
 from lockstep.spark.host.protocol import transactions as protocol
-from lockstep.spark.host.protocol.base import Answer, RequestBase, Settings
+from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.requests import Operation, operation
+from lockstep.spark.host.session_settings import PREFIX, check, goes_on, kept_seconds
 from lockstep.spark.host.sessions import FindOut, LostTransaction, Session
 from lockstep.spark.host.tables import other_version, scans_of
 from lockstep.transactions.transaction import Transaction
@@ -52,6 +51,7 @@ class TransactionRequests:
         self._host = host
         self.operations: Mapping[type[RequestBase], Operation] = dict(
             (
+                operation(protocol.CheckSetting, self._check_setting),
                 operation(protocol.NextBatch, self._batch),
                 operation(protocol.Begin, self._begin),
                 operation(protocol.Begun, self._begun),
@@ -81,8 +81,7 @@ class TransactionRequests:
                 "say USE <catalog> before BEGIN"
             )
         house = self._host.lakehouses.get(name, catalogs[name])
-        goes_on = _goes_on(ON_STATEMENT_ERROR.value_in(request.settings))
-        kept_seconds = _seconds(SHARED_TRANSACTION_TIMEOUT, request.settings)
+        check(request.settings)
         tx = house.catalog.begin(
             isolation=request.isolation or isolation_of(SESSION_ISOLATION, request.settings),
             read_only=request.read_only,
@@ -92,14 +91,18 @@ class TransactionRequests:
             author=request.user,
             case_sensitive=request.case_sensitive,
         )
-        session.catalog, session.goes_on, session.transaction = house, goes_on, tx
+        session.catalog, session.goes_on, session.transaction = house, goes_on(request.settings), tx
         return protocol.BeginAnswer(
             database_version=tx.base.version,
             transaction_id=tx.id,
             catalog=name,
             root=house.catalog.lake.storage.url,
-            kept_seconds=kept_seconds,
+            kept_seconds=kept_seconds(request.settings),
         )
+
+    def _check_setting(self, _: Session, request: protocol.CheckSetting) -> Answer:
+        check({request.name.removeprefix(PREFIX): request.value})
+        return Answer()
 
     def _batch(self, session: Session, request: protocol.NextBatch) -> Answer:
         session.next_batch = request.batch
@@ -317,17 +320,3 @@ def _sum_if_known(rows: Iterable[int]) -> int | None:
     """Return how many rows there are in all; None if of some it is not known."""
     counts = list(rows)
     return None if -1 in counts else sum(counts)
-
-
-def _goes_on(value: str | None) -> bool:
-    """Tell what `lockstep.on_statement_error` says, as it stands at BEGIN."""
-    if value is not None and value.lower() not in ON_STATEMENT_ERROR.choices:
-        raise InvalidError(f"{ON_STATEMENT_ERROR.name} is {value!r}: expected fail or continue")
-    return value is not None and value.lower() == "continue"
-
-
-def _seconds(setting: Setting, settings: Settings) -> int:
-    value = setting.value_in(settings) or ""
-    if not (value.isascii() and value.isdigit()):
-        raise InvalidError(f"{setting.name} is {value!r}: expected a number of seconds")
-    return int(value)

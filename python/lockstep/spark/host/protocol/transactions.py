@@ -13,6 +13,16 @@ from lockstep.timeline.entry import Batch, Isolation
 # --- beginning --------------------------------------------------------------------------------------------------------
 
 
+class CheckSetting(RequestBase, frozen=True, kw_only=True, tag="check_setting"):
+    """Ask whether a session may set one of Lockstep's settings so: `SET lockstep.<name> = <value>`."""
+
+    name: str
+    """The setting's whole name, as it was said."""
+
+    value: str
+    """What it is to be."""
+
+
 class NextBatch(RequestBase, frozen=True, kw_only=True, tag="batch"):
     """Say which micro-batch the session's next BEGIN carries out.
 
@@ -37,7 +47,7 @@ class Begin(RequestBase, frozen=True, kw_only=True, tag="begin"):
     """Whether names that differ in case alone are two to this session."""
 
     settings: Settings
-    """What the session says of its transactions: the settings of `lockstep.settings` whose place is a session."""
+    """All that the session sets as `lockstep.<key>`, by the key, known or not."""
 
     isolation: Isolation | None = None
     """The level that the statement asks for; None: what the settings say."""
@@ -255,7 +265,8 @@ class Outside(RequestBase, frozen=True, kw_only=True, tag="outside"):
 
 
 Request: TypeAlias = (
-    NextBatch
+    CheckSetting
+    | NextBatch
     | Begin
     | Begun
     | Commit

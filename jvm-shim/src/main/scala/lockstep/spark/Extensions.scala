@@ -1,7 +1,7 @@
 package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
-import lockstep.spark.analysis.{FilePathRule, ShownRule, StatementRule, TransactionGuard}
+import lockstep.spark.analysis.{FilePathRule, SettingsGuard, ShownRule, StatementRule, TransactionGuard}
 import lockstep.spark.catalog.CatalogSessions
 import lockstep.spark.execution.{Clients, Executions}
 import lockstep.spark.parser.TransactionParser
@@ -31,6 +31,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPostHocResolutionRule(_ => ShownRule)
     extensions.injectPostHocResolutionRule(_ => FilePathRule)
     extensions.injectCheckRule(TransactionGuard(_))
+    extensions.injectCheckRule(SettingsGuard(_))
     extensions.injectPlanNormalizationRule(CachedTables(_))
     extensions.injectOptimizerRule(ReadRecorder(_))
   }

@@ -10,10 +10,17 @@ private[spark] object SessionSettings {
   def caseSensitive(session: SparkSession): (String, Any) =
     "case_sensitive" -> session.sessionState.conf.caseSensitiveAnalysis
 
-  /** What a session sets for its transactions (`SET lockstep.isolation = …`), by Python's names: before the catalog's. */
+  /** What every setting of a session that is Lockstep's begins with. */
+  val Prefix = "lockstep."
+
+  /**
+   * All that a session sets as Lockstep's (`SET lockstep.isolation = …`), without the prefix: it goes before what the catalog
+   * says. Which of these there are Python knows, and refuses the others.
+   */
   def ofTransactions(session: SparkSession): (String, Any) =
-    "settings" -> Seq("isolation", "record_reads", "on_statement_error", "shared_transaction_timeout").flatMap(name =>
-      session.conf.getOption(s"lockstep.$name").map(name -> _)).toMap
+    "settings" -> session.conf.getAll.collect {
+      case (name, value) if name.startsWith(Prefix) => name.stripPrefix(Prefix) -> value
+    }
 
   /** The files of a table whose state is kept in the driver. */
   def driverStateFiles(session: SparkSession): Int = {

@@ -28,11 +28,22 @@ private[spark] object RealPaths {
   def isOverlay(path: String): Boolean = path.startsWith(s"${Overlay.Scheme}://")
 
   /** A text, with the paths in it as they are without the overlay. */
-  def in(text: String): String =
-    Root.replaceAllIn(
+  def in(text: String): String = {
+    val shown = Root.replaceAllIn(
       text,
       uri => Matcher.quoteReplacement(Overlay.parse(uri.group(1)).real(new Path("/")).toString))
+    Cut.replaceAllIn(
+      shown,
+      cut => {
+        val authority = Option(cut.group(3)).fold("")(bucket => s"//$bucket")
+        Matcher.quoteReplacement(s"${cut.group(1)}${cut.group(2)}:$authority/")
+      }
+    )
+  }
 
   /** Up to the path; whatever else begins like that in a user's comment stays as it is. */
   private val Root = s"${Overlay.Scheme}://((?:head|[0-9a-fx]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r
+
+  /** Where Delta's plans of UPDATE and MERGE cut the beginning of a long path off, in the middle of our URI's first part. */
+  private val Cut = "(Delta\\[version=[0-9]+, \\.\\.\\. )[0-9a-z-]*\\.(file|s3a?)(?:\\.([^/\\s]+))?/".r
 }
