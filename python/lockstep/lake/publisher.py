@@ -38,6 +38,9 @@ from lockstep.workers import Workers
 OWNER_SECONDS = 5
 """So long whoever reads waits for the thread that ratified an entry to publish it, before he does it himself."""
 
+OWNED = 1_000
+"""So many of the newest entries may be another thread's to publish."""
+
 BEHIND = 3
 """How often a commit is moved behind a foreign one in one go, before its table is set aside."""
 
@@ -179,7 +182,8 @@ class Publisher:
         if not self._owners:
             return
         deadline = time.monotonic() + OWNER_SECONDS
-        for entry in self._timeline.entries(min(self._current_progress().through, head.version), head.version):
+        after = max(self._current_progress().through, head.version - OWNED)
+        for entry in self._timeline.entries(min(after, head.version), head.version):
             if (owner := self._owners.get(entry.transaction.id)) is not None:
                 owner.wait(max(0, deadline - time.monotonic()))
 

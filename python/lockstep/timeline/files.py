@@ -205,8 +205,14 @@ def find(storage: Gets, version: int) -> File | None:
         UnavailableError: the store failed.
         CorruptTimelineError: see `decode`.
     """
-    for first in range(version, max(-1, version - MAX_GROUP), -1):
-        if (file := read(storage, first)) is not None:
+    if (file := read(storage, version)) is not None:
+        return file
+    earlier = range(version - 1, max(-1, version - MAX_GROUP), -1)
+    for begin in range(0, len(earlier), READERS):
+        some = earlier[begin : begin + READERS]
+        with Threads(len(some), thread_name_prefix="lockstep-timeline") as pool:
+            files = list(pool.map(partial(read, storage), some))
+        if (file := next((file for file in files if file is not None), None)) is not None:
             return file if version <= file.last else None  # files follow one another, so no other can hold it
     return None
 

@@ -4,7 +4,8 @@
     <root>/_lockstep/timeline/00000000000000000001.json     entry 1, …
     <root>/_lockstep/timeline/_latest                       a hint: {"version": 1, "published_through": 1}
 
-An entry is immutable and made by put-if-absent, so of all who want to be version n exactly one is. The hint is written
+An entry is immutable and made by put-if-absent, so of all who want to be version n exactly one is. Several that this
+process appends at once may share a file (`lockstep.timeline.group`). The hint is written
 at best effort and never believed further than a look confirms: without it, opening lists the folder. It is written
 after the entry that it names, so one that names an entry that is not there proves that an entry was lost.
 

@@ -13,7 +13,7 @@ import lockstep.timeline.group
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.timeline.checkpoint import Checkpoints, manifest_path
 from lockstep.timeline.entry import GROUP_FORMAT
-from lockstep.timeline.files import entry_path, find, read
+from lockstep.timeline.files import MAX_GROUP, entry_path, find, read
 from lockstep.timeline.hint import HINT, Hint, read_hint, write_hint
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import Lost, Ratified, Unknown
@@ -352,3 +352,21 @@ def test_many_threads_and_two_timelines_lose_and_double_nothing(store: FaultySto
     assert sorted(told) == sorted((entry.transaction.id, entry.version) for entry in entries)
     assert len(told) == 96
     assert len(names(store)) <= 97
+
+
+def test_any_entry_of_a_long_group_is_found(timeline: Timeline, store: FaultyStorage) -> None:
+    """Whichever of the names before its own its file has; and none is found of a version that there is not."""
+    names = [f"n{number}" for number in range(MAX_GROUP)]
+
+    def come(queue: Queue) -> None:
+        for name in names:
+            queue.join(draft(name), anyhow(draft(name)), after=0)
+
+    with while_putting(timeline, store, entry_path(1), come):
+        timeline.append(draft("a"), after=0)
+    for version in range(2, MAX_GROUP + 2):
+        file = find(store, version)
+        assert file is not None
+        assert (file.first, file.last) == (2, MAX_GROUP + 1)
+    assert find(store, MAX_GROUP + 2) is None
+    assert ids(timeline.entries(1)) == names
