@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 
@@ -217,6 +218,7 @@ class Announcer:
             propose,
             backoff=self._backoff,
             contention=self._lake.contention,
+            alone=partial(self._lake.gate.held_by, tx.id),
         ):
             case Ratified(entry):
                 _log.info("database version %d: killed transaction %s", entry.version, victim.transaction)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias
 
 from lockstep import __version__
 from lockstep.errors import UnavailableError
+from lockstep.lake.gate import Gate
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, Moved, TableWrite, TransactionInfo
@@ -24,9 +26,10 @@ _log = logging.getLogger(__name__)
 class ExternalEntries:
     """Appends `external` entries to one timeline; safe to share between threads."""
 
-    def __init__(self, timeline: Timeline, *, new_id: Callable[[], str], backoff: Backoff = RACE) -> None:
-        """Append to a timeline; `backoff` says how often an entry is tried."""
+    def __init__(self, timeline: Timeline, gate: Gate, *, new_id: Callable[[], str], backoff: Backoff = RACE) -> None:
+        """Append to a timeline; `backoff` says how often an entry is tried, at the gate it is when it loses often."""
         self._timeline = timeline
+        self._gate = gate
         self._new_id = new_id
         self._backoff = backoff
 
@@ -46,7 +49,8 @@ class ExternalEntries:
             content = content_of(head)
             return Settled(None) if content is None else Proposal(self._draft(*content), head.version)
 
-        match append_until(self._timeline.append, propose, backoff=self._backoff):
+        alone = partial(self._gate.held_by, self._new_id())
+        match append_until(self._timeline.append, propose, backoff=self._backoff, alone=alone):
             case Ratified(entry):
                 _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
             case Unknown(entry, cause):

@@ -75,11 +75,11 @@ class Lake:
         self.contention = Contention()
         self.past = PastChanges(storage, timeline)
         self._pool = Workers(WORKERS, "lockstep-lake")
-        self._external = ExternalEntries(timeline, new_id=new_id, backoff=backoff)
+        self.gate = Gate()
+        self._external = ExternalEntries(timeline, self.gate, new_id=new_id, backoff=backoff)
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
         self._foreign = Foreign(storage, timeline, self._external, clock=clock, pool=self._pool)
         self.upkeep = Upkeep()
-        self.gate = Gate()
         self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
         self.publisher = Publisher(
             storage, timeline, self.past, self._external, clock=clock, pool=self._pool, upkeep=self.upkeep

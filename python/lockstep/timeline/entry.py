@@ -1,7 +1,8 @@
 """The values of Lockstep: what a timeline entry says, and the database that a run of entries makes.
 
-`Entry` is one version of the timeline, in a file of its own or in one of several (`lockstep.timeline.files`): immutable,
-and the only thing that makes a change real. `Database` is what the entries 0..n say together, folded by `lockstep.timeline.fold`.
+`Entry` is one version of the timeline, in a file of its own or with others (`lockstep.timeline.files`): immutable, and
+the only thing that makes a change real. `Database` is what the entries 0..n say together, folded by
+`lockstep.timeline.fold`.
 
 All values are frozen and strict: an unknown field, a wrong type or an unknown format number is refused, because a
 reader that guesses would show a database that nobody committed. Times are UTC, to the millisecond.
