@@ -6,7 +6,8 @@ in tables' logs is returned, for Delta to do it (`RESTORE TABLE`), which looks f
 
 from __future__ import annotations
 
-from lockstep.errors import UndefinedError
+from lockstep.delta.log import commit_path, was_published
+from lockstep.errors import MissingFilesError, UndefinedError
 from lockstep.recovery.dropped import dropped_in, find_dropped, last_state
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
 from lockstep.recovery.revert import check_revertible, touched_by
@@ -24,9 +25,11 @@ def undrop(timeline: Known, tx: Transaction, name: Name, *, id: str | None = Non
     Raises:
         UndefinedError: no such table was dropped; no such namespace (3F000).
         DuplicateError, InvalidError: see `Names.undrop_table`.
+        MissingFilesError: its log is gone.
         UnavailableError, CorruptTimelineError: the timeline cannot be read.
     """
     table = last_state(timeline, find_dropped(timeline, name, id=id, case_sensitive=tx.case_sensitive))
+    _check_log(timeline, table)
     tx.change_names(lambda names: names.undrop_table(table, name if id is not None else table.name))
     return table
 
@@ -66,5 +69,15 @@ def _restore(timeline: Known, tx: Transaction, then: Database, selection: Select
     if missing:
         for dropped in dropped_in(timeline.newest_first(then.version, tx.base.version)):
             if dropped.id in missing:
-                last_states[dropped.id] = last_state(timeline, dropped)
+                last_states[dropped.id] = table = last_state(timeline, dropped)
+                _check_log(timeline, table)
     return tx.change_names(lambda names: restore(names, then, last_states, tx.staged, selection))
+
+
+def _check_log(timeline: Known, table: Table) -> None:
+    """Raise MissingFilesError if the log of a dropped table does not reach to where it ended."""
+    if not was_published(timeline.storage, table.location, table.version):
+        raise MissingFilesError(
+            f"table {table.name} cannot come back: its log does not reach version {table.version} any more, "
+            f"{commit_path(table.location, table.version)} is gone. Nothing was changed"
+        )
