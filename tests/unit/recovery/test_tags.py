@@ -148,7 +148,9 @@ def test_a_tag_lives_in_checkpoints(catalog: TransactionalCatalog, store: Faulty
     catalog = TransactionalCatalog.open(store.url, checkpoint_interval=3)
     tag(catalog, "eod", 0, comment="kept")
     for number in range(7):
-        catalog.run(lambda tx, number=number: tx.changing().create_namespace((f"n{number}",), {}))
+        tx = catalog.begin()
+        tx.changing().create_namespace((f"n{number}",), {})
+        catalog.commit(tx)
     catalog.lake.upkeep.settle()
     assert versions(store)
     for entry in (1, 2, 3):

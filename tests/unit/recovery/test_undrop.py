@@ -20,7 +20,9 @@ def drop(catalog: TransactionalCatalog, name: str = "a") -> int:
 
 
 def bring_back(catalog: TransactionalCatalog, name: str = "a", id: str | None = None) -> int:
-    return catalog.run(lambda tx: undrop(catalog.timeline, tx, named(name), id=id) and None).version
+    tx = catalog.begin()
+    undrop(catalog.timeline, tx, named(name), id=id)
+    return catalog.commit(tx).version
 
 
 def test_it_is_as_it_was(catalog: TransactionalCatalog) -> None:

@@ -4,7 +4,15 @@ import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.catalog.{CatalogSessions, CreateTableLike, DriverState, NoFunctions, Procedures, Views, WriterFormat}
+import lockstep.spark.catalog.{
+  CatalogSessions,
+  CreateTableLike,
+  DriverState,
+  NoFunctions,
+  Procedures,
+  Views,
+  WriterFormat
+}
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads

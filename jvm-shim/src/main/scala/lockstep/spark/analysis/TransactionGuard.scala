@@ -4,7 +4,16 @@ import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
 import lockstep.spark.statements.StatementScope
-import lockstep.spark.transactions.{ByTarget, Commands, EndedTransactions, Harmless, JudgedByPython, Outside, Transactions, Unknown}
+import lockstep.spark.transactions.{
+  ByTarget,
+  Commands,
+  EndedTransactions,
+  Harmless,
+  JudgedByPython,
+  Outside,
+  Transactions,
+  Unknown
+}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{ResolvedProcedure, UnresolvedProcedure}
 import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan}

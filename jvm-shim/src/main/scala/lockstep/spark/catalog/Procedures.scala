@@ -48,7 +48,8 @@ private[spark] trait Procedures extends ProcedureCatalog {
 private[spark] object Procedures {
   val Namespace = "system"
 
-  def isTheirs(namespace: Array[String]): Boolean = namespace.toSeq.map(_.toLowerCase(util.Locale.ROOT)) == Seq(Namespace)
+  def isTheirs(namespace: Array[String]): Boolean = namespace.toSeq.map(_.toLowerCase(util.Locale.ROOT)) ==
+    Seq(Namespace)
 
   /** Names with their types. */
   def typed(node: JsonNode): Seq[(String, DataType)] =

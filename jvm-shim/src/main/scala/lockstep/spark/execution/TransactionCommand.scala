@@ -99,7 +99,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
   /** A time as a text of SQL, in the session's time zone. */
   private def moment(session: SparkSession, text: String): Any =
     Internals.evaluated(session, Seq(Cast(Literal(text), TimestampType))).head match {
-      case null => throw new LockstepException("LOCKSTEP_INVALID", s"'$text' is no time: write it as in SQL.", "22007")
+      case null => throw new LockstepException("LOCKSTEP_INVALID", s"'$text' is no time: write it as in SQL.", "22023")
       case micros => micros
     }
 

@@ -86,7 +86,9 @@ object Internals {
       val named = values.zipWithIndex.map { case (value, at) => Alias(value, s"value$at")() }
       val query = session.asInstanceOf[classic.SparkSession].sessionState.executePlan(Project(named, OneRowRelation()))
       val row = query.executedPlan.executeCollect().head
-      query.analyzed.output.zipWithIndex.map { case (column, at) => plain(row.get(at, column.dataType), column.dataType) }
+      query.analyzed.output.zipWithIndex.map { case (column, at) =>
+        plain(row.get(at, column.dataType), column.dataType)
+      }
     }
 
   private def plain(value: Any, kind: DataType): Any = (value, kind) match {
