@@ -47,10 +47,11 @@ from lockstep.lake.roots import refuse_unless_free
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import open_storage, url_of
 from lockstep.timeline.clock import Clock, utc_now
-from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
+from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, Tag, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.folders import check_root, new_location
+from lockstep.transactions.names import NO_TAG
 from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.transaction import State, Transaction, shortened
 
@@ -167,17 +168,19 @@ class TransactionalCatalog:
         """Return the database version that a statement outside a transaction reads, see `snapshots.of_statement`."""
         return self.database(touching) if pin is None else snapshots.of_statement(self.lake, touching, pin, list(seen))
 
-    @takes(when=int | datetime, at_most=int | None)
-    def as_of(self, when: int | datetime, *, at_most: int | None = None) -> Database:
-        """Return an older database version: by number, or as it was at a time; what it ratified is published.
+    @takes(when=int | datetime | str, at_most=int | None)
+    def as_of(self, when: int | datetime | str, *, at_most: int | None = None) -> Database:
+        """Return an older database version: by number, as it was at a time, or by a tag; what it ratified is published.
 
         Args:
             at_most: a snapshot's version: nothing newer exists for it.
 
         Raises:
-            InvalidError: there is no such version.
+            InvalidError: there is no such version. UndefinedError (42704): there is no such tag.
         """
         head = self.lake.refresh()
+        if isinstance(when, str):
+            when = find_tag(head, when).version
         database = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
         if at_most is not None and database.version > at_most:
             if not isinstance(when, datetime):
@@ -190,7 +193,7 @@ class TransactionalCatalog:
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
-    @takes(isolation=str | None, comment=str, batch=Batch | None, author=str | None)
+    @takes(isolation=str | None, comment=str, batch=Batch | None, author=str | None, as_of=int | datetime | str | None)
     def begin(
         self,
         *,
@@ -201,6 +204,7 @@ class TransactionalCatalog:
         batch: Batch | None = None,
         author: str | None = None,
         case_sensitive: bool = True,
+        as_of: int | datetime | str | None = None,
     ) -> Transaction:
         """Begin a transaction whose snapshot is the newest database version; what it ratified is published.
 
@@ -212,10 +216,14 @@ class TransactionalCatalog:
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
             author: who is named in the timeline, instead of the catalog's.
             case_sensitive: whether a new name may differ from another in case alone.
+            as_of: the snapshot, of a READ ONLY transaction, is this older version instead; see `as_of`.
 
         Raises:
-            InvalidError: the batch's application or number cannot be one, or a READ ONLY transaction has a batch.
+            InvalidError: the batch's application or number cannot be one, or a READ ONLY transaction has a batch, or
+                one that is not has an older version as its snapshot; or there is no such version.
         """
+        if as_of is not None and not read_only:
+            raise InvalidError("only a READ ONLY transaction can read an older database version: BEGIN READ ONLY AS OF")
         if batch is not None:
             check_batch(batch)
             if read_only:
@@ -223,9 +231,9 @@ class TransactionalCatalog:
                     f"{batch}: a READ ONLY transaction has no batch, for to record it is a write; begin it without "
                     "READ ONLY"
                 )
-        return Transaction(
+        tx = Transaction(
             id=self.lake.new_id(),
-            base=self.lake.refresh(),
+            base=self.lake.refresh() if as_of is None else self.as_of(as_of),
             began_at=self.lake.clock(),
             isolation=isolation or self.isolation,
             read_only=read_only,
@@ -236,6 +244,8 @@ class TransactionalCatalog:
             application=self.application,
             case_sensitive=case_sensitive,
         )
+        tx.seen.last_version = as_of is not None
+        return tx
 
     def look(self, tx: Transaction, names: Iterable[Name]) -> None:
         """Take in what plain Delta writers did to tables that a transaction is about to use, see `snapshots.look`."""
@@ -480,6 +490,17 @@ def find_table(database: Database, name: Name) -> Table:
         )
     database.refuse_aside(table)
     return table
+
+
+def find_tag(database: Database, name: str) -> Tag:
+    """Return a tag of a database version.
+
+    Raises:
+        UndefinedError (42704): it has none of that name.
+    """
+    if (tag := database.tag(name)) is None:
+        raise UndefinedError(f"no tag {name}; SHOW TAGS lists those that there are", sqlstate=NO_TAG)
+    return tag
 
 
 def check_batch(batch: Batch) -> None:

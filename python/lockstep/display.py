@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lockstep.errors import LockstepError
-from lockstep.timeline.entry import Commit, Entry, Table, TableDdl
+from lockstep.timeline.entry import Commit, Entry, Table, TableDdl, TagDdl
 
 if TYPE_CHECKING:
     from lockstep.timeline.log import Timeline
@@ -95,6 +95,9 @@ def sections(entry: Entry) -> list[Section]:
         Section("writes", columns, writes),
         Section("reads", ("table", "version"), [[read.name, read.version] for read in entry.reads]),
         Section("views used", (), [[name] for name in entry.view_reads]),
+        Section(
+            "tags", ("action", "tag", "of version", "retain until", "comment"), [_tag(entry, ddl) for ddl in entry.tags]
+        ),
         Section("moved", ("table id", "committed by", "is now version"), moves),
     ]
     return [section for section in all_sections if section.rows]
@@ -192,7 +195,16 @@ def _properties(properties: Mapping[str, str]) -> str:
 
 def _ddl(ddl: TableDdl) -> list[object]:
     detail = f"to {ddl.new_name}" if ddl.new_name is not None else f"at {ddl.location}" if ddl.location else ""
+    if ddl.version is not None:
+        detail += f", back at version {ddl.version}"
     return [ddl.action, ddl.name, detail, ddl.id]
+
+
+def _tag(entry: Entry, ddl: TagDdl) -> list[object]:
+    if ddl.action == "drop":
+        return [ddl.action, ddl.name, "", "", ""]
+    until = "" if ddl.retain_until is None else ddl.retain_until.isoformat(timespec="seconds")
+    return [ddl.action, ddl.name, entry.version if ddl.version is None else ddl.version, until, ddl.comment]
 
 
 def _where(commit: Commit) -> str:

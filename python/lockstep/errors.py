@@ -9,7 +9,7 @@
     │   ├── NoTransactionError         25P01  COMMIT or ROLLBACK with nothing open
     │   └── FailedTransactionError     25P02  a write failed earlier; only ROLLBACK helps
     ├── InvalidError             22023  bad input, refused before anything was written
-    │   ├── UndefinedError             42P01 / 3F000 / 42704  no such table, view, namespace or setting
+    │   ├── UndefinedError             42P01 / 3F000 / 42704  no such table, view, namespace, tag or setting
     │   ├── DuplicateError             42P07 / 42P06  the name is taken
     │   └── UnsupportedError           0A000  Lockstep cannot do that; the message says what to do instead
     ├── StatementError           XX000  a statement of a script failed, with that statement's own SQLSTATE if it has one
@@ -102,7 +102,7 @@ class InvalidError(LockstepError):
 
 
 class UndefinedError(InvalidError):
-    """No such table or view (42P01), namespace (3F000), setting (42704) or version."""
+    """No such table or view (42P01), namespace (3F000), setting or tag (42704), or version."""
 
     default_sqlstate = "42P01"
 

@@ -18,12 +18,13 @@ from pathlib import Path
 from immutables import Map
 
 from lockstep.storage import Storage, open_storage
-from lockstep.timeline.checkpoint import FOLDER, KINDS, Checkpoints, State, maps_of
+from lockstep.timeline.checkpoint import Checkpoints, State, maps_of
 from lockstep.timeline.entry import Database, Entry
 from lockstep.timeline.files import File, encode, entry_path
 from lockstep.timeline.fold import apply
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.manifest import FOLDER, KINDS
 from lockstep.timeline.parts import NewPart, cut
 from tests.bench.page import DOCUMENT, with_section
 from tests.support.entries import entry

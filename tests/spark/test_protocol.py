@@ -19,6 +19,9 @@ from tests.support.sparks import is_before
 VIEWS = {"views", "create_view", "drop_view", "rename_view"}
 """What no Spark before 4.2 asks."""
 
+PROCEDURES = {"procedures", "procedure"}
+"""What no Spark before 4.1 asks."""
+
 ELSEWHERE = {"lost", "claim"}
 """What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one.
 
@@ -58,6 +61,19 @@ SAVEPOINT two
 ROLLBACK TO two
 COMMIT
 DROP NAMESPACE s
+CREATE TAG first AS OF VERSION 2
+CALL lake.system.diff(0, to => 1)
+BEGIN READ ONLY AS OF VERSION 2
+ROLLBACK
+BEGIN READ ONLY AS OF TIMESTAMP '2999-01-01'
+ROLLBACK
+BEGIN READ ONLY AS OF TAG first
+ROLLBACK
+"""
+
+OF_PROCEDURES = """
+SHOW PROCEDURES IN lake.system
+DESCRIBE PROCEDURE lake.system.restore
 """
 
 OF_VIEWS = """
@@ -99,7 +115,9 @@ def run(spark: Any, statements: str) -> None:
 
 def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, requests: Requests) -> None:
     """Of each operation a request was sent, and each field of it by some statement."""
-    run(spark, STATEMENTS if is_before("4.2") else STATEMENTS + OF_VIEWS)
+    run(spark, STATEMENTS)
+    run(spark, "" if is_before("4.1") else OF_PROCEDURES)
+    run(spark, "" if is_before("4.2") else OF_VIEWS)
     with pytest.raises(PySparkException):
         spark.table("nothing")  # before 4.2 a view is asked for where there is no table, and nowhere else
     (newest,) = spark.sql("DESCRIBE HISTORY t LIMIT 1").select("timestamp").first()
@@ -115,6 +133,7 @@ def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, 
             spark.read.format("delta").load(folder)
     abandon(spark)
     expected = OPERATIONS.keys() - ELSEWHERE - (VIEWS if is_before("4.2") else set())
+    expected -= PROCEDURES if is_before("4.1") else set()
     assert {op: fields - {"within"} for op, fields in requests.fields.items()} == {
         op: {field.encode_name for field in msgspec.structs.fields(OPERATIONS[op])} - OF_CLIENTS - {"within"}
         for op in expected

@@ -7,10 +7,7 @@ from typing import Any
 
 from immutables import Map
 
-from lockstep.timeline.checkpoint import (
-    Checkpoints,
-    State,
-)
+from lockstep.timeline.checkpoint import Checkpoints, State
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER as ENTRIES
 from lockstep.timeline.files import File, encode, entry_path, find

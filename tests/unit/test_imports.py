@@ -31,6 +31,7 @@ LAYERS = (
     {"conflict"},
     {"lake"},
     {"commit"},
+    {"recovery"},
     {"catalog"},
     {"spark", ""},
     {"cli", "__main__"},

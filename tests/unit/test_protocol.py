@@ -49,6 +49,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "isolation": "SERIALIZABLE",
         "read_only": True,
         "comment": "why",
+        "as_of_version": 7,
+        "as_of_micros": None,
+        "as_of_tag": None,
     },
     "begun": {},
     "check_setting": {"name": "lockstep.isolation", "value": "SNAPSHOT"},
@@ -100,6 +103,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "create_view": {**NAME, "replace": "create_or_replace", "view": DEFINITION},
     "drop_view": NAME,
     "rename_view": {**NAME, "to": ["sold"]},
+    "procedures": CATALOG,
+    "procedure": {**CATALOG, "procedure": "restore"},
+    "bind_procedure": {**CATALOG, "procedure": "restore", "positional": 1, "named": ["tables"]},
+    "call": {**CATALOG, "procedure": "restore", "arguments": {"tag": "eod", "tables": ["a"]}, "text": "CALL …"},
 }
 """One request of each operation, with every field that it can have, as the shim writes it."""
 

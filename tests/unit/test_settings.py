@@ -25,7 +25,17 @@ NAMES = {setting.name for setting in SETTINGS}
 OF_CATALOG = {setting.name for setting in settings.at("catalog")}
 CONSTANTS = {name: value for name, value in vars(settings).items() if isinstance(value, Setting)}
 
-NO_SETTINGS = {"table", "touch", "asked", "statement", "text", "transaction", "viewed"}
+NO_SETTINGS = {
+    "table",
+    "touch",
+    "asked",
+    "statement",
+    "text",
+    "transaction",
+    "viewed",
+    "procedure_table",
+    "procedure_catalog",
+}
 """What Scala keeps under `lockstep.<name>` for itself: marks of relations and views, local properties of threads."""
 
 PAST_THE_LIST = (

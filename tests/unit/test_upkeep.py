@@ -10,7 +10,8 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.spark.host.lakehouses import checkpoint_interval
-from lockstep.timeline.checkpoint import FOLDER, versions
+from lockstep.timeline.checkpoint import versions
+from lockstep.timeline.manifest import FOLDER
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import append, create
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
+import msgspec
+
 from lockstep.commit.drafts import Draft, changes_of, collect
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
 from lockstep.commit.files import Gone, look_for
@@ -169,7 +171,7 @@ def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], p
     operations = [operation_on(draft.table.name, commit) for draft in drafts for commit in draft.commits]
 
     def draft(version: int, committed_at: datetime) -> Entry:
-        return Entry(
+        entry = Entry(
             format=FORMAT,
             version=version,
             committed_at=committed_at,
@@ -183,7 +185,9 @@ def _entry(tx: Transaction, drafts: Sequence[Draft], writes: list[TableWrite], p
             view_reads=tx.view_reads(),
             precedes=precedes,
             batch=tx.batch,
+            tags=tx.names.tag_ddl(),
         )
+        return msgspec.structs.replace(entry, format=entry.needed_format)
 
     return draft
 

@@ -98,5 +98,6 @@ def changes_of(tx: Transaction, drafts: list[Draft]) -> Changes:
         isolation=tx.isolation,
         base=tx.base.version,
         batch=tx.batch,
+        tags=tuple(tx.names.tag_ddl()),
         case_sensitive=tx.case_sensitive,
     )

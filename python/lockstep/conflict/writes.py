@@ -18,7 +18,7 @@ from typing import TypeAlias
 from lockstep.delta.combine.evolution import collide
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import Rows
-from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, ViewDdl
+from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, TagDdl, ViewDdl, tag_key
 from lockstep.transactions.ddl import folded
 
 
@@ -38,6 +38,7 @@ class Changes:
         base: the database version that it read, where known.
         batch: the micro-batch that it records as done.
         aborts: ids of transactions that it ended.
+        tags: the tags that it made and dropped.
         database_version: the timeline entry of a winner; None while not committed.
         precedes: of a winner, the first version that it did not see though it read what that changed.
         case_sensitive: whether names that differ in case alone are two.
@@ -55,6 +56,7 @@ class Changes:
     base: int | None = None
     batch: Batch | None = None
     aborts: frozenset[str] = frozenset()
+    tags: tuple[TagDdl, ...] = ()
     database_version: int | None = None
     precedes: int | None = None
     case_sensitive: bool = True
@@ -65,7 +67,7 @@ class Changes:
 
     def changes_something(self) -> bool:
         """Whether it has any effect."""
-        return bool(self.writes or self.tables or self.views or self.namespaces or self.batch)
+        return bool(self.writes or self.tables or self.views or self.namespaces or self.batch or self.tags)
 
     def moved_tables(self) -> dict[str, TableDdl]:
         """The tables that it dropped or renamed, by id."""
@@ -208,6 +210,14 @@ def did_view(ddl: ViewDdl) -> str:
     return f"{_PAST[ddl.action]} view {ddl.name}"
 
 
+def _tag_changed(mine: Changes, winner: Changes) -> Hit | None:
+    theirs = {tag_key(ddl.name): ddl for ddl in winner.tags}
+    for ddl in mine.tags:
+        if (other := theirs.get(tag_key(ddl.name))) is not None:
+            return Hit(f"{_PAST[other.action]} tag {other.name}, which this transaction {_PAST[ddl.action]}")
+    return None
+
+
 # --- namespaces -------------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +347,7 @@ RULES: tuple[Rule, ...] = (
     Rule("table-written", "the winner wrote a table that we dropped or renamed", _table_written),
     Rule("name-taken", "both gave a table or a view the same name, created or renamed", _name_taken),
     Rule("view-changed", "both replaced or dropped the same view, or one did this and the other that", _view_changed),
+    Rule("tag-changed", "both created or dropped the same tag", _tag_changed),
     Rule("location-taken", "both created a table in the same folder", _location_taken),
     Rule("namespace-gone", "the winner dropped a namespace in which we made something", _namespace_gone),
     Rule("namespace-filled", "the winner made something in a namespace that we dropped", _namespace_filled),

@@ -73,6 +73,7 @@ class PastChanges:
             isolation="SERIALIZABLE" if entry.kind == "external" else entry.transaction.isolation,
             base=entry.transaction.base_version,
             batch=entry.batch,
+            tags=tuple(entry.tags),
             aborts=frozenset(entry.aborts),
             database_version=entry.version,
             precedes=entry.precedes,
@@ -137,7 +138,7 @@ def is_light(entry: Entry) -> bool:
     commits = [commit for write in entry.writes for commit in write.commits]
     return (
         entry.kind == "transaction"
-        and not (entry.namespaces or entry.tables or entry.views)
+        and not (entry.namespaces or entry.tables or entry.views or entry.tags)
         and all(commit.inline is not None and not any(map(_needs_state, commit.inline)) for commit in commits)
     )
 

@@ -27,10 +27,11 @@ from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, 
 from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
 from lockstep.storage import Storage
-from lockstep.timeline.checkpoint import State, manifest_path, read_manifest, read_state
+from lockstep.timeline.checkpoint import State, read_state
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
 from lockstep.timeline.entry import Database, Name, Table, TableWrite
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.manifest import manifest_path, read_manifest
 from lockstep.timeline.parts import UnusableError
 
 

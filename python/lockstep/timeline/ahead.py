@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
 from lockstep.storage import Storage
-from lockstep.timeline.entry import Database, Entry, Name
+from lockstep.timeline.entry import Database, Entry, Name, tag_key
 from lockstep.timeline.layered_map import fetch
 from lockstep.workers import Threads
 
@@ -67,6 +67,7 @@ def fetch_for(database: Database | None, entries: Sequence[Entry]) -> None:
         (database.views, changed_names | {ddl.name for entry in entries for ddl in entry.views}),
         (database.namespaces, namespaces | {name.namespace for name in changed_names}),
         (database.batches, {entry.batch.application for entry in entries if entry.batch is not None}),
+        (database.tags, {tag_key(ddl.name) for entry in entries for ddl in entry.tags}),
         (database.index.ids, ids),
         (database.index.locations, locations),
         (database.index.inside, namespaces | {name.namespace for name in changed_names}),

@@ -17,24 +17,30 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
-import msgspec
 from immutables import Map
 
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.storage import Mine, Storage
-from lockstep.timeline.entry import Batch, Database, Entry, Index, Name, Namespace, Table, Value, View
-from lockstep.timeline.files import UNREADABLE, File, Gets, read, version_in
+from lockstep.timeline.entry import Database, Entry, Index
+from lockstep.timeline.files import File, Gets, version_in
 from lockstep.timeline.fold import Placements, apply, first_moved, placements_after
-from lockstep.timeline.hint import CHECKPOINTS
 from lockstep.timeline.history import History
 from lockstep.timeline.layered_map import LayeredMap, side_by_side
+from lockstep.timeline.manifest import (
+    FOLDER,
+    FORMAT,
+    KINDS,
+    Manifest,
+    check_entry,
+    manifest_path,
+    read_manifest,
+    sealed,
+)
 from lockstep.timeline.parts import (
-    Kind,
     NewPart,
     Pairs,
     Part,
@@ -46,11 +52,6 @@ from lockstep.timeline.parts import (
     part_path,
     read_part,
 )
-
-FORMAT = 2
-"""Format 1 had parts that were read all at once; such a checkpoint is passed over."""
-
-FOLDER = CHECKPOINTS
 
 _PASSED_OVER = (
     "the checkpoint of database version %d is passed over (%s): %s. An older one, or the timeline's entries, are read "
@@ -92,114 +93,6 @@ def state_after(state: State | None, entries: Iterable[Entry], history: History,
     return State(database, places)
 
 
-# --- what is in the files ---------------------------------------------------------------------------------------------
-
-
-class _Namespace(Value, frozen=True):
-    name: Namespace
-    properties: dict[str, str]
-
-
-class _Placed(Value, frozen=True):
-    """Where the commits are now that an entry made of a table."""
-
-    id: str
-    entry: int
-    versions: tuple[int, ...]
-
-
-class _Named(Value, frozen=True):
-    """The name of the table that has this id, or lies at this location."""
-
-    key: str
-    name: Name
-
-
-class _Inside(Value, frozen=True):
-    """How many tables and views a namespace has."""
-
-    namespace: Namespace
-    count: int
-
-
-_NAMED: Kind[str, Name] = Kind(
-    msgspec.json.Decoder(_Named), lambda k, v: _Named(key=k, name=v), lambda x: (x.key, x.name)
-)
-
-KINDS: Mapping[str, Kind[Any, Any]] = {
-    "tables": Kind(msgspec.json.Decoder(Table), lambda _, v: v, lambda x: (x.name, x)),
-    "views": Kind(msgspec.json.Decoder(View), lambda _, v: v, lambda x: (x.name, x)),
-    "namespaces": Kind(
-        msgspec.json.Decoder(_Namespace),
-        lambda k, v: _Namespace(name=k, properties=v),
-        lambda x: (x.name, x.properties),
-    ),
-    "batches": Kind(
-        msgspec.json.Decoder(Batch), lambda k, v: Batch(application=k, number=v), lambda x: (x.application, x.number)
-    ),
-    "ids": _NAMED,
-    "locations": _NAMED,
-    "inside": Kind(
-        msgspec.json.Decoder(_Inside), lambda k, v: _Inside(namespace=k, count=v), lambda x: (x.namespace, x.count)
-    ),
-    "moved": Kind(
-        msgspec.json.Decoder(_Placed),
-        lambda k, v: _Placed(id=k[0], entry=k[1], versions=v),
-        lambda x: ((x.id, x.entry), x.versions),
-    ),
-}
-"""How the maps of a state are written, by the names that they have in a manifest."""
-
-
-class Manifest(Value, frozen=True):
-    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map.
-
-    `first` is the version that has given that file its name, if it is another one.
-    """
-
-    format: int
-    version: int
-    committed_at: datetime
-    entry: str
-    tables: list[Part[Name]]
-    views: list[Part[Name]]
-    namespaces: list[Part[Namespace]]
-    batches: list[Part[str]]
-    ids: list[Part[str]]
-    locations: list[Part[str]]
-    inside: list[Part[Namespace]]
-    moved: list[Part[tuple[str, int]]]
-    first: int | None = None
-
-    def digests(self) -> set[str]:
-        """Return the digests of all parts."""
-        return {part.digest for name in KINDS for part in getattr(self, name)}
-
-
-class _Format(msgspec.Struct):
-    """The one field that every format of a manifest has."""
-
-    format: int
-
-
-class _Sealed(Value, frozen=True):
-    """A manifest's file; `digest` is the SHA-256 of the manifest's bytes, so that nothing of a damaged one counts."""
-
-    digest: str
-    manifest: msgspec.Raw
-
-
-_decode_sealed = msgspec.json.Decoder(_Sealed).decode
-_decode_format = msgspec.json.Decoder(_Format).decode
-_decode_manifest = msgspec.json.Decoder(Manifest).decode
-_encode = msgspec.json.encode
-
-
-def manifest_path(version: int) -> str:
-    """Return where the checkpoint of a version lies, relative to the lake's root."""
-    return f"{FOLDER}/{version:020d}.json"
-
-
 def maps_of(state: State) -> dict[str, Mapping[Any, Any]]:
     """Return the maps of a state by their names in a manifest."""
     database, index = state.database, state.database.index
@@ -208,6 +101,7 @@ def maps_of(state: State) -> dict[str, Mapping[Any, Any]]:
         "views": database.views,
         "namespaces": database.namespaces,
         "batches": database.batches,
+        "tags": database.tags,
         "ids": index.ids,
         "locations": index.locations,
         "inside": index.inside,
@@ -223,57 +117,10 @@ def _state(manifest: Manifest, maps: Mapping[str, Any]) -> State:
         tables=maps["tables"],
         views=maps["views"],
         batches=maps["batches"],
+        tags=maps["tags"],
         index=Index(ids=maps["ids"], locations=maps["locations"], inside=maps["inside"]),
     )
     return State(database, Map(maps["moved"].items()))
-
-
-def _sealed(manifest: Manifest) -> bytes:
-    """Return the file that makes parts a checkpoint."""
-    data = _encode(manifest)
-    return _encode(_Sealed(digest=digest_of(data), manifest=msgspec.Raw(data)))
-
-
-def read_manifest(storage: Gets, version: int) -> Manifest:
-    """Read the manifest of the checkpoint of a version, and see that it is as it was written.
-
-    Raises:
-        UnusableError: there is none, or it is damaged, or of a format that this Lockstep does not know.
-        UnavailableError: the store failed.
-    """
-    data = storage.get(manifest_path(version))
-    if data is None:
-        raise UnusableError("it is not there")
-    try:
-        sealed = _decode_sealed(data)
-        if digest_of(bytes(sealed.manifest)) != sealed.digest:
-            raise UnusableError("its digest is another one")
-        number = _decode_format(sealed.manifest).format
-        if number != FORMAT:
-            newer = ": a newer one wrote it, and to upgrade makes use of it" if number > FORMAT else ""
-            raise UnusableError(f"it is of format {number}, this Lockstep reads {FORMAT}{newer}")
-        manifest = _decode_manifest(sealed.manifest)
-    except UNREADABLE as error:
-        raise UnusableError(f"expected a checkpoint: {error}") from error
-    if manifest.version != version:
-        raise UnusableError(f"it is of version {manifest.version}")
-    return manifest
-
-
-def check_entry(storage: Gets, manifest: Manifest) -> None:
-    """See that a checkpoint's entry is the one that the timeline has.
-
-    Raises:
-        UnusableError: it is not.
-        UnavailableError, CorruptTimelineError: the store failed, or the entry cannot be read.
-    """
-    file = read(storage, manifest.version if manifest.first is None else manifest.first)
-    if file is None or (entry := file.entry(manifest.version)) is None:
-        raise UnusableError("its entry is not there")
-    if digest_of(file.data) != manifest.entry:
-        raise UnusableError("its entry is another one: it is of another history")
-    if entry.committed_at != manifest.committed_at:
-        raise UnusableError("its entry has another time")
 
 
 def read_state(storage: Storage, manifest: Manifest) -> State:
@@ -463,7 +310,7 @@ class Checkpoints:
             first=None if file.first == state.database.version else file.first,
             **{name: [_said(part) for part in found] for name, found in parts.items()},
         )
-        _put(self._storage, manifest_path(manifest.version), _sealed(manifest))
+        _put(self._storage, manifest_path(manifest.version), sealed(manifest))
         for part in new:
             self._parts.keep(part.part.digest, Pairs(part.kind, part.data), evict=False)
         self._parts.bad -= unwritten.keys()

@@ -7,7 +7,7 @@ the only thing that makes a change real. `Database` is what the entries 0..n say
 All values are frozen and strict: an unknown field, a wrong type or an unknown format number is refused, because a
 reader that guesses would show a database that nobody committed. Times are UTC, to the millisecond.
 
-    format      1
+    format      1; 3 where it says what older Locksteps do not know
     encoding    JSON, UTF-8, one object, fields with default values left out
     size        at most MAX_ENTRY_BYTES
 """
@@ -29,6 +29,9 @@ FORMAT = 1
 GROUP_FORMAT = 2
 """The format of a file of several entries: a Lockstep from before there were any says that it is to be upgraded."""
 
+TAG_FORMAT = 3
+"""The format of an entry with tags, or with tables that come back: older Locksteps say that they are to be upgraded."""
+
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 """A bound, not a target: commits larger than INLINE_BYTES are staged in files and only named here."""
 
@@ -43,6 +46,10 @@ NEW = -1
 
 MAX_APPLICATION_CHARACTERS = 256
 """How long the name of a streaming application may be: each database version keeps all of them."""
+
+MAX_TAG_CHARACTERS = 255
+MAX_TAG_COMMENT_CHARACTERS = 1000
+"""How long the name of a tag may be, and its comment: each database version keeps all of them."""
 
 MAX_BATCH_NUMBER = 2**63 - 1
 """Delta's own bound of a transaction identifier's version, a `long`."""
@@ -99,7 +106,8 @@ class TableWrite(Value, frozen=True):
 class TableDdl(Value, frozen=True):
     """A change of the catalog's list of tables.
 
-    `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`.
+    `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`. A `create`
+    that gives a `version` too brings back a table that was dropped, as it was at that version of its log.
     """
 
     action: Literal["create", "rename", "drop"]
@@ -107,6 +115,7 @@ class TableDdl(Value, frozen=True):
     name: Name
     location: str = ""
     new_name: Name | None = None
+    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class NamespaceDdl(Value, frozen=True):
@@ -145,6 +154,20 @@ class ViewDdl(Value, frozen=True):
     action: Literal["create", "replace", "drop"]
     name: Name
     definition: ViewDefinition | None = None
+
+
+class TagDdl(Value, frozen=True):
+    """A change of the list of tags; `create` gives all the rest.
+
+    `version` is the database version that has the name from now on; None is that of the entry itself. `retain_until`
+    is when the tag need not be kept any more, UTC; None is never.
+    """
+
+    action: Literal["create", "drop"]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TAG_CHARACTERS)]
+    version: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    retain_until: datetime | None = None
+    comment: Annotated[str, msgspec.Meta(max_length=MAX_TAG_COMMENT_CHARACTERS)] = ""
 
 
 class TableRead(Value, frozen=True):
@@ -208,7 +231,8 @@ class Entry(Value, frozen=True):
     made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published), or
     `abort`: the transactions whose ids are in `aborts` can never commit after it; it changes nothing else.
     Order of meaning: `namespaces`, then the drops of `views`, then `tables`, then what else is in `views`, then
-    `writes`, then `moved`, then `batch`. So a name goes from a table to a view, or the other way, in one entry.
+    `writes`, then `moved`, then `batch`, then `tags`. So a name goes from a table to a view, or the other way, in one
+    entry.
 
     `view_reads` names the views of its snapshot whose definitions the transaction used.
     `precedes` is the first database version whose changes a SERIALIZABLE transaction did not see though it read what
@@ -232,6 +256,12 @@ class Entry(Value, frozen=True):
     moved: list[Moved] = []
     batch: Batch | None = None
     aborts: list[str] = []
+    tags: list[TagDdl] = []
+
+    @property
+    def needed_format(self) -> int:
+        """The format that says whether an older Lockstep can read it."""
+        return TAG_FORMAT if self.tags or any(ddl.version is not None for ddl in self.tables) else FORMAT
 
 
 class Table(Value, frozen=True):
@@ -250,6 +280,21 @@ class View(Value, frozen=True):
     name: Name
     definition: ViewDefinition
     since: int
+
+
+class Tag(Value, frozen=True):
+    """A name of a database version, `version`; `since` is the database version that made the tag, `created_at` when."""
+
+    name: str
+    version: int
+    since: int
+    created_at: datetime
+    retain_until: datetime | None = None
+    comment: str = ""
+
+    def is_kept(self, now: datetime) -> bool:
+        """Whether what it names is to stay."""
+        return self.retain_until is None or now < self.retain_until
 
 
 class Index(Value, frozen=True):
@@ -280,7 +325,8 @@ class Database(Value, frozen=True):
     """The whole catalog at one database version; a value, never changed in place.
 
     `tables` and `views` are by name, and have none in common; `namespaces` maps each namespace to its properties,
-    `batches` each streaming application to the number of its last micro-batch. All are persistent maps, in no order:
+    `batches` each streaming application to the number of its last micro-batch, `tags` each tag's name, as `tag_key`
+    has it, to the tag. All are persistent maps, in no order:
     two versions share what is the same in both. They are `immutables.Map`s, or, in a database that comes from a
     checkpoint, `LayeredMap`s: then a lookup may have to read a part of the checkpoint, and raises UnavailableError, or
     CorruptTimelineError where the part is damaged and so are the entries. Whoever makes a value may give any mappings,
@@ -296,11 +342,12 @@ class Database(Value, frozen=True):
     tables: Mapping[Name, Table]
     views: Mapping[Name, View] = {}
     batches: Mapping[str, int] = {}
+    tags: Mapping[str, Tag] = {}
     set_aside: dict[str, LockstepError] = {}
     index: Index = NOT_INDEXED
 
     def __post_init__(self) -> None:
-        for field in ("namespaces", "tables", "views", "batches"):
+        for field in ("namespaces", "tables", "views", "batches", "tags"):
             if not isinstance(value := getattr(self, field), Map | LayeredMap):
                 msgspec.structs.force_setattr(self, field, Map(value.items()))
         if self.index is NOT_INDEXED:
@@ -315,6 +362,10 @@ class Database(Value, frozen=True):
         """Tell whether this micro-batch, or a later one of its application, is recorded."""
         return batch.number <= self.batches.get(batch.application, -1)
 
+    def tag(self, name: str) -> Tag | None:
+        """Return the tag of this name, in whatever case."""
+        return self.tags.get(tag_key(name))
+
     def table_by_id(self, id: str) -> Table | None:
         """Return the table with this id, whatever it is called now."""
         return None if (name := self.index.ids.get(id)) is None else self.tables[name]
@@ -322,3 +373,8 @@ class Database(Value, frozen=True):
     def table_at(self, location: str) -> Table | None:
         """Return the table whose data lies in this folder."""
         return None if (name := self.index.locations.get(location)) is None else self.tables[name]
+
+
+def tag_key(name: str) -> str:
+    """Return a tag's name as it is told from others: case does not count."""
+    return name.casefold()

@@ -18,7 +18,7 @@ import msgspec
 from lockstep._version import __version__
 from lockstep.errors import CorruptTimelineError
 from lockstep.timeline.clock import to_millisecond
-from lockstep.timeline.entry import FORMAT, GROUP_FORMAT, MAX_ENTRY_BYTES, Entry, Value
+from lockstep.timeline.entry import FORMAT, GROUP_FORMAT, MAX_ENTRY_BYTES, TAG_FORMAT, Entry, Value
 from lockstep.workers import Threads
 
 FOLDER = "_lockstep/timeline"
@@ -127,24 +127,26 @@ def decode_all(data: bytes, first: int) -> list[Entry]:
     try:
         # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
         number = _decode_format(data).format
-        if number > GROUP_FORMAT:
+        if number > TAG_FORMAT:
             raise CorruptTimelineError(
                 f"{path}: format {number}, of a newer Lockstep than this one ({__version__}), which reads formats "
-                f"{FORMAT} and {GROUP_FORMAT}. The file is not damaged: upgrade Lockstep here"
+                f"{FORMAT} to {TAG_FORMAT}. The file is not damaged: upgrade Lockstep here"
             )
-        if number not in (FORMAT, GROUP_FORMAT):
-            raise damaged(first, f"format {number}, expected {FORMAT} or {GROUP_FORMAT}")
-        entries = [_decode_entry(data)] if number == FORMAT else _decode_group(data).entries
+        if number < FORMAT:
+            raise damaged(first, f"format {number}, expected {FORMAT} to {TAG_FORMAT}")
+        entries = _decode_group(data).entries if number == GROUP_FORMAT else [_decode_entry(data)]
     except UNREADABLE as error:
         raise damaged(first, f"expected a timeline entry: {error}") from error
     for version, entry in enumerate(entries, first):
+        if number == GROUP_FORMAT and entry.format != FORMAT:
+            raise damaged(first, f"an entry of format {entry.format} in a group, expected {FORMAT}")
         _check(entry, version, first)
     return entries
 
 
 def _check(entry: Entry, version: int, first: int) -> None:
-    if entry.format != FORMAT:
-        raise damaged(first, f"an entry of format {entry.format} in a group, expected {FORMAT}")
+    if entry.format != entry.needed_format:
+        raise damaged(first, f"format {entry.format}, expected {entry.needed_format} of what it says")
     if entry.version != version:
         raise damaged(first, f"says it is entry {entry.version}, expected {version}")
     for name, time in (("committed_at", entry.committed_at), ("began_at", entry.transaction.began_at)):

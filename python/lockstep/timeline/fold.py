@@ -38,8 +38,11 @@ from lockstep.timeline.entry import (
     Table,
     TableDdl,
     TableWrite,
+    Tag,
+    TagDdl,
     View,
     ViewDdl,
+    tag_key,
 )
 from lockstep.timeline.files import RESTORE, entry_path
 from lockstep.timeline.layered_map import LayeredMap, Mutation, fetch
@@ -231,6 +234,7 @@ class _State:
         self._tables = _changing(_NOTHING if db is None else db.tables)
         self._views = _changing(_NOTHING if db is None else db.views)
         self._batches = _changing(_NOTHING if db is None else db.batches)
+        self._tags = _changing(_NOTHING if db is None else db.tags)
         index = Index() if db is None else db.index
         self._names = _changing(index.ids)
         self._locations = _changing(index.locations)
@@ -248,6 +252,7 @@ class _State:
             tables=self._tables.finish(),
             batches=self._batches.finish(),
             views=self._views.finish(),
+            tags=self._tags.finish(),
             index=Index(ids=self._names.finish(), locations=self._locations.finish(), inside=self._inside.finish()),
         )
 
@@ -270,6 +275,8 @@ class _State:
             self._move(entry, move)
         if entry.batch is not None:
             self._record(entry, entry.batch)
+        for tag in entry.tags:
+            self._change_tag(entry, tag)
         self._check_result(entry)
         self._version = entry.version
         self._committed_at = entry.committed_at
@@ -345,7 +352,8 @@ class _State:
         if not ddl.location or ddl.location in self._locations:
             raise _corrupt(entry, f"creates table {ddl.name} at {ddl.location!r}: expected a folder of its own")
         self._count(ddl.name, 1)
-        self._put(Table(id=ddl.id, name=ddl.name, location=ddl.location, version=NEW, since=entry.version))
+        version = NEW if ddl.version is None else ddl.version
+        self._put(Table(id=ddl.id, name=ddl.name, location=ddl.location, version=version, since=entry.version))
 
     def _take_name(self, entry: Entry, name: Name, what: str = "table") -> None:
         if name in self._tables or name in self._views or not name.table:
@@ -404,6 +412,27 @@ class _State:
             raise _corrupt(entry, f"records {batch}: expected a number above {last}, the last one")
         self._batches[batch.application] = batch.number
 
+    def _change_tag(self, entry: Entry, ddl: TagDdl) -> None:
+        tag = self._tags.get(tag_key(ddl.name))
+        if ddl.action == "drop":
+            if tag is None:
+                raise _corrupt(entry, f"drops tag {ddl.name}: expected it to exist")
+            del self._tags[tag_key(ddl.name)]
+            return
+        if tag is not None:
+            raise _corrupt(entry, f"creates tag {ddl.name}: expected no such tag before")
+        version = entry.version if ddl.version is None else ddl.version
+        if version > entry.version:
+            raise _corrupt(entry, f"creates tag {ddl.name} of database version {version}: expected one that there is")
+        self._tags[tag_key(ddl.name)] = Tag(
+            name=ddl.name,
+            version=version,
+            since=entry.version,
+            created_at=entry.committed_at,
+            retain_until=ddl.retain_until,
+            comment=ddl.comment,
+        )
+
     def _was_moved(self, table: Table) -> bool:
         """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""
         return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moves.items())
@@ -458,7 +487,7 @@ class _State:
 
 def _touches(entry: Entry) -> bool:
     """Tell whether an entry changes or reads tables or views."""
-    return bool(entry.tables or entry.views or entry.writes or entry.reads or entry.view_reads)
+    return bool(entry.tables or entry.views or entry.writes or entry.reads or entry.view_reads or entry.tags)
 
 
 def _corrupt(entry: Entry, what: str) -> CorruptTimelineError:

@@ -108,10 +108,12 @@ class _Group:
         """The version of the first entry."""
         return self.base.database.version + 1
 
-    def has_room(self, size: int) -> bool:
-        """Tell whether an entry of so many bytes may come along."""
-        total = size + sum(len(member.data) + 1 for member in self.members) + 64  # and what is around them
-        return self.is_open and len(self.members) < MAX_GROUP and total <= MAX_ENTRY_BYTES
+    def has_room(self, other: _Member) -> bool:
+        """Tell whether an entry may come along; older Locksteps are to know those of a group by its format."""
+        members = [*self.members, other]
+        size = sum(len(member.data) + 1 for member in members) + 64  # and what is around them
+        is_known = all(member.entry.format == FORMAT for member in members)
+        return self.is_open and is_known and len(members) <= MAX_GROUP and size <= MAX_ENTRY_BYTES
 
 
 class Appending(Growing):
@@ -195,7 +197,7 @@ class Appending(Growing):
         if last is None or not last.is_open:
             last = _Group(base, prior=last)
             self._groups.append(last)
-        elif not last.has_room(len(member.data)):
+        elif not last.has_room(member):
             return self._groups[0]
         last.members.append(member)
         self._own[member.entry.transaction.id] = None
@@ -230,8 +232,8 @@ class Appending(Growing):
             UnavailableError, CorruptTimelineError: what it changes cannot be read; nothing was written.
         """
         version = state.database.version + 1
-        if (entry.format, entry.version, entry.committed_at) != (FORMAT, version, stamp):
-            raise InvalidError(f"entry {version} must have the version and the time given to its draft")
+        if (entry.format, entry.version, entry.committed_at) != (entry.needed_format, version, stamp):
+            raise InvalidError(f"entry {version} must have its format, and the version and the time given to its draft")
         try:
             data = encode(entry)
         except UnicodeEncodeError as error:

@@ -24,7 +24,7 @@ from lockstep.arguments import takes
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.ahead import Ahead
-from lockstep.timeline.checkpoint import Checkpoints, State, manifest_path, proof_of_later, versions
+from lockstep.timeline.checkpoint import Checkpoints, State, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
 from lockstep.timeline.entry import FORMAT, Database, Entry, NamespaceDdl, TransactionInfo
 from lockstep.timeline.files import FOLDER, RESTORE, Gets, encode, entry_path, find, read, read_known, version_in
@@ -33,6 +33,7 @@ from lockstep.timeline.group import Appending
 from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
 from lockstep.timeline.history import History
 from lockstep.timeline.known import CHECKPOINT_EVERY
+from lockstep.timeline.manifest import manifest_path
 
 OPENED_AT_ONCE = 512
 """So many entries are read before they are folded, when a timeline is opened."""

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from lockstep.errors import InvalidError
-from lockstep.timeline.entry import MAX_VIEW_BYTES, Name, Namespace, Table, TableDdl, View, ViewDdl, ViewDefinition
+from lockstep.timeline.entry import (
+    MAX_TAG_CHARACTERS,
+    MAX_TAG_COMMENT_CHARACTERS,
+    MAX_VIEW_BYTES,
+    Name,
+    Namespace,
+    Table,
+    TableDdl,
+    TagDdl,
+    View,
+    ViewDdl,
+    ViewDefinition,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +44,22 @@ def check_name(*parts: str) -> None:
                 f"the name {part[:40]}… has {len(part)} characters, at most {MAX_NAME_CHARACTERS} fit",
                 sqlstate=TOO_LONG,
             )
+
+
+def check_tag(ddl: TagDdl) -> None:
+    """Raise InvalidError unless a tag may be called so: its name is empty or a number (42602), or too long (42622)."""
+    if not ddl.name.strip() or not ddl.name.isprintable():
+        raise InvalidError("the name of a tag is empty, or has characters that nobody sees", sqlstate=NO_NAME)
+    if ddl.name.isdigit() or ddl.name.startswith("@"):
+        raise InvalidError(
+            f"a tag cannot be called {ddl.name}: that would be taken for a version's number", sqlstate=NO_NAME
+        )
+    for what, text, most in (
+        ("name", ddl.name, MAX_TAG_CHARACTERS),
+        ("comment", ddl.comment, MAX_TAG_COMMENT_CHARACTERS),
+    ):
+        if len(text) > most:
+            raise InvalidError(f"the {what} of a tag has {len(text)} characters, at most {most} fit", sqlstate=TOO_LONG)
 
 
 class HasNames(Protocol):
@@ -110,13 +139,20 @@ def check_size(name: Name, definition: ViewDefinition) -> None:
         )
 
 
-def net_ddl(before: Iterable[Table], after: Iterable[Table], unique: str) -> list[TableDdl]:
+def net_ddl(
+    before: Iterable[Table],
+    after: Iterable[Table],
+    unique: str,
+    *,
+    returned: Mapping[str, Table] = MappingProxyType({}),
+) -> list[TableDdl]:
     """Return the changes between two lists of tables, in an order in which each finds its name free.
 
     A name that was held in between is nobody's business, and its namespace may be gone.
 
     Args:
         unique: a text that no name has in it, for detours.
+        returned: by id, the tables among those that had been dropped, at the versions at which they come back.
     """
     old, new = {table.id: table for table in before}, {table.id: table for table in after}
     renames = [
@@ -131,7 +167,13 @@ def net_ddl(before: Iterable[Table], after: Iterable[Table], unique: str) -> lis
         *drops,
         *_without_collisions(renames, unique),
         *(
-            TableDdl(action="create", id=id, name=table.name, location=table.location)
+            TableDdl(
+                action="create",
+                id=id,
+                name=table.name,
+                location=table.location,
+                version=returned[id].version if id in returned else None,
+            )
             for id, table in new.items()
             if id not in old
         ),

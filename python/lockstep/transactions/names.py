@@ -1,4 +1,4 @@
-"""The names that a transaction sees, of tables, views and namespaces: its snapshot's, with its own changes on top."""
+"""What names mean to a transaction, of tables, views, namespaces, tags: its snapshot's, its own changes on top."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from lockstep.timeline.entry import (
     NamespaceDdl,
     Table,
     TableDdl,
+    Tag,
+    TagDdl,
     View,
     ViewDdl,
     ViewDefinition,
+    tag_key,
 )
-from lockstep.transactions.ddl import check_name, check_size, folded, holder, net_ddl, net_views
+from lockstep.transactions.ddl import check_name, check_size, check_tag, folded, holder, net_ddl, net_views
 
 NOT_EMPTY = "2BP01"
+NO_TAG = "42704"
+TAG_EXISTS = "42710"
 NO_NAMESPACE = "3F000"
 NAMESPACE_EXISTS = "42P06"
 
@@ -50,6 +55,8 @@ class Names:
         self._changed_tables: dict[Name, None] = {}
         self._changed_views: dict[Name, None] = {}
         self._namespace_ddl: list[NamespaceDdl] = []
+        self._changed_tags: dict[str, TagDdl | None] = {}
+        self._returned: dict[str, Table] = {}
         self._take(base)
 
     def _take(self, base: Database) -> None:
@@ -69,7 +76,7 @@ class Names:
     @property
     def is_changed(self) -> bool:
         """Whether anything was made, dropped or renamed, if only for a time."""
-        return bool(self._changed_tables or self._changed_views or self._namespace_ddl)
+        return bool(self._changed_tables or self._changed_views or self._namespace_ddl or self._changed_tags)
 
     def move_to(self, base: Database, written: Iterable[str]) -> None:
         """Go on with a later snapshot.
@@ -167,6 +174,43 @@ class Names:
         self._take_out(table)
         self.put(msgspec.structs.replace(table, name=new_name))
 
+    def undrop_table(self, table: Table, name: Name) -> None:
+        """Bring back a table that another transaction dropped, under a name, as it was at its version.
+
+        Raises:
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken, or the table is there.
+            InvalidError: this transaction itself dropped it, or did so with what it had brought back.
+        """
+        if (other := self.table_by_id(table.id)) is not None:
+            raise DuplicateError(
+                f"table {table.name} with id {table.id} is there, as {other.name}, and need not be brought back"
+            )
+        if self.base.table_by_id(table.id) is not None or table.id in self._returned:
+            raise InvalidError(
+                f"table {table.name} was dropped by this transaction itself: ROLLBACK, or ROLLBACK TO a savepoint from "
+                "before that"
+            )
+        self.check_free(name)
+        self._returned[table.id] = back = msgspec.structs.replace(table, name=name, since=self.base.version)
+        self.put(back)
+
+    def is_returned(self, table: Table) -> bool:
+        """Whether a table is in no snapshot: the transaction brought it back."""
+        return table.id in self._returned
+
+    def put_tables(self, tables: Iterable[Table]) -> None:
+        """Give tables, which are all there, these names, in whatever order they become free.
+
+        Raises:
+            DuplicateError (42P07): a name is that of something else.
+        """
+        renamed = [(old, table) for table in tables if (old := self.table_by_id(table.id)) and old.name != table.name]
+        for old, _ in renamed:
+            self._take_out(old)
+        for _, table in renamed:
+            self.check_free(table.name)
+            self.put(table)
+
     def create_view(self, name: Name, definition: ViewDefinition, *, replace: bool) -> None:
         """Make a view, in the place of the one of that name if `replace`.
 
@@ -236,6 +280,37 @@ class Names:
             self._namespaces = self._namespaces.delete(namespace)
             self._namespace_ddl.append(NamespaceDdl(action="drop", name=namespace))
 
+    # --- tags ---------------------------------------------------------------------------------------------------------
+
+    def tag(self, name: str) -> Tag | TagDdl | None:
+        """Return the tag of a name, in whatever case; one of its own as it is going to be."""
+        key = tag_key(name)
+        return self._changed_tags[key] if key in self._changed_tags else self.base.tag(name)
+
+    def create_tag(self, ddl: TagDdl) -> None:
+        """Give a database version a name.
+
+        Raises:
+            InvalidError (42602, 42622): it can be none. DuplicateError (42710): there is such a tag.
+        """
+        check_tag(ddl)
+        if (tag := self.tag(ddl.name)) is not None:
+            raise DuplicateError(
+                f"tag {tag.name} exists: choose another name, DROP TAG first, or CREATE TAG IF NOT EXISTS",
+                sqlstate=TAG_EXISTS,
+            )
+        self._changed_tags[tag_key(ddl.name)] = ddl
+
+    def drop_tag(self, name: str) -> None:
+        """Take a name from a database version, which stays as long as anything else keeps it.
+
+        Raises:
+            UndefinedError (42704): there is no such tag.
+        """
+        if self.tag(name) is None:
+            raise UndefinedError(f"no tag {name}; SHOW TAGS lists those that there are", sqlstate=NO_TAG)
+        self._changed_tags[tag_key(name)] = None
+
     def check_namespace(self, name: Namespace) -> None:
         """Raise UndefinedError (3F000) unless it sees this namespace."""
         if name not in self._namespaces:
@@ -260,12 +335,18 @@ class Names:
         """Return the net changes of the list of tables, see `net_ddl`."""
         before = [table for name in self._changed_tables if (table := self.base.tables.get(name)) is not None]
         after = [table for name in self._changed_tables if (table := self._tables.get(name)) is not None]
-        return net_ddl(before, after, unique)
+        return net_ddl(before, after, unique, returned=self._returned)
 
     def view_ddl(self) -> list[ViewDdl]:
         """Return the net changes of the list of views, see `net_views`."""
         names = self._changed_views
         return net_views(_those(self.base.views, names), _those(self._views, names))
+
+    def tag_ddl(self) -> list[TagDdl]:
+        """Return the net changes of the list of tags, drops first."""
+        gone = [tag for key in self._changed_tags if (tag := self.base.tag(key)) is not None]
+        drops = [TagDdl(action="drop", name=tag.name) for tag in gone]
+        return [*drops, *(ddl for ddl in self._changed_tags.values() if ddl is not None)]
 
     def namespace_ddl(self) -> list[NamespaceDdl]:
         """Return the changes of the list of namespaces, in order, without those both made and dropped."""

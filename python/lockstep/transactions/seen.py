@@ -52,7 +52,7 @@ class Seen:
             return False
         if not self.tables.isdisjoint(_written(entry)):
             return False
-        if not (entry.namespaces or entry.tables or entry.views):
+        if not (entry.namespaces or entry.tables or entry.views or entry.tags):
             return True
         if self.every_name or (entry.namespaces and (self.namespaces or self.names or self.tables)):
             return False

@@ -11,9 +11,10 @@ versions only; the commits themselves lie in the tables' staging folders.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from lockstep.delta.pruning.row_sets import RowsRead, predicates_of
 from lockstep.errors import (
@@ -41,6 +42,8 @@ from lockstep.transactions.folders import new_location
 from lockstep.transactions.names import Names
 from lockstep.transactions.savepoint import Creation, Savepoint, Undone
 from lockstep.transactions.seen import Seen
+
+T = TypeVar("T")
 
 MAX_STATEMENTS = 100
 MAX_STATEMENT_CHARACTERS = 1000
@@ -183,7 +186,7 @@ class Transaction:
 
     def to_look_at(self, names: Iterable[Name]) -> list[Table]:
         """Return those of these tables of the snapshot whose logs nobody has looked at for this transaction."""
-        if not self.is_open or self.in_doubt is not None:
+        if not self.is_open or self.in_doubt is not None or self.seen.last_version:
             return []  # what it sees stays as it is
         tables = [self.names.tables.get(name) for name in names]
         return [
@@ -191,6 +194,7 @@ class Transaction:
             for table in tables
             if table is not None
             and table.version != NEW
+            and not self.names.is_returned(table)
             and table.id not in self._looked_at | self.seen.tables
             and table.id not in self.base.set_aside
         ]
@@ -348,6 +352,17 @@ class Transaction:
         self.seen.every_name = True
         return self.names
 
+    def change_names(self, change: Callable[[Names], T]) -> T:
+        """Make several changes of names, all or none; return what the last one says.
+
+        Raises:
+            LockstepError: as `change` says, or see `changing`; the names are as they were.
+        """
+        names = self.changing().copied()
+        answer = change(names)
+        self.names = names
+        return answer
+
     # --- savepoints ---------------------------------------------------------------------------------------------------
 
     def savepoint(self, name: str) -> None:
@@ -443,7 +458,9 @@ class Transaction:
 
     def changes_names(self) -> bool:
         """Whether it makes, drops or renames anything, all in all."""
-        return bool(self.names.table_ddl(self.id) or self.names.view_ddl() or self.names.namespace_ddl())
+        return bool(
+            self.names.table_ddl(self.id) or self.names.view_ddl() or self.names.namespace_ddl() or self.names.tag_ddl()
+        )
 
     def is_recorded(self) -> bool:
         """Whether it makes an entry even if it staged nothing: it changed names, or what it did is to be recorded."""

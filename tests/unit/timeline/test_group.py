@@ -11,11 +11,12 @@ import pytest
 
 import lockstep.timeline.group
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
-from lockstep.timeline.checkpoint import Checkpoints, manifest_path
+from lockstep.timeline.checkpoint import Checkpoints
 from lockstep.timeline.entry import GROUP_FORMAT
 from lockstep.timeline.files import MAX_GROUP, entry_path, find, read
 from lockstep.timeline.hint import HINT, Hint, read_hint, write_hint
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.manifest import manifest_path
 from lockstep.timeline.outcomes import Lost, Ratified, Unknown
 from tests.support.entries import commit, draft, ids, rewrite
 from tests.support.faulty import FaultyStorage

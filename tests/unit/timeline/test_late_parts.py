@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.timeline.checkpoint import FOLDER, Checkpoints, manifest_path, read_manifest, read_state, versions
+from lockstep.timeline.checkpoint import Checkpoints, read_state, versions
 from lockstep.timeline.entry import Database, Entry
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import amendments, fold
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.manifest import FOLDER, manifest_path, read_manifest
 from lockstep.timeline.outcomes import Ratified
 from lockstep.timeline.parts import FOLDER as PARTS
 from lockstep.timeline.parts import digest_of, part_path

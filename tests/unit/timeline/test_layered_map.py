@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from immutables import Map
 
 from lockstep.errors import CorruptTimelineError, UnavailableError
-from lockstep.timeline.checkpoint import KINDS
 from lockstep.timeline.layered_map import LayeredMap, fetch
+from lockstep.timeline.manifest import KINDS
 from lockstep.timeline.parts import NewPart, Part, PartCache, SortedParts, cut, digest_of, part_path
 from tests.support.faulty import FaultyStorage
 from tests.support.memory import MemoryStorage

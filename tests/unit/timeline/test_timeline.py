@@ -186,9 +186,9 @@ def test_a_lost_race_is_told_even_if_reading_on_fails(timeline: Timeline, store:
 TIME_WITHOUT_ZONE = TransactionInfo(id="a", began_at=datetime(2026, 3, 1), base_version=0, isolation="SNAPSHOT")  # noqa: DTZ001
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "does not fit": ({"namespaces": [NamespaceDdl(action="drop", name=("x",))]}, "expected it to exist"),
-    "other version": ({"version": 7}, "must have the version and the time"),
-    "other time": ({"committed_at": T0 + timedelta(days=1)}, "must have the version and the time"),
-    "other format": ({"format": 2}, "must have the version and the time"),
+    "other version": ({"version": 7}, "must have its format, and the version and the time"),
+    "other time": ({"committed_at": T0 + timedelta(days=1)}, "must have its format, and the version"),
+    "other format": ({"format": 2}, "must have its format"),
     "wrong type": ({"reads": [1]}, "expected a timeline entry"),
     "broken commit": (with_raw(b"{"), "expected a timeline entry"),
     "time without zone": ({"transaction": TIME_WITHOUT_ZONE}, "expected a time in UTC"),

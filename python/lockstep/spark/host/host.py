@@ -18,6 +18,7 @@ import msgspec
 
 from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
+from lockstep.spark.host.procedures import ProcedureRequests
 from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.tables import Claim
@@ -48,6 +49,7 @@ class Host:
             **transactions.operations,
             **TableRequests(self).operations,
             **ViewRequests(self).operations,
+            **ProcedureRequests(self).operations,
         }
 
     def call(self, request: str | bytes) -> str:

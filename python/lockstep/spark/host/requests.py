@@ -94,14 +94,15 @@ class Requests:
                 names += [spelling for each in names for database in at for spelling in spellings(each, database)]
         return house.catalog.read(mentions, pin=pin, seen=names)
 
-    def _change(self, session: Session, request: AboutCatalog, change: Change, text: str) -> None:
-        """Change the catalog in the open transaction, or in one of its own."""
+    def _change(self, session: Session, request: AboutCatalog, change: Change, text: str) -> int | None:
+        """Change the catalog in the open transaction, or in one of its own, whose database version is returned."""
         house = self._house(request)
         if (tx := session.inside(house)) is not None:
             change(tx)
             tx.note_statement(text)
-        else:
-            house.catalog.run(change, text, author=request.user, case_sensitive=request.case_sensitive)
+            return None
+        done = house.catalog.run(change, text, author=request.user, case_sensitive=request.case_sensitive)
+        return done.version
 
 
 def _names(names: Iterable[Parts]) -> list[Name]:

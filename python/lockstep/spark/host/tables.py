@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
@@ -25,6 +24,7 @@ from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
 from lockstep.spark.host.session_settings import check_known
+from lockstep.spark.host.times import time_of
 from lockstep.spark.host.uris import OverlayView, transaction_in
 from lockstep.timeline.entry import NEW, Database, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = 18
 """What a version has at most: all of them are numbers of 64 bits."""
 
@@ -127,7 +126,7 @@ class TableRequests(Requests):
         name, version = self._name(session, house, request), request.version
         if version is not None and not version.startswith("@"):
             return self._own(session, house, tx, tx.table(name), version=_number(version))
-        when = _number(version[1:]) if version is not None else _time(request.system_time_micros or 0)
+        when = _database_version(version[1:]) if version is not None else time_of(request.system_time_micros or 0)
         tx.seen.last_version = True
         database = house.catalog.as_of(when, at_most=tx.base.version)
         tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
@@ -137,13 +136,13 @@ class TableRequests(Requests):
         """Outside a transaction: what a statement reads as it was at a time is no newer than what else it reads."""
         if (micros := request.system_time_micros) is not None:
             pinned = self._pinned(house, request)
-            database = house.catalog.timeline.at_time(_time(micros))
+            database = house.catalog.timeline.at_time(time_of(micros))
             past_database = database if database.version < pinned.version else pinned
             return self._past_table(house, past_database, request, pin=pinned.version)
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._past_table(house, house.catalog.as_of(_number(version[1:])), request)
+            return self._past_table(house, house.catalog.as_of(_database_version(version[1:])), request)
         number, pinned = _number(version), self._pinned(house, request)
         table = find(request, pinned)
         if number > table.version:
@@ -169,7 +168,7 @@ class TableRequests(Requests):
             tx.seen.tables.add(table.id)
             tx.seen.last_version = True
         at_most = None if tx is None else tx.base.version
-        when = request.version if request.system_time_micros is None else _time(request.system_time_micros)
+        when = request.version if request.system_time_micros is None else time_of(request.system_time_micros)
         assert when is not None, "one of the two is said"
         database = house.catalog.as_of(when, at_most=at_most)
         if (old_table := database.table_by_id(table.id)) is None:
@@ -479,11 +478,9 @@ def other_version(tx: Transaction, scan: Scan) -> str | None:
     )
 
 
-def _time(micros: int) -> datetime:
-    try:
-        return _EPOCH + timedelta(microseconds=micros)
-    except OverflowError as error:
-        raise InvalidError("no database version is of that time: give one of the years 1 to 9999") from error
+def _database_version(text: str) -> int | str:
+    """Return a number, or a tag's name."""
+    return _number(text) if text.isdigit() else text
 
 
 def _number(text: str) -> int:

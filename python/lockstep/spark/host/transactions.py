@@ -33,6 +33,7 @@ from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.session_settings import PREFIX, check, goes_on, kept_seconds
 from lockstep.spark.host.sessions import FindOut, LostTransaction, Session
 from lockstep.spark.host.tables import other_version, scans_of
+from lockstep.spark.host.times import time_of
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class TransactionRequests:
             batch=batch,
             author=request.user,
             case_sensitive=request.case_sensitive,
+            as_of=_as_of(request),
         )
         session.catalog, session.goes_on, session.transaction = house, goes_on(request.settings), tx
         return protocol.BeginAnswer(
@@ -274,6 +276,13 @@ class TransactionRequests:
                 "happen at once, whatever becomes of the transaction"
             )
         return Answer()
+
+
+def _as_of(request: protocol.Begin) -> int | datetime | str | None:
+    """Return which older version BEGIN asks for; None if it asks for none."""
+    if request.as_of_micros is not None:
+        return time_of(request.as_of_micros)
+    return request.as_of_tag if request.as_of_version is None else request.as_of_version
 
 
 def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:

@@ -7,9 +7,9 @@ Both are JSON objects. A request says what it asks, `op`, and whose it is, `sess
     {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7, …}}
     {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
 
-There is one class for each `op`, in `transactions`, `tables` and `views`; `base` has what several share. What the shim
-sends is what the class says and nothing else: a field that is not known, is missing or is of another type is refused,
-for what one side does not know of the other it would get wrong silently. A field has
+There is one class for each `op`, in `transactions`, `tables`, `views` and `procedures`; `base` has what several share.
+What the shim sends is what the class says and nothing else: a field that is not known, is missing or is of another type
+is refused, for what one side does not know of the other it would get wrong silently. A field has
 a default where the shim leaves it out at times, and nowhere else; null is the shim's `None`. Fields are named alike on
 both sides, so a search for one finds who sends it.
 """
@@ -23,10 +23,10 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from lockstep.errors import LockstepError
-from lockstep.spark.host.protocol import tables, transactions, views
+from lockstep.spark.host.protocol import procedures, tables, transactions, views
 from lockstep.spark.host.protocol.base import RequestBase
 
-Request: TypeAlias = transactions.Request | tables.Request | views.Request
+Request: TypeAlias = transactions.Request | tables.Request | views.Request | procedures.Request
 
 OPERATIONS: Mapping[str, type[RequestBase]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
 """The class of each `op`."""

@@ -58,6 +58,15 @@ class Begin(RequestBase, frozen=True, kw_only=True, tag="begin"):
     comment: str = ""
     """What it said as COMMENT."""
 
+    as_of_version: int | None = None
+    """The database version that it said AS OF VERSION; of the three at most one is said."""
+
+    as_of_micros: int | None = None
+    """The time that it said AS OF TIMESTAMP: microseconds since 1970, UTC."""
+
+    as_of_tag: str | None = None
+    """The tag that it said AS OF TAG."""
+
 
 class BeginAnswer(Answer, frozen=True, kw_only=True):
     """The transaction that has begun."""

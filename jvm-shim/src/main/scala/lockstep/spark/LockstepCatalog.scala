@@ -4,7 +4,15 @@ import java.io.FileNotFoundException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
-import lockstep.spark.catalog.{CatalogSessions, CreateTableLike, DriverState, NoFunctions, Views, WriterFormat}
+import lockstep.spark.catalog.{
+  CatalogSessions,
+  CreateTableLike,
+  DriverState,
+  NoFunctions,
+  Procedures,
+  Views,
+  WriterFormat
+}
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
@@ -44,7 +52,7 @@ import scala.jdk.CollectionConverters._
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
 class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with CreateTableLike
-    with NoFunctions {
+    with NoFunctions with Procedures {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
   private lazy val session: SparkSession = CatalogSessions.owner(this)

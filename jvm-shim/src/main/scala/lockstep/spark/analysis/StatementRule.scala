@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 /** Runs first in every analysis, before any relation is loaded; changes nothing but what Spark or Delta would misread. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
   private val placed: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
-    Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place)
+    Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place, ProcedureCalls.place)
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)

@@ -4,7 +4,16 @@ import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
 import lockstep.spark.statements.StatementScope
-import lockstep.spark.transactions.{ByTarget, Commands, EndedTransactions, Harmless, Outside, Transactions, Unknown}
+import lockstep.spark.transactions.{
+  ByTarget,
+  Commands,
+  EndedTransactions,
+  Harmless,
+  JudgedByPython,
+  Outside,
+  Transactions,
+  Unknown
+}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{ResolvedProcedure, UnresolvedProcedure}
 import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan}
@@ -33,6 +42,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
 
   private def judge(command: Command): Unit = command match {
     case RealPaths(shown) => judge(shown)
+    case _: JudgedByPython =>
     case _: VacuumTableCommand => refuse("VACUUM")
     case _: DeltaGenerateCommand => refuse("GENERATE")
     case _ if Commands.changesNothing(session, command) =>

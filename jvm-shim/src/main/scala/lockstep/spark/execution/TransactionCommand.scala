@@ -11,12 +11,12 @@ import lockstep.spark.transactions.{EndedTransactions, OpenTransaction, Transact
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, Literal}
 import org.apache.spark.sql.delta.DeltaLog
 import org.apache.spark.sql.delta.hooks.GenerateSymlinkManifest
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
-import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType}
+import org.apache.spark.sql.types.{DataType, IntegerType, LongType, StringType, TimestampType}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -76,7 +76,11 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       SessionSettings.caseSensitive(session),
       SessionSettings.ofTransactions(session)
     )
-    val answer = Bridge.call("begin", session, (fields ++ statement.options): _*)
+    val options = statement.options.map {
+      case ("as_of_timestamp", text) => "as_of_micros" -> moment(session, text.toString)
+      case other => other
+    }
+    val answer = Bridge.call("begin", session, (fields ++ options): _*)
     val root = new Path(answer.get("root").asText)
     Executions.watch(session.sparkContext)
     val catalog = answer.get("catalog").asText
@@ -91,6 +95,13 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     Clients.enter(session)
     answer
   }
+
+  /** A time as a text of SQL, in the session's time zone. */
+  private def moment(session: SparkSession, text: String): Any =
+    Internals.evaluated(session, Seq(Cast(Literal(text), TimestampType))).head match {
+      case null => throw new LockstepException("LOCKSTEP_INVALID", s"'$text' is no time: write it as in SQL.", "22023")
+      case micros => micros
+    }
 
   private def commit(session: SparkSession): JsonNode = {
     Transactions.of(session).foreach(_.isSent = true)

@@ -13,7 +13,8 @@ private[spark] case class TransactionStatement(verb: String, options: Map[String
  * {{{
  * (BEGIN [TRANSACTION | WORK] | START TRANSACTION) option*       COMMIT [TRANSACTION | WORK]       ROLLBACK [TRANSACTION | WORK]
  * SAVEPOINT name       ROLLBACK [TRANSACTION | WORK] TO [SAVEPOINT] name       RELEASE [SAVEPOINT] name
- * option: ISOLATION LEVEL (SNAPSHOT | SERIALIZABLE) | READ ONLY | READ WRITE | COMMENT 'why'     commas between options are allowed
+ * option: ISOLATION LEVEL (SNAPSHOT | SERIALIZABLE) | READ ONLY | READ WRITE | COMMENT 'why' |
+ *         AS OF (VERSION n | TIMESTAMP 'time' | TAG 'tag')       commas between options are allowed
  * }}}
  *
  * `BEGIN SELECT 1; END` is a Spark script and stays one: a text is claimed only when it can be nothing else. After
@@ -98,13 +99,19 @@ private[spark] object TransactionStatement {
       case Left(unexpected) =>
         throw misunderstood(
           s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +
-            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE and COMMENT 'text', whose text may be a parameter.")
+            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE, AS OF {VERSION n | TIMESTAMP 'time' | TAG 'name'} and " +
+            "COMMENT 'text', whose values may be parameters.")
     }
 
   @scala.annotation.tailrec
   private def options(tokens: IndexedSeq[Token], values: Map[String, Any]): Either[Token, Map[String, Any]] =
     tokens.take(3).map(word).toList match {
       case Nil => Right(values)
+      case "AS" :: "OF" :: _ :: Nil if tokens.size > 3 && !values.keys.exists(_.startsWith("as_of")) =>
+        asOf(tokens(2), tokens(3)) match {
+          case Some(value) => options(tokens.drop(4), values + value)
+          case None => Left(tokens(2))
+        }
       case "," :: _ if values.nonEmpty && tokens.size > 1 => options(tokens.drop(1), values)
       case "ISOLATION" :: "LEVEL" :: (level @ ("SNAPSHOT" | "SERIALIZABLE")) :: Nil =>
         options(tokens.drop(3), values + ("isolation" -> level))
@@ -116,6 +123,18 @@ private[spark] object TransactionStatement {
       case _ => Left(tokens.head)
     }
 
-  private def unquote(literal: String): String =
+  private def asOf(kind: Token, value: Token): Option[(String, Any)] = {
+    val isText = value.getType == SqlBaseLexer.STRING_LITERAL
+    word(kind) match {
+      case "VERSION" if value.getType == SqlBaseLexer.INTEGER_VALUE && value.getText.length <= 18 =>
+        Some("as_of_version" -> value.getText.toLong)
+      case "TIMESTAMP" if isText => Some("as_of_timestamp" -> unquote(value.getText))
+      case "TAG" if isText => Some("as_of_tag" -> unquote(value.getText))
+      case "TAG" => name(List(value)).map("as_of_tag" -> _)
+      case _ => None
+    }
+  }
+
+  private[grammar] def unquote(literal: String): String =
     org.apache.spark.sql.catalyst.util.SparkParserUtils.unescapeSQLString(literal)
 }

@@ -1,15 +1,17 @@
 package lockstep.spark.parser
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.analysis.{CatalogNames, DeltaTravel, StatementRule}
+import lockstep.spark.analysis.{CatalogNames, DeltaTravel, ProcedureCalls, StatementRule}
+import lockstep.spark.catalog.Procedures
 import lockstep.spark.execution.TransactionCommand
-import lockstep.spark.grammar.{Filled, ParameterParser, Parameters, Tokens}
+import lockstep.spark.grammar.{DatabaseStatement, Filled, ParameterParser, Parameters, Tokens}
 import lockstep.spark.statements.StatementText
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
-import org.apache.spark.sql.catalyst.expressions.Expression
+import org.apache.spark.sql.catalyst.analysis.UnresolvedProcedure
+import org.apache.spark.sql.catalyst.expressions.{Expression, Literal, NamedArgumentExpression}
 import org.apache.spark.sql.catalyst.parser.{ParseException, ParserInterface}
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{Call, LogicalPlan}
 import org.apache.spark.sql.lockstep.Internals
 import org.apache.spark.sql.types.{DataType, StructType}
 
@@ -30,9 +32,22 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
   override def parseQuery(sql: String): LogicalPlan = rewritten(Filled(sql)).parse(sql)(delegate.parseQuery)
 
   override protected def parse(sql: String, parameters: Parameters): LogicalPlan =
-    Tokens.statement(
-      sql,
-      parameters).fold(Script.parse(sql, parameters)(delegated(sql, parameters)))(TransactionCommand(_))
+    Tokens.statement(sql, parameters).map(TransactionCommand(_)).orElse(
+      DatabaseStatement.of(sql, parameters).map(said(sql, _))).getOrElse(
+      Script.parse(sql, parameters)(delegated(sql, parameters)))
+
+  /** What a statement says in other words than those of a CALL. */
+  private def said(sql: String, statement: DatabaseStatement): LogicalPlan = {
+    val name = statement.catalog.toSeq ++ Seq(Procedures.Namespace, statement.procedure)
+    val arguments = statement.arguments.map {
+      case (key, number: BigInt) => NamedArgumentExpression(key, Literal(number.toLong))
+      case (key, value) => NamedArgumentExpression(key, Literal(value))
+    }
+    val call = Call(UnresolvedProcedure(name), arguments)
+    statement.table.foreach(call.setTagValue(ProcedureCalls.Table, _))
+    if (statement.catalog.isEmpty) call.setTagValue(ProcedureCalls.NoCatalog, true)
+    StatementText.mark(call, sql)
+  }
 
   /** Parses a text that stands for the user's, and is as long. */
   private def delegated(sql: String, parameters: Parameters)(text: String): LogicalPlan = {

@@ -30,6 +30,13 @@ private[spark] case object Outside extends Verdict
 /** It is on none of the lists: of an extension, or of a Spark or Delta that is not known yet. */
 private[spark] case object Unknown extends Verdict
 
+/** A command of ours that Python refuses where it must, in and outside a transaction. */
+private[spark] trait JudgedByPython { this: Command =>
+
+  /** Whether it may change data: then a failure of it is one of a write. */
+  def changesSomething: Boolean
+}
+
 /**
  * Every command of Spark's and Delta's, by the name of its class: what is not here is refused in a transaction. A test
  * asks for a verdict about each command class on the class path, and that the fields exist. Some Sparks lack some of them.
@@ -43,6 +50,7 @@ private[spark] object Commands {
   /** Whether a command leaves all data as it is, whatever becomes of it. */
   def changesNothing(session: SparkSession, command: Command): Boolean = command match {
     case RealPaths(shown) => changesNothing(session, shown)
+    case judged: JudgedByPython => !judged.changesSomething
     case view: CreateViewCommand => view.viewType != PersistedView
     case view: AlterViewAsCommand => isTemporary(session, view.name)
     case rename: AlterTableRenameCommand => isTemporary(session, rename.oldName)
@@ -104,7 +112,7 @@ private[spark] object Commands {
       RefreshFunctionCommand RefreshTableCommand DropTempViewCommand
       AddArchivesCommand AddFilesCommand AddJarsCommand""") ++
       each(Sources, Harmless)("CreateTempViewUsing RefreshResource") ++
-      each("lockstep.spark.execution.", Harmless)("TransactionCommand AtomicBlock") ++
+      each("lockstep.spark.execution.", Harmless)("TransactionCommand AtomicBlock ProcedureCall") ++
       // Spark itself refuses these; for its own catalog it makes others of them, which are refused below.
       each(Catalyst, Harmless)("AnalyzeColumn AnalyzeTable AnalyzeTables")
 

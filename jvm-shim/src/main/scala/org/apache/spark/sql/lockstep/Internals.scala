@@ -6,8 +6,10 @@ import org.apache.spark.scheduler.SparkListenerEvent
 import org.apache.spark.scheduler.lockstep.Witness
 import org.apache.spark.sql.{SparkSession, classic}
 import org.apache.spark.sql.catalyst.analysis.Analyzer
-import org.apache.spark.sql.catalyst.plans.logical.{CompoundBody, LogicalPlan}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Expression}
+import org.apache.spark.sql.catalyst.plans.logical.{CompoundBody, LogicalPlan, OneRowRelation, Project}
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.columnar.CachedBatch
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
 import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecution, QueryExecutionException}
@@ -17,7 +19,8 @@ import org.apache.spark.sql.execution.datasources.FileIndex
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.scripting.SqlScriptingExecution
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
+import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.Utils
 
 /**
@@ -75,6 +78,24 @@ object Internals {
     settings.foreach { case (key, value) => context.conf.setIfMissing(key, value) }
 
   def sessionCatalog(session: SparkSession): CatalogPlugin = session.sessionState.catalogManager.v2SessionCatalog
+
+  /** What expressions give: texts, numbers, times as microseconds, and sequences of these; null for no value. */
+  def evaluated(session: SparkSession, values: Seq[Expression]): Seq[Any] =
+    if (values.isEmpty) Nil
+    else {
+      val named = values.zipWithIndex.map { case (value, at) => Alias(value, s"value$at")() }
+      val query = session.asInstanceOf[classic.SparkSession].sessionState.executePlan(Project(named, OneRowRelation()))
+      val row = query.executedPlan.executeCollect().head
+      query.analyzed.output.zipWithIndex.map { case (column, at) =>
+        plain(row.get(at, column.dataType), column.dataType)
+      }
+    }
+
+  private def plain(value: Any, kind: DataType): Any = (value, kind) match {
+    case (text: UTF8String, _) => text.toString
+    case (items: ArrayData, ArrayType(element, _)) => items.toSeq[Any](element).map(plain(_, element))
+    case (other, _) => other
+  }
 
   /** Runs a script of Spark's to its end. */
   def runScript(session: SparkSession, body: CompoundBody): Unit = {

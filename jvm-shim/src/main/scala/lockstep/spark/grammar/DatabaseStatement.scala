@@ -1,0 +1,154 @@
+package lockstep.spark.grammar
+
+import org.antlr.v4.runtime.Token
+import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
+import org.apache.spark.sql.lockstep.LockstepException
+
+/**
+ * A statement that says a CALL in words that users know.
+ *
+ * @param arguments by parameter: texts and numbers
+ * @param table     the name of the table that it is about, in parts, as it was written
+ * @param catalog   the catalog that it is about, if it says so
+ */
+private[spark] case class DatabaseStatement(
+    procedure: String,
+    arguments: Seq[(String, Any)] = Nil,
+    table: Option[Seq[String]] = None,
+    catalog: Option[String] = None)
+
+/**
+ * The grammar of these statements, over the tokens of Spark's lexer, none of which Spark's or Delta's grammar has:
+ *
+ * {{{
+ * CREATE TAG [IF NOT EXISTS] tag [AS OF (VERSION n | TIMESTAMP 'time')] [RETAIN n DAYS] [COMMENT 'why']
+ * DROP TAG [IF EXISTS] tag       SHOW TAGS
+ * UNDROP TABLE name [WITH ID 'id']       SHOW TABLES DROPPED
+ * RESTORE DATABASE catalog TO (VERSION n | TIMESTAMP 'time' | TAG tag)
+ * tag: name | 'name' | IDENTIFIER('name')
+ * }}}
+ */
+private[spark] object DatabaseStatement {
+  private val words = "(?i)\\b(tags?|undrop|dropped|restore)\\b".r
+
+  private val Usage = Map(
+    "CREATE TAG" ->
+      "CREATE TAG [IF NOT EXISTS] tag [AS OF VERSION n | AS OF TIMESTAMP 'time'] [RETAIN n DAYS] [COMMENT 'text']",
+    "DROP TAG" -> "DROP TAG [IF EXISTS] tag",
+    "SHOW TAGS" -> "SHOW TAGS",
+    "UNDROP TABLE" -> "UNDROP TABLE name [WITH ID 'id']",
+    "SHOW TABLES DROPPED" -> "SHOW TABLES DROPPED",
+    "RESTORE DATABASE" -> "RESTORE DATABASE catalog TO {VERSION n | TIMESTAMP 'time' | TAG tag}"
+  )
+
+  /** The statement that a text is as a whole, or none. */
+  def of(sql: String, parameters: Parameters): Option[DatabaseStatement] =
+    if (words.findFirstIn(sql).isEmpty) None
+    else {
+      val tokens = parameters.in(Tokens.whole(sql)).toList
+      Usage.find { case (begin, _) => tokens.map(word).startsWith(begin.split(' ')) }.map { case (begin, usage) =>
+        val rest = tokens.drop(begin.split(' ').length)
+        parsed(begin, rest).getOrElse(throw new LockstepException(
+          "LOCKSTEP_SYNTAX",
+          s"`${tokens.map(_.getText).mkString(" ")}` (${Tokens.position(tokens.head)}) is not understood. It is said as $usage.",
+          "42601"
+        ))
+      }
+    }
+
+  private def parsed(begin: String, rest: List[Token]): Option[DatabaseStatement] = begin match {
+    case "CREATE TAG" =>
+      val (exists, after) = skipped(rest, "IF", "NOT", "EXISTS")
+      for {
+        (tag, more) <- name(after)
+        options <- tagOptions(more, Seq.empty)
+      } yield DatabaseStatement(
+        "create_tag",
+        ("tag" -> tag) +: options ++: Option.when(exists)("if_not_exists" -> true).toSeq)
+    case "DROP TAG" =>
+      val (exists, after) = skipped(rest, "IF", "EXISTS")
+      name(after).collect { case (tag, Nil) =>
+        DatabaseStatement("drop_tag", ("tag" -> tag) +: Option.when(exists)("if_exists" -> true).toSeq)
+      }
+    case "SHOW TAGS" => Option.when(rest.isEmpty)(DatabaseStatement("tags"))
+    case "SHOW TABLES DROPPED" => Option.when(rest.isEmpty)(DatabaseStatement("dropped_tables"))
+    case "UNDROP TABLE" =>
+      multipart(rest).flatMap {
+        case (parts, Nil) => Some(DatabaseStatement("undrop", table = Some(parts)))
+        case (parts, List(by, id, text)) if word(by) == "WITH" && word(id) == "ID" && isString(text) =>
+          Some(DatabaseStatement("undrop", Seq("id" -> unquoted(text)), Some(parts)))
+        case _ => None
+      }
+    case "RESTORE DATABASE" =>
+      name(rest).flatMap {
+        case (catalog, to :: kind :: value) if word(to) == "TO" =>
+          val (_, after) = skipped(value, "AS", "OF")
+          moment(kind :: after, withTag = true).collect { case (when, Nil) =>
+            DatabaseStatement("restore", Seq(when), catalog = Some(catalog))
+          }
+        case _ => None
+      }
+  }
+
+  /** `VERSION n`, `TIMESTAMP 'time'` or `TAG tag`, and what follows. */
+  private def moment(tokens: List[Token], withTag: Boolean): Option[((String, Any), List[Token])] = tokens match {
+    case kind :: value :: rest if word(kind) == "VERSION" && isNumber(value) =>
+      Some(("version" -> BigInt(value.getText)) -> rest)
+    case kind :: value :: rest if word(kind) == "TIMESTAMP" && isString(value) =>
+      Some(("timestamp" -> unquoted(value)) -> rest)
+    case kind :: rest if withTag && word(kind) == "TAG" =>
+      name(rest).map { case (tag, more) => ("tag" -> tag) -> more }
+    case _ => None
+  }
+
+  @scala.annotation.tailrec
+  private def tagOptions(tokens: List[Token], values: Seq[(String, Any)]): Option[Seq[(String, Any)]] = tokens match {
+    case Nil => Option.when(values.map(_._1).distinct.size == values.size)(values)
+    case as :: of :: rest if word(as) == "AS" && word(of) == "OF" =>
+      moment(rest, withTag = false) match {
+        case Some((when, more)) => tagOptions(more, values :+ when)
+        case None => None
+      }
+    case retain :: days :: unit :: rest
+        if word(retain) == "RETAIN" && isNumber(days) && Set("DAY", "DAYS").contains(word(unit)) =>
+      tagOptions(rest, values :+ ("retain_days" -> BigInt(days.getText)))
+    case comment :: text :: rest if word(comment) == "COMMENT" && isString(text) =>
+      tagOptions(rest, values :+ ("comment" -> unquoted(text)))
+    case _ => None
+  }
+
+  private def skipped(tokens: List[Token], expected: String*): (Boolean, List[Token]) =
+    if (tokens.map(word).startsWith(expected)) (true, tokens.drop(expected.size)) else (false, tokens)
+
+  /** A name of one part, and what follows. */
+  private def name(tokens: List[Token]): Option[(String, List[Token])] = tokens match {
+    case text :: rest if isString(text) => Some(unquoted(text) -> rest)
+    case clause :: open :: text :: close :: rest
+        if word(clause) == "IDENTIFIER" && open.getText == "(" && isString(text) && close.getText == ")" =>
+      Some(unquoted(text) -> rest)
+    case one :: rest => part(one).map(_ -> rest)
+    case Nil => None
+  }
+
+  /** A name of any number of parts, and what follows. */
+  private def multipart(tokens: List[Token]): Option[(Seq[String], List[Token])] = tokens match {
+    case one :: dot :: rest if dot.getText == "." =>
+      for (first <- part(one); (others, more) <- multipart(rest)) yield (first +: others, more)
+    case one :: rest => part(one).map(Seq(_) -> rest)
+    case Nil => None
+  }
+
+  private def part(token: Token): Option[String] =
+    if (token.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER)
+      Some(token.getText.stripPrefix("`").stripSuffix("`").replace("``", "`"))
+    else Some(token.getText).filter(_.matches("[A-Za-z_0-9]*[A-Za-z_][A-Za-z_0-9]*"))
+
+  private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
+
+  private def isString(token: Token): Boolean = token.getType == SqlBaseLexer.STRING_LITERAL
+
+  private def isNumber(token: Token): Boolean =
+    token.getType == SqlBaseLexer.INTEGER_VALUE && token.getText.length <= 18
+
+  private def unquoted(token: Token): String = TransactionStatement.unquote(token.getText)
+}

@@ -1,0 +1,127 @@
+"""Requests about the procedures of a catalog, `CALL lake.system.<procedure>(…)`, and their answers."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from lockstep.spark.host.protocol.base import AboutCatalog, Answer
+
+Value: TypeAlias = bool | int | str | list[str] | None
+"""What is given to a procedure, or what one gives: a time as microseconds since 1970, UTC."""
+
+
+class Typed(msgspec.Struct, frozen=True, kw_only=True):
+    """A parameter, or a column of what a procedure gives."""
+
+    name: str
+    """What it is called."""
+
+    type: str
+    """Its type, as Spark's SQL writes it."""
+
+
+class Procedures(AboutCatalog, frozen=True, kw_only=True, tag="procedures"):
+    """Ask which procedures there are."""
+
+
+class ProceduresAnswer(Answer, frozen=True, kw_only=True):
+    """All of them: they are in the namespace `system`."""
+
+    names: list[str]
+    """Sorted."""
+
+
+class DescribeProcedure(AboutCatalog, frozen=True, kw_only=True, tag="procedure"):
+    """Ask how a procedure is called, and what it gives."""
+
+    procedure: str
+    """Its name, in whatever case."""
+
+
+class ProcedureAnswer(Answer, frozen=True, kw_only=True):
+    """How a procedure is called."""
+
+    name: str
+    """Its name."""
+
+    says: str
+    """What it does, in a sentence."""
+
+    parameters: list[Typed]
+    """What may be given to it, in order."""
+
+    required: int
+    """So many of them, the first, must be given."""
+
+    columns: list[Typed]
+    """The columns of the rows that it gives."""
+
+
+class BindProcedure(AboutCatalog, frozen=True, kw_only=True, tag="bind_procedure"):
+    """Ask what a call means, before anything of it is computed."""
+
+    procedure: str
+    """The procedure's name, in whatever case."""
+
+    positional: int
+    """How many arguments are given by their places."""
+
+    named: list[str]
+    """The names of the others, as they were said."""
+
+
+class BindAnswer(Answer, frozen=True, kw_only=True):
+    """What a call means."""
+
+    name: str
+    """The procedure's name."""
+
+    arguments: list[Typed]
+    """The parameters that the arguments are for, in the order of the call."""
+
+    columns: list[Typed]
+    """The columns of the rows that it gives."""
+
+    changes: bool
+    """Whether it may change something: then a failure of it is one of a write."""
+
+    needs_transaction: bool
+    """Whether it is only done inside a transaction: outside of one, one of its own is to be begun for it."""
+
+
+class CallProcedure(AboutCatalog, frozen=True, kw_only=True, tag="call"):
+    """Call a procedure, in the open transaction or on its own."""
+
+    procedure: str
+    """Its name, as `BindAnswer` has it."""
+
+    arguments: dict[str, Value]
+    """What was given, by the names of parameters; null is as if nothing was given."""
+
+    text: str
+    """The statement, for the timeline."""
+
+
+class Restore(msgspec.Struct, frozen=True, kw_only=True):
+    """A table whose log is to be restored by Delta, inside the transaction."""
+
+    table: list[str]
+    """Its name in parts, without the catalog."""
+
+    version: int
+    """The table version."""
+
+
+class CallAnswer(Answer, frozen=True, kw_only=True):
+    """What a procedure gives."""
+
+    rows: list[list[Value]]
+    """A value for each column. Of `database_version`, null is that which the transaction will make."""
+
+    restores: list[Restore]
+    """What is left to do, before the transaction may commit."""
+
+
+Request: TypeAlias = Procedures | DescribeProcedure | BindProcedure | CallProcedure
