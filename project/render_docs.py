@@ -5,9 +5,13 @@
     docs/comparison.md          the tables of pairs, from `tests.support.pairs`
     docs/statements.md          the statements and what becomes of each, from `tests.support.statement_cases`
     docs/settings.md            every setting, from `lockstep.settings`
+    docs/system-tables.md       the columns of the system tables, from `lockstep.system.tables`
+    docs/requests.md            requests to the store of each operation, from `tests.support.request_counts`
     docs/errors.md              the classes of errors, from `lockstep.errors`
     README.md                   what it costs, from docs/benchmarks.md, which `make bench` writes, and
     docs/images/cost.svg        the same, drawn
+    docs/images/peers.svg       commits a second beside other systems, from the same page
+    docs/images/scale.svg       simulated commits a second, from docs/scale.md
     docs/images/log.svg, …      what a terminal shows, from `project.render_screens`
     docs/tutorial.ipynb         the tutorial as a notebook, from docs/tutorial.md
 
@@ -28,7 +32,18 @@ import msgspec
 from lockstep.conflict import serializable
 from lockstep.conflict import writes as conflicts
 from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
-from project import render_costs, render_notebook, render_pairs, render_screens, render_settings, render_statements
+from project import (
+    render_costs,
+    render_notebook,
+    render_pairs,
+    render_peers,
+    render_requests,
+    render_scale,
+    render_screens,
+    render_settings,
+    render_statements,
+    render_system_tables,
+)
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -76,7 +91,8 @@ def between(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
 
 
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("isolation", "comparison", "statements", "settings", "errors")))
+_OF_DOCS = ("isolation", "comparison", "statements", "settings", "errors", "system-tables", "requests")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in _OF_DOCS))
 """Those that have parts."""
 
 
@@ -91,11 +107,18 @@ def rendered() -> dict[Path, str]:
         **render_pairs.parts(),
         **render_statements.parts(),
         **render_settings.parts(),
+        **render_system_tables.parts(),
+        **render_requests.parts(),
     }
     for name, content in parts.items():
         [page] = [path for path, text in pages.items() if f"<!-- {name} -->" in text]
         pages[page] = between(pages[page], name, content)
-    drawn = {"cost.svg": render_costs.svg(measured), **render_screens.screens()}
+    drawn = {
+        "cost.svg": render_costs.svg(measured),
+        "peers.svg": render_peers.svg(measured),
+        "scale.svg": render_scale.svg((docs / "scale.md").read_text(encoding="utf-8")),
+        **render_screens.screens(),
+    }
     return {
         docs / "timeline.schema.json": schema(),
         docs / "tutorial.ipynb": render_notebook.notebook((docs / "tutorial.md").read_text(encoding="utf-8")),

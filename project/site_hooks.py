@@ -22,7 +22,7 @@ OUTSIDE = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "security-bugs.md",
     "sql/dbt/README.md": "sql/dbt.md",
     "sql/demo/README.md": "sql/demo.md",
     "sql/grammar.md": "sql/grammar.md",

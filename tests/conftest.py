@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, settings
 from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
 
 import lockstep
-from tests.support.sessions import CATALOG, INTERPRETED, JAVA, SMALL
+from tests.support import on_s3
+from tests.support.sessions import CATALOG, INTERPRETED, JAVA, ROOTS, SMALL
 from tests.support.sparks import is_before
 
 # Every Java that a test starts, those too that it starts as a user would, without settings of a small Spark.
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         **SMALL,
         "spark.sql.scripting.enabled": "true",  # as it is in every Spark but 4.0
         **INTERPRETED,
-        **lockstep.conf(root=str(folder / "unused"), catalog=CATALOG),
+        **(on_s3.settings() if ROOTS else lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)),
         "spark.master": MASTER,
         "spark.app.name": "lockstep tests",
         "spark.sql.catalogImplementation": "in-memory",  # pytest-spark's default is Hive, which takes seconds to start

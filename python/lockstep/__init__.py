@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from lockstep.spark.bridge import attach
     from lockstep.spark.session import conf, configure, run, transaction
     from lockstep.spark.streaming import foreach_batch
+    from lockstep.spark.travel import at
+    from lockstep.tables.opened import open
     from lockstep.timeline.log import Timeline
 
 __all__ = [
     "Timeline",
     "TransactionalCatalog",
     "__version__",
+    "at",
     "attach",
     "conf",
     "configure",
     "errors",
     "foreach_batch",
+    "open",
     "run",
     "transaction",
 ]
@@ -40,8 +44,10 @@ __all__ = [
 _HOMES = {
     "Timeline": "lockstep.timeline.log",
     "TransactionalCatalog": "lockstep.catalog",
+    "at": "lockstep.spark.travel",
     "attach": "lockstep.spark.bridge",
     "foreach_batch": "lockstep.spark.streaming",
+    "open": "lockstep.tables.opened",
     **dict.fromkeys(("conf", "configure", "run", "transaction"), "lockstep.spark.session"),
 }
 

@@ -11,6 +11,7 @@ from lockstep.errors import InvalidError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _SHOWN = 100
 """Characters of a wrong argument that a message shows."""
@@ -24,12 +25,14 @@ def takes(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
-        assert kinds.keys() <= signature.parameters.keys(), f"{function.__name__} has no such argument"
+        parameters = inspect.signature(function).parameters
+        assert kinds.keys() <= parameters.keys(), f"{function.__name__} has no such argument"
+        names = [*parameters]
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name, value in signature.bind(*args, **kwargs).arguments.items():
+            # What there are too many or too few of, the function itself refuses, as any does.
+            for name, value in (*zip(names, args, strict=False), *kwargs.items()):
                 kind = kinds.get(name, object)
                 if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                     expected = kind.__name__ if isinstance(kind, type) else str(kind)
@@ -42,3 +45,22 @@ def takes(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return checked
 
     return decorate
+
+
+def check_runs_when_called(fn: Callable[..., object]) -> None:
+    """Raise InvalidError for a function whose body does not run when it is called: its transaction would be empty."""
+    is_late = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if any(tells(each) for tells in is_late for each in (fn, getattr(fn, "__call__", None))):  # noqa: B004 (its own)
+        raise InvalidError(f"{fn!r} is an async or a generator function, and does nothing when called: {_PLAIN}")
+
+
+def check_result(result: T) -> T:
+    """Return what a transaction's function returned, unless that is work which nobody has done yet."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result) or inspect.isgenerator(result):
+            result.close()  # or Python warns of it when it is collected
+        raise InvalidError(f"the transaction's function returned {result!r}, which nobody has run: {_PLAIN}")
+    return result
+
+
+_PLAIN = "give a plain function, which has done all its work when it returns"

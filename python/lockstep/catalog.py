@@ -18,42 +18,44 @@ from datetime import datetime
 
 import msgspec
 
+from lockstep.arbiters import arbiter_of
 from lockstep.arguments import takes
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
 from lockstep.commit.ending import rollback, settle_orphan
-from lockstep.commit.files import Gone
-from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome, Taken
+from lockstep.commit.outcomes import Committed, Taken, raised, refuse_unless_undone
 from lockstep.commit.savepoint import rollback_to
 from lockstep.commit.scans import NO_VIEWS, Scan
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
-from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import operation_on, parse
 from lockstep.delta.log import read_staged
 from lockstep.errors import (
-    CommitUnknownError,
-    ConflictError,
     FailedTransactionError,
     InvalidError,
-    MissingFilesError,
     NoTransactionError,
+    ReadOnlyError,
     TransactionStateError,
-    UndefinedError,
 )
 from lockstep.lake import snapshots
 from lockstep.lake.lake import Lake
 from lockstep.lake.roots import refuse_unless_free
+from lockstep.lake.turns import Turns, lock_file
 from lockstep.retry import RACE, Backoff
-from lockstep.storage import open_storage, url_of
+from lockstep.storage import is_local, open_storage, url_of
+from lockstep.storage.outside import OutsideStorage, comparable
 from lockstep.timeline.clock import Clock, utc_now
-from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, Tag, TransactionInfo
+from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
+from lockstep.transactions.batches import check_batch
 from lockstep.transactions.folders import check_root, new_location
-from lockstep.transactions.names import NO_TAG
+from lockstep.transactions.lookup import tagged_version
+from lockstep.transactions.names import Names
 from lockstep.transactions.savepoint import Creation
-from lockstep.transactions.transaction import State, Transaction, shortened
+from lockstep.transactions.state import State
+from lockstep.transactions.statements import shortened
+from lockstep.transactions.transaction import Transaction
 
 NO_LOCK = nullcontext()
 """Of a transaction that no two threads use at once."""
@@ -90,7 +92,15 @@ class TransactionalCatalog:
         return f"<lockstep.TransactionalCatalog {self.timeline}>"
 
     @classmethod
-    @takes(root=str, options=Mapping | None, author=str | None, application=str, isolation=str, checkpoint_interval=int)
+    @takes(
+        root=str,
+        options=Mapping | None,
+        author=str | None,
+        application=str,
+        isolation=str,
+        checkpoint_interval=int,
+        arbiter=str | None,
+    )
     def open(
         cls,
         root: str,
@@ -104,6 +114,8 @@ class TransactionalCatalog:
         backoff: Backoff = RACE,
         resolution: Resolution = FIRST_COMMITTER_WINS,
         checkpoint_interval: int = CHECKPOINT_EVERY,
+        fsync_data: bool = False,
+        arbiter: str | None = None,
         clock: Clock = utc_now,
         ids: Callable[[], str] = new_id,
     ) -> TransactionalCatalog:
@@ -121,18 +133,25 @@ class TransactionalCatalog:
             resolution: what open transactions do about each other before COMMIT; nothing by default.
             checkpoint_interval: after so many database versions a commit writes a checkpoint of the timeline, behind
                 its answer; 0 for never.
+            fsync_data: whether a commit puts the files that it adds on the disk first; for local roots.
+            arbiter: who decides the entries of the lake, as docs/storage.md says; by default `LOCKSTEP_ARBITER`, if the
+                lake has that one. A new lake is made with it.
 
         Raises:
-            InvalidError: there is no lake, and `create` is false; or the root cannot be one.
+            InvalidError: there is no lake, and `create` is false; or the root cannot be one, or the arbiter none.
+            UnsupportedError: the client of that arbiter is not installed.
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """
-        if create and not root.startswith(("s3:", "s3a:")):
+        if create and is_local(root):
             refuse_unless_free(url_of(root))  # before the folder is made
-        storage = open_storage(root, create=create, options=options)
+        storage = OutsideStorage(
+            open_storage(root, create=create, options=options, fsync_data=fsync_data), options, fsync_data=fsync_data
+        )
         check_root(storage.url)
         make = Timeline.create if create else Timeline.open
-        timeline = make(storage, clock=clock, checkpoint_every=checkpoint_interval)
-        lake = Lake(storage, timeline, clock=clock, new_id=ids)
+        decides = arbiter_of(arbiter, comparable(storage.url))
+        timeline = make(storage, clock=clock, checkpoint_every=checkpoint_interval, arbiter=decides)
+        lake = Lake(storage, timeline, clock=clock, new_id=ids, turns=Turns(lock_file(storage.url)))
         return cls(
             lake,
             author=current_user() if author is None else author,
@@ -169,18 +188,20 @@ class TransactionalCatalog:
         return self.database(touching) if pin is None else snapshots.of_statement(self.lake, touching, pin, list(seen))
 
     @takes(when=int | datetime | str, at_most=int | None)
-    def as_of(self, when: int | datetime | str, *, at_most: int | None = None) -> Database:
+    def as_of(self, when: int | datetime | str, *, at_most: int | None = None, names: Names | None = None) -> Database:
         """Return an older database version: by number, as it was at a time, or by a tag; what it ratified is published.
 
         Args:
             at_most: a snapshot's version: nothing newer exists for it.
+            names: a transaction's, which say what it takes a tag for; those of the newest version by default.
 
         Raises:
-            InvalidError: there is no such version. UndefinedError (42704): there is no such tag.
+            InvalidError: there is no such version; or a tag of the transaction's own names what it will commit.
+            UndefinedError (42704): there is no such tag.
         """
         head = self.lake.refresh()
         if isinstance(when, str):
-            when = find_tag(head, when).version
+            when = tagged_version(head if names is None else names, when)
         database = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
         if at_most is not None and database.version > at_most:
             if not isinstance(when, datetime):
@@ -233,11 +254,13 @@ class TransactionalCatalog:
                 )
         tx = Transaction(
             id=self.lake.new_id(),
-            base=self.lake.refresh() if as_of is None else self.as_of(as_of),
+            base=self.lake.refresh() if as_of is None else self._back_at(as_of),
             began_at=self.lake.clock(),
             isolation=isolation or self.isolation,
             read_only=read_only,
-            record_reads=self.record_reads if record_reads is None else record_reads,
+            refusal=self.lake.refusal,
+            # A reader of what will never change comes after that version in any order: there is nothing to judge.
+            record_reads=as_of is None and (self.record_reads if record_reads is None else record_reads),
             batch=batch,
             comment=comment,
             author=self.author if author is None else author,
@@ -246,6 +269,10 @@ class TransactionalCatalog:
         )
         tx.seen.last_version = as_of is not None
         return tx
+
+    def _back_at(self, when: int | datetime | str) -> Database:
+        """Return an older version as a snapshot: its tags are those of today, for a tag is a name from outside it."""
+        return msgspec.structs.replace(self.as_of(when), tags=self.timeline.head.tags)
 
     def look(self, tx: Transaction, names: Iterable[Name]) -> None:
         """Take in what plain Delta writers did to tables that a transaction is about to use, see `snapshots.look`."""
@@ -337,6 +364,7 @@ class TransactionalCatalog:
             NoTransactionError: it has ended.
             FailedTransactionError: a write of it failed; it is rolled back now.
             ConflictError: another transaction was first; it is rolled back now.
+            CancelledError (57014): a person had it ended, see `lockstep.commit.records.abort`; it is rolled back now.
             MissingFilesError: files that it wrote are gone; it is rolled back now.
             CommitUnknownError: the store does not say; committing again finds out.
             UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
@@ -349,10 +377,10 @@ class TransactionalCatalog:
             self.rollback(tx)
             raise FailedTransactionError(
                 f"a write of this transaction failed, so COMMIT has rolled it back; nothing of it is in any table. The "
-                f"failure was: {tx.failure}"
+                f"failure was: {tx.failure or tx.failed_statement}"
             ) from error
         try:
-            return _raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
+            return raised(commit(self.lake, tx, backoff=self.backoff), tx.id)
         finally:
             self._withdraw(tx)
 
@@ -375,19 +403,7 @@ class TransactionalCatalog:
             outcome = rollback(self.lake, tx)
         finally:
             self._withdraw(tx)
-        match outcome:
-            case Committed(version):
-                raise TransactionStateError(
-                    f"too late to roll back: transaction {tx.id} is committed as database version {version}. The "
-                    "answer to its COMMIT was lost, not the COMMIT",
-                    sqlstate="2D000",
-                )
-            case InDoubt(version, cause):
-                raise CommitUnknownError(
-                    f"the store still does not say whether transaction {tx.id} is committed as database version "
-                    f"{version}: {cause.message}. The transaction has ended and nothing of it was removed; look for "
-                    "its id in the timeline once the store answers."
-                )
+        refuse_unless_undone(outcome, tx.id)
 
     def find_out(self, transaction: str, snapshot: int) -> Committed | None:
         """Return what the COMMIT of a process that is gone did, see `lockstep.commit.ending.settle_orphan`."""
@@ -416,13 +432,24 @@ class TransactionalCatalog:
 
     # --- one Delta commit on its own ----------------------------------------------------------------------------------
 
+    def check_writable(self) -> None:
+        """Raise unless statements may write, as far as that is known before anything is written.
+
+        Raises:
+            ReadOnlyError: this process may only read the lake's root.
+        """
+        if self.lake.refusal:
+            raise ReadOnlyError(self.lake.refusal)
+
     @takes(name=Name)
     def reserve(self, name: Name, *, case_sensitive: bool = True) -> Creation:
         """Choose where a new table will lie, if it could be created now.
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
+            ReadOnlyError: see `check_writable`.
         """
+        self.check_writable()
         id_ = self.lake.new_id()
         creation = Creation(id=id_, name=name, location=new_location(name, id_), case_sensitive=case_sensitive)
         new_table(self.lake.refresh(), creation)
@@ -452,7 +479,9 @@ class TransactionalCatalog:
                 transactions would explain; or too many lost races.
             MissingFilesError: files that it wrote are gone; nothing was committed.
             CommitUnknownError: the store does not say.
+            ReadOnlyError: see `check_writable`.
         """
+        self.check_writable()
         info = TransactionInfo(
             id=self.lake.new_id(),
             began_at=self.lake.clock(),
@@ -473,62 +502,7 @@ class TransactionalCatalog:
             views=views,
             backoff=self.backoff,
         )
-        return outcome if isinstance(outcome, Taken) else _raised(outcome, info.id)
-
-
-def find_table(database: Database, name: Name) -> Table:
-    """Return a table of a database version.
-
-    Raises:
-        UndefinedError: it has none of that name.
-        ForeignCommitError, UnavailableError, CorruptTimelineError: set aside, see `lockstep.lake.publisher`.
-    """
-    if (table := database.tables.get(name)) is None:
-        raise UndefinedError(
-            f"no table {name} in database version {database.version}: `lockstep tables ROOT --at {database.version}` "
-            "lists those that it has"
-        )
-    database.refuse_aside(table)
-    return table
-
-
-def find_tag(database: Database, name: str) -> Tag:
-    """Return a tag of a database version.
-
-    Raises:
-        UndefinedError (42704): it has none of that name.
-    """
-    if (tag := database.tag(name)) is None:
-        raise UndefinedError(f"no tag {name}; SHOW TAGS lists those that there are", sqlstate=NO_TAG)
-    return tag
-
-
-def check_batch(batch: Batch) -> None:
-    """Raise InvalidError unless an entry may record such a batch: its name's length and its number are bounded."""
-    try:
-        msgspec.convert(msgspec.structs.asdict(batch), Batch)  # what readers of the entry will check
-    except msgspec.ValidationError as error:
-        raise InvalidError(f"{str(batch)[:400]}: {error}") from error
-
-
-def _raised(outcome: Outcome, transaction: str) -> Committed:
-    match outcome:
-        case Committed():
-            return outcome
-        case Conflict():
-            raise ConflictError(outcome.message)
-        case Contended(attempts):
-            raise ConflictError(
-                f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does "
-                "not conflict with. Nothing of it was committed; run it again."
-            )
-        case Gone(message):
-            raise MissingFilesError(message)
-        case InDoubt(version, cause):
-            raise CommitUnknownError(
-                f"the store does not say whether transaction {transaction} is committed as database version "
-                f"{version}: {cause.message}. Look for the id in the timeline before you run it again."
-            )
+        return outcome if isinstance(outcome, Taken) else raised(outcome, info.id)
 
 
 def current_user() -> str:

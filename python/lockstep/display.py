@@ -130,6 +130,8 @@ def brief_row(entry: Entry) -> list[object]:
 
 
 def _what(entry: Entry) -> str:
+    if entry.expires is not None and not entry.transaction.message:
+        return f"versions below {entry.expires.first_kept} have expired"
     return entry.transaction.message or "; ".join(entry.transaction.statements)
 
 
@@ -196,7 +198,7 @@ def _properties(properties: Mapping[str, str]) -> str:
 def _ddl(ddl: TableDdl) -> list[object]:
     detail = f"to {ddl.new_name}" if ddl.new_name is not None else f"at {ddl.location}" if ddl.location else ""
     if ddl.version is not None:
-        detail += f", back at version {ddl.version}"
+        detail += f", {'adopted' if ddl.adopted else 'back'} at version {ddl.version}"
     return [ddl.action, ddl.name, detail, ddl.id]
 
 

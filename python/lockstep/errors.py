@@ -11,10 +11,13 @@
     ├── InvalidError             22023  bad input, refused before anything was written
     │   ├── UndefinedError             42P01 / 3F000 / 42704  no such table, view, namespace, tag or setting
     │   ├── DuplicateError             42P07 / 42P06  the name is taken
+    │   ├── ExpiredError               72000  a database version that is not kept any more
+    │   │   └── SnapshotTooOldError    72000  what ours stands on is not kept any more; run it again (retryable)
+    │   ├── ArbiterError               55000  the lake's arbiter does not fit what its store has; needs a person
     │   └── UnsupportedError           0A000  Lockstep cannot do that; the message says what to do instead
     ├── StatementError           XX000  a statement of a script failed, with that statement's own SQLSTATE if it has one
     ├── CancelledError           57014  a user stopped a script
-    ├── ForeignCommitError       40002  another Delta writer took a table version that conflicts with ours
+    ├── ForeignCommitError       40002  another Delta writer wrote what conflicts with ours, or is refused
     ├── MissingFilesError        58P01  files that the transaction wrote are gone; run it again (retryable)
     ├── UnavailableError         58030  the store failed or refused; nothing was changed (retryable)
     └── CorruptTimelineError     XX001  a stored file is damaged or missing; needs a person
@@ -113,6 +116,24 @@ class DuplicateError(InvalidError):
     default_sqlstate = "42P07"
 
 
+class ExpiredError(InvalidError):
+    """A database version is asked for that expired: nobody kept it, and nobody can read it any more."""
+
+    default_sqlstate = "72000"
+
+
+class SnapshotTooOldError(ExpiredError):
+    """What was committed since ours began, or since this process last looked, expired; nothing of ours is committed."""
+
+    retryable = True
+
+
+class ArbiterError(InvalidError):
+    """The arbiter of a lake lost what it had decided, or is another lake's; nothing of ours is committed."""
+
+    default_sqlstate = "55000"
+
+
 class UnsupportedError(InvalidError):
     """Lockstep does not do that; the message says what to do instead."""
 
@@ -135,13 +156,13 @@ class StatementError(LockstepError):
 
 
 class CancelledError(LockstepError):
-    """A user stopped a script before its end."""
+    """A user stopped a script before its end, or had a transaction ended."""
 
     default_sqlstate = "57014"
 
 
 class ForeignCommitError(LockstepError):
-    """A Delta writer outside Lockstep took a table version, and its changes conflict with ours."""
+    """A Delta writer outside Lockstep wrote what is not taken in: it conflicts with ours, or the table refuses it."""
 
     default_sqlstate = "40002"
 

@@ -17,7 +17,8 @@ would win again; IEEE 802.11 calls that post-backoff (2020, 10.3.3).
 Measured, it halves the 99th percentile and the longest wait of 16 writers, and costs a fifth of their commits per
 second on two cores: what the winner alone would have done at full speed (docs/benchmarks.md, "Fairness").
 
-`AGAIN`, `CLAIM` and `POLL` double: they wait for the work of others, whose length nobody knows, and not for a turn.
+`AGAIN`, `CLAIM`, `REQUEST` and `POLL` double: they wait for the work of others, whose length nobody knows, and not for
+a turn.
 """
 
 from __future__ import annotations
@@ -139,6 +140,10 @@ AGAIN = Backoff(attempts=5, timeout_seconds=3600, base_seconds=0.1, cap_seconds=
 CLAIM = Backoff(attempts=10, timeout_seconds=5, base_seconds=0.01, cap_seconds=1, growth=doubling)
 """One object that a store refuses to write because of another write of it, which then left nothing."""
 
+REQUEST = Backoff(attempts=6, timeout_seconds=30, base_seconds=0.1, cap_seconds=5, growth=doubling)
+"""One request to an object store, which gave no answer, or was throttled. The store client's own bound on each request
+(half a minute) comes on top of the last."""
+
 POLL = Backoff(attempts=1_000_000, timeout_seconds=30, base_seconds=0.005, cap_seconds=0.5, growth=doubling)
 """Looking whether another transaction has ended; the timeout ends it, never the attempts."""
 
@@ -155,19 +160,19 @@ def race_backoff(options: Mapping[str, str]) -> Backoff:
     return replace(RACE, attempts=int(attempts), timeout_seconds=seconds(COMMIT_TIMEOUT, options))
 
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h)?")
-_SECONDS = {"ms": 0.001, "s": 1, None: 1, "m": 60, "min": 60, "h": 3600}
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1, None: 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def seconds(setting: Setting, options: Mapping[str, str]) -> float:
     """Return the seconds of a duration among a catalog's options, as Spark's settings write them.
 
-    That is '500ms', '30s', '10min', '1h', or a plain number of seconds.
+    That is '500ms', '30s', '10min', '1h', '7d', or a plain number of seconds.
 
     Raises:
         InvalidError: it is none.
     """
     text = setting.value_in(options) or ""
     if (match := _DURATION.fullmatch(text.strip().lower())) is None:
-        raise InvalidError(f"{setting.name} is {text!r}: expected a duration, as 500ms, 30s, 10min or 1h")
+        raise InvalidError(f"{setting.name} is {text!r}: expected a duration, as 500ms, 30s, 10min, 1h or 7d")
     return float(match[1]) * _SECONDS[match[2]]

@@ -31,7 +31,7 @@ class Setting:
     Attributes:
         name: as the place has it: of a catalog what follows `spark.sql.catalog.<catalog>.`, else the whole name.
         place: where it is set.
-        kind: what a value is. A duration is `500ms`, `30s`, `10min`, `1h`, or a plain number of seconds.
+        kind: what a value is. A duration is `500ms`, `30s`, `10min`, `1h`, `7d`, or a plain number of seconds.
         meaning: what it does, as Markdown.
         default: the value where nothing is said; None where there is none.
         otherwise: what happens without a value, where that is more than a default, as Markdown.
@@ -109,6 +109,31 @@ SHARED_TRANSACTION_TIMEOUT = Setting(
     default="60",
 )
 
+TRANSACTION_TIMEOUT = Setting(
+    "lockstep.transaction_timeout",
+    "session",
+    "duration",
+    "How long a transaction may be open, whatever it does, before it is rolled back (25P04); `0` is for ever. What it "
+    "is at `BEGIN` counts.",
+    otherwise="the catalog's `transaction-timeout`",
+)
+IDLE_TIMEOUT = Setting(
+    "lockstep.idle_in_transaction_timeout",
+    "session",
+    "duration",
+    "How long a transaction may be open without a statement of it being executed, before it is rolled back (25P03); "
+    "`0` is for ever. A block of `BEGIN ATOMIC` is never idle. What it is at `BEGIN` counts.",
+    otherwise="the catalog's `idle-in-transaction-timeout`",
+)
+STATEMENT_TIMEOUT = Setting(
+    "lockstep.statement_timeout",
+    "session",
+    "duration",
+    "How long a statement of a transaction may run before it is cancelled (57014), and counts as [one that "
+    "failed](../sql/grammar.md#when-a-statement-fails); `0` is for ever. Not `COMMIT` and `ROLLBACK`, and not "
+    "statements on their own. What it is at `BEGIN` counts.",
+    otherwise="the catalog's `statement-timeout`",
+)
 DRIVER_STATE_FILES = Setting(
     "lockstep.driver_state_files",
     "session",
@@ -125,7 +150,8 @@ ROOT = Setting(
     "root",
     "catalog",
     "path",
-    "Where the lake is: a local path, `file://…`, `s3://bucket/prefix` or `s3a://bucket/prefix`.",
+    "Where the lake is: a local path, `file://…`, `s3://bucket/prefix`, `gs://bucket/prefix` or "
+    "`abfss://container@account…/prefix` ([storage](storage.md)).",
     otherwise="required",
 )
 CREATE = Setting(
@@ -185,6 +211,27 @@ ANNOUNCEMENT_EXPIRY = Setting(
     "only. At least a second.",
     default="10min",
 )
+CATALOG_TRANSACTION_TIMEOUT = Setting(
+    "transaction-timeout",
+    "catalog",
+    "duration",
+    "As `lockstep.transaction_timeout`, for all sessions that do not say it themselves.",
+    default="0",
+)
+CATALOG_IDLE_TIMEOUT = Setting(
+    "idle-in-transaction-timeout",
+    "catalog",
+    "duration",
+    "As `lockstep.idle_in_transaction_timeout`, for all sessions that do not say it themselves.",
+    default="0",
+)
+CATALOG_STATEMENT_TIMEOUT = Setting(
+    "statement-timeout",
+    "catalog",
+    "duration",
+    "As `lockstep.statement_timeout`, for all sessions that do not say it themselves.",
+    default="0",
+)
 COMMIT_ATTEMPTS = Setting(
     "commit-attempts",
     "catalog",
@@ -209,14 +256,63 @@ CHECKPOINT_INTERVAL = Setting(
     "writes none. Catalogs of one driver share a lake: what the first of them says counts.",
     default="100",
 )
+FSYNC_DATA = Setting(
+    "fsync-data",
+    "catalog",
+    "true or false",
+    "For a lake on a local disk: whether `COMMIT` puts the files that the transaction wrote on the disk before it "
+    "answers, so that they [outlive a power cut](operating.md#power-cuts-and-local-disks), too. "
+    "[What it costs](benchmarks.md#fsync-data) depends on the disk and on how much was written.",
+    default="false",
+)
+RETENTION_AGE = Setting(
+    "retention-age",
+    "catalog",
+    "duration",
+    "`expire_snapshots` and `maintain` keep each [database version](operating.md#what-stays-behind) that was the "
+    "newest at some time within this, so that each moment since then can be read.",
+    default="30d",
+)
+RETENTION_VERSIONS = Setting(
+    "retention-versions",
+    "catalog",
+    "whole number",
+    "They keep so many of the newest versions, however old they are. 1 or more.",
+    default="100",
+)
+DELETION_GRACE = Setting(
+    "deletion-grace",
+    "catalog",
+    "duration",
+    "How long a file that nobody needs is marked before a later run deletes it, for readers that began before that; "
+    "and how long a version stays at which one may have begun. Let it be longer than the longest query.",
+    default="24h",
+)
+ORPHAN_AGE = Setting(
+    "orphan-age",
+    "catalog",
+    "duration",
+    "How old litter is when it may go: files that no version names, and what dead transactions staged. An hour at "
+    "least. Let it be longer than the longest statement.",
+    default="7d",
+)
 STORE = Setting(
     "store.*",
     "catalog",
     "text",
-    "What Lockstep's own requests to S3 need: `store.endpoint`, `store.region`, `store.access_key_id`, "
-    "`store.secret_access_key`, `store.session_token`, … (obstore's `S3Config`). `options=` of `lockstep.configure` "
-    "sets them. Spark's own requests take `spark.hadoop.fs.s3a.*`.",
-    otherwise="the `AWS_*` variables",
+    "What Lockstep's own requests to an object store need: `store.endpoint`, `store.region`, `store.access_key_id`, … "
+    "([all of them](storage.md#options)). `options=` of `lockstep.configure` sets them, and what Spark's own requests "
+    "need.",
+    otherwise="the `AWS_*`, `GOOGLE_*` and `AZURE_*` variables",
+)
+ARBITER = Setting(
+    "arbiter",
+    "catalog",
+    "text",
+    "Who decides which entry a database version is, of a lake whose store cannot "
+    "([arbiters](storage.md#arbiters)): `valkey://host:6379/0?prefix=lockstep`, `dynamodb://table?region=…`. With "
+    "`create`, a new lake is made with it, for ever; for one that is there it must be the lake's own.",
+    otherwise="`LOCKSTEP_ARBITER`, for those lakes that have it",
 )
 
 # --- of a driver ------------------------------------------------------------------------------------------------------
@@ -248,6 +344,14 @@ LOG_STORE = Setting(
     "class",
     "How Delta commits under Lockstep's URIs. Filled in; leave it alone.",
     default="lockstep.spark.LockstepLogStore",
+)
+REDACTION = Setting(
+    "spark.redaction.regex",
+    "driver",
+    "text",
+    "Names of settings whose values Spark hides: its own default, and what stores have for keys. Filled in with "
+    "`options=` of a store, beside what the builder says; see docs/security.md.",
+    otherwise="Spark's",
 )
 FILE_SYSTEM = Setting(
     "spark.hadoop.fs.lockstep.impl",
@@ -321,6 +425,29 @@ WORKER_PYTHON = Setting(
     "path",
     "As `PYSPARK_DRIVER_PYTHON`, after it.",
 )
+DEFAULT_ARBITER = Setting(
+    "LOCKSTEP_ARBITER",
+    "environment",
+    "text",
+    "As a catalog's `arbiter`, for new lakes and for all that have this arbiter; others go on without. The command "
+    "line takes it from here.",
+    otherwise="none",
+)
+ARBITER_USERNAME = Setting(
+    "LOCKSTEP_ARBITER_USERNAME",
+    "environment",
+    "text",
+    "The user at an arbiter in Valkey or Redis. DynamoDB's credentials come from the standard `AWS_*` variables, "
+    "profiles and roles.",
+    otherwise="its default user",
+)
+ARBITER_PASSWORD = Setting(
+    "LOCKSTEP_ARBITER_PASSWORD",
+    "environment",
+    "text",
+    "The password there. It is neither stored nor shown.",
+    otherwise="none",
+)
 ENDPOINT_OF_S3 = Setting(
     "AWS_ENDPOINT_URL_S3",
     "environment",
@@ -332,10 +459,34 @@ ENDPOINT = Setting(
     "AWS_ENDPOINT_URL",
     "environment",
     "text",
-    "As `AWS_ENDPOINT_URL_S3`, after it. `AWS_REGION`, `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, "
-    "`AWS_SESSION_TOKEN` and the other standard variables are read by obstore.",
-    otherwise="Amazon's",
+    "As `AWS_ENDPOINT_URL_S3`, after it. `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN` and the "
+    "other standard variables are read by obstore.",
+    otherwise="`AWS_ENDPOINT`",
 )
+OLD_ENDPOINT = Setting("AWS_ENDPOINT", "environment", "text", "As `AWS_ENDPOINT_URL`, after it.", otherwise="Amazon's")
+ENDPOINT_OF_GS = Setting(
+    "GOOGLE_BASE_URL",
+    "environment",
+    "text",
+    "The address of a server of Google Cloud Storage's protocol, for Lockstep's own requests.",
+    otherwise="Google's",
+)
+ENDPOINT_OF_AZURE_STORAGE = Setting(
+    "AZURE_STORAGE_ENDPOINT",
+    "environment",
+    "text",
+    "The address of a server of Azure's protocol for blobs, for Lockstep's own requests.",
+    otherwise="`AZURE_ENDPOINT`",
+)
+ENDPOINT_OF_AZURE = Setting(
+    "AZURE_ENDPOINT",
+    "environment",
+    "text",
+    "As `AZURE_STORAGE_ENDPOINT`, after it. `AZURE_STORAGE_USE_EMULATOR` is not heeded.",
+    otherwise="the account's",
+)
+REGION = Setting("AWS_REGION", "environment", "text", "The region of an S3 server.", otherwise="`AWS_DEFAULT_REGION`")
+DEFAULT_REGION = Setting("AWS_DEFAULT_REGION", "environment", "text", "As `AWS_REGION`, after it.")
 
 SETTINGS: tuple[Setting, ...] = tuple(value for value in list(vars().values()) if isinstance(value, Setting))
 """All of them, in the order of this module."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
+
+PATIENCE_SECONDS = 0.002
+"""After so long of quick work the rest goes to threads: the disk is no quick one, or is asked very often."""
 
 _log = logging.getLogger(__name__)
 
@@ -19,35 +25,79 @@ class Threads(ThreadPoolExecutor):
     That is from when the main thread has returned; others may go on for long, and commit.
     """
 
+    def __init__(self, most: int, *, thread_name_prefix: str, quick: bool = False) -> None:
+        """Have so many threads at most.
+
+        Args:
+            quick: whether what they are given usually takes some microseconds: to have a thread do it takes longer. So
+                the caller's own does it, for `PATIENCE_SECONDS` from now on.
+        """
+        super().__init__(most, thread_name_prefix=thread_name_prefix)
+        self._patient_until = time.monotonic() + PATIENCE_SECONDS if quick else 0.0
+
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """Have a function called, by a thread or now."""
+        if self._patient_until and time.monotonic() < self._patient_until:
+            return _done(partial(fn, *args, **kwargs))
         try:
             return super().submit(fn, *args, **kwargs)
         except RuntimeError:  # no threads any more; what the function raises goes into the future
-            future = Future[R]()
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except Exception as error:  # noqa: BLE001 (whoever asks the future is told, as of a thread's)
-                future.set_exception(error)
-            return future
+            return _done(partial(fn, *args, **kwargs))
+
+
+def begin(work: Callable[[], R], name: str, *, now: bool = False) -> Future[R]:
+    """Begin something that nobody waits for yet, in a thread of its own; or do it now, if that takes no longer."""
+    if now:
+        return _done(work)
+    pool = Threads(1, thread_name_prefix=name)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return future
+
+
+def _done(work: Callable[[], R]) -> Future[R]:
+    """Return the future of what has been done; what it raised goes into it."""
+    future = Future[R]()
+    try:
+        future.set_result(work())
+    except Exception as error:  # noqa: BLE001 (whoever asks the future is told, as of a thread's)
+        future.set_exception(error)
+    return future
 
 
 class Workers:
-    """So many threads at most; made when first needed, and shared by whoever asks."""
+    """So many threads at most; made when first needed, and shared by whoever asks.
+
+    One thing alone is done by the caller's own thread, and of quick ones as many as are done in `PATIENCE_SECONDS`: to
+    hand something to a thread and to wait for it takes longer than a look at a local file.
+    """
 
     def __init__(self, most: int, name: str) -> None:
         self._pool = Threads(most, thread_name_prefix=name)
 
-    def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    def map(self, work: Callable[[T], R], items: Iterable[T], *, quick: bool = False) -> list[R]:
         """Return what the work returns for each item, in order, once all of it is done, whatever one of them raises.
+
+        Args:
+            quick: whether the work for one item usually takes some microseconds.
 
         Raises:
             What the work raised for the first item for which it did; what it raised for others is logged.
         """
-        futures = [self._pool.submit(work, item) for item in items]
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        for error in errors[1:]:
-            _log.warning("beside the error that is told: %s", error, exc_info=error)
+        waiting = deque(items)
+        is_one = len(waiting) == 1
+        results: list[R] = []
+        errors: list[BaseException] = []
+        until = time.monotonic() + (PATIENCE_SECONDS if quick else 0.0)
+        while waiting and (is_one or time.monotonic() < until):
+            try:
+                results.append(work(waiting.popleft()))
+            except Exception as error:  # noqa: BLE001 (raised below, or logged, once all of it is done)
+                errors.append(error)
+        futures = [self._pool.submit(work, item) for item in waiting]
+        errors += [failure for future in futures if (failure := future.exception()) is not None]
+        for other in errors[1:]:
+            _log.warning("beside the error that is told: %s", other, exc_info=other)
         if errors:
             raise errors[0]
-        return [future.result() for future in futures]
+        return results + [future.result() for future in futures]

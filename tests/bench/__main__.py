@@ -20,6 +20,7 @@ from typing import get_args
 
 from lockstep.catalog import TransactionalCatalog
 from project import render_docs
+from tests.bench.bounds import Bound, exit_if_missed
 from tests.bench.commit import commit_cost
 from tests.bench.page import DOCUMENT, sections
 from tests.bench.side import ROWS, Side
@@ -38,6 +39,9 @@ WORKS = {
     "select 1": ("SELECT 1", 1.05),
 }
 """What is measured, in the order of each round, and what it may cost at most of what it costs on plain Delta."""
+
+NOTHING = ("BEGIN; ROLLBACK", 10.0)
+"""What plain Delta has none of: a transaction that does nothing, and how many milliseconds it may take."""
 
 ALWAYS = {
     "spark.master": "local[2]",
@@ -68,13 +72,22 @@ class Comparison:
     ours: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
 
-    def row(self) -> str:
+    @property
+    def quartiles(self) -> list[float]:
+        """Of the paired ratios."""
+        return statistics.quantiles((a / b for a, b in zip(self.ours, self.plain, strict=True)), n=4)
+
+    def bound(self, setting: str) -> Bound:
+        """Return what is promised of the median of the paired ratios."""
         name, bound = WORKS[self.work]
-        ratios = [a / b for a, b in zip(self.ours, self.plain, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        verdict = "yes" if middle <= bound else "**no**"
+        return Bound(f"{name}, with {setting}", self.quartiles[1], bound)
+
+    def row(self) -> str:
+        low, middle, high = self.quartiles
+        bound = self.bound("")
         spread = f"**{middle:.2f}** ({low:.2f}-{high:.2f})"
-        return f"| {name} | {_spread(self.ours)} | {_spread(self.plain)} | {spread} | {bound:.2f} | {verdict} |"
+        figures = f"{_spread(self.ours)} | {_spread(self.plain)} | {spread}"
+        return f"| {WORKS[self.work][0]} | {figures} | {bound.bound:.2f} | {bound.verdict} |"
 
 
 def _spread(values: list[float]) -> str:
@@ -94,9 +107,29 @@ def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Child, Chi
         yield sides[0], sides[1]
 
 
-def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> list[Comparison]:
+@dataclass
+class Measured:
+    """What one run says: of each work, and how long a transaction takes that does nothing, in milliseconds."""
+
+    comparisons: list[Comparison]
+    nothing: list[float] = field(default_factory=list)
+
+    def bounds(self, setting: str) -> list[Bound]:
+        name, most = NOTHING
+        nothing = Bound(f"{name}, ms, with {setting}", statistics.median(self.nothing), most)
+        return [*(comparison.bound(setting) for comparison in self.comparisons), nothing]
+
+    def lines(self) -> list[str]:
+        """Return the rows of the table, and what is said behind it."""
+        *_, nothing = self.bounds("")
+        said = f"`{NOTHING[0]}` takes {_spread(self.nothing)} ms; at most {nothing.bound:g}, kept: {nothing.verdict}."
+        return [*(comparison.row() for comparison in self.comparisons), "", said]
+
+
+def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> Measured:
     """Let the two sides take turns, after three rounds that do not count."""
     found = {work: Comparison(work) for work in WORKS}
+    measured = Measured(list(found.values()))
     with both(folder, settings) as (ours, plain):
         for number in range(-3, repeats):
             for work, comparison in found.items():
@@ -105,16 +138,16 @@ def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> list[Com
                     spent = side.ask(work)
                     if number >= 0:
                         times.append(spent)
-    return list(found.values())
+            spent = ours.ask("nothing")
+            if number >= 0:
+                measured.nothing.append(spent)
+    return measured
 
 
-def report(measured: Mapping[str, list[Comparison]], commits: str, repeats: int, page: str) -> str:
+def report(measured: Mapping[str, Measured], commits: str, repeats: int, page: str) -> str:
     """Return the new page, with the sections of others as the old one has them."""
     head = "| | Lockstep, ms | plain Delta, ms | ratio | bound | kept |\n|---|---|---|---|---|---|"
-    tables = "\n\n".join(
-        f"### With {name}\n\n{head}\n" + "\n".join(comparison.row() for comparison in comparisons)
-        for name, comparisons in measured.items()
-    )
+    tables = "\n\n".join(f"### With {name}\n\n{head}\n" + "\n".join(one.lines()) for name, one in measured.items())
     return f"""# Benchmarks
 
 Made by `make bench`; {repeats} repeats. Lockstep and plain Delta are processes of their own, which take turns; plain
@@ -149,7 +182,7 @@ def main() -> None:
         measured = {}
         for number, (name, settings) in enumerate(SETTINGS.items()):
             measured[name] = measure(folder / str(number), settings, args.repeats)
-            print(name, *(comparison.row() for comparison in measured[name]), sep="\n", flush=True)
+            print(name, *measured[name].lines(), sep="\n", flush=True)
         commits = commit_cost(lambda: TransactionalCatalog.open(f"{folder}/commits", create=True), args.repeats)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -158,6 +191,7 @@ def main() -> None:
     if not args.no_write:
         DOCUMENT.write_text(text, encoding="utf-8")
         render_docs.write()
+    exit_if_missed(bound for name, one in measured.items() for bound in one.bounds(name))
 
 
 if __name__ == "__main__":

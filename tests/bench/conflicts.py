@@ -6,12 +6,12 @@ Its section stands between two comments, which `tests.bench` keeps when it write
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import cache
+from math import inf
 
 from lockstep.conflict.serializable import Antidependency, judge
 from lockstep.conflict.writes import Changes, Conflict, first_conflict
@@ -22,7 +22,8 @@ from lockstep.delta.pruning.predicates import FileValues
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows
 from lockstep.timeline.entry import Name
 from tests.bench.aborts import STEPS, rates
-from tests.bench.page import DOCUMENT, with_section
+from tests.bench.bounds import Bound, exit_if_missed
+from tests.bench.page import DOCUMENT, conditions, with_section
 
 MARK = "conflicts"
 OURS, WINNERS, THEIRS = 10_000, 1_000, 1_000
@@ -104,23 +105,28 @@ def peak_bytes(run: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def cost(repeats: int) -> str:
-    """Measure all cases, and return the table of what they cost."""
-    rows = []
+def cost(repeats: int) -> tuple[str, list[Bound]]:
+    """Measure all cases, and return the table of what they cost, and its bounds."""
+    rows, bounds = [], list[Bound]()
     judged(mine(frozenset({"(id = 1)"}), 1), winners(1, frozenset({"(id = 2)"})))  # the first one imports the parser
     for name, (read, theirs) in CASES.items():
         ours = mine(read)
         fresh, conflicts = judged(ours, winners(WINNERS, theirs))
         again = statistics.median(judged(ours, winners(WINNERS, theirs))[0] for _ in range(repeats))
         few, many = (_mebibytes(ours, winners(n, theirs)) for n in (FEW, MANY))
-        kept = ["yes" if seconds <= BOUND_SECONDS and not conflicts else "**no**" for seconds in (fresh, again)]
-        rows.append(f"| {name} | {fresh:.3f} | {kept[0]} | {again:.3f} | {kept[1]} | {few:.1f} | {many:.1f} |")
+        checks = [
+            Bound(f"the conflict check, {name}, {when}", inf if conflicts else seconds, BOUND_SECONDS)
+            for when, seconds in (("first", fresh), ("again", again))
+        ]
+        bounds += checks
+        verdicts = [check.verdict for check in checks]
+        rows.append(f"| {name} | {fresh:.3f} | {verdicts[0]} | {again:.3f} | {verdicts[1]} | {few:.1f} | {many:.1f} |")
         print(rows[-1], flush=True)
     return "\n".join([
         f"| rows read | first, s | kept | again, s | kept | peak, MiB: {FEW} winners | {MANY} winners |",
         "|---" * 7 + "|",
         *rows,
-    ])  # fmt: skip
+    ]), bounds  # fmt: skip
 
 
 def _mebibytes(ours: Changes, made: Iterator[Changes]) -> float:
@@ -156,8 +162,8 @@ them wrote and read. The bound is {BOUND_SECONDS} s, of CPU. No two winners read
 each one's is parsed; *again* (the median of {repeats}) they are known, as when the next transaction meets them. The
 peak is what Python allocates while winners come one by one. To read a winner's commit, once, takes {read[0]:.1f} ms
 before that, of which {read[1]:.1f} ms go into the [covers](../python/lockstep/delta/pruning/covers.py) by which many
-files are judged as few. Measured on {os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}: other work makes it
-slower.
+files are judged as few. Measured on {conditions()}: other
+work makes it slower.
 
 {costs}
 
@@ -173,10 +179,12 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    found = text(cost(args.repeats), reading(), rates(), args.repeats)
+    costs, bounds = cost(args.repeats)
+    found = text(costs, reading(), rates(), args.repeats)
     print(found)
     if not args.no_write:
         DOCUMENT.write_text(with_section(DOCUMENT.read_text(encoding="utf-8"), MARK, found), encoding="utf-8")
+    exit_if_missed(bounds)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@ Its section stands between two comments, which `tests.bench` keeps when it write
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.bench.page import DOCUMENT, with_section
+from tests.bench.page import DOCUMENT, conditions, with_section
 from tests.support.writers import POLICIES, Report, run_writers
 
 MARK = "fairness"
@@ -35,11 +34,11 @@ def fairness(runs: dict[str, list[list[Report]]]) -> str:
         "## Fairness",
         "",
         f"{len(first)} processes, each {len(first[0].seconds)} appends to one table, one transaction right after the",
-        f"other, on a local disk and {os.cpu_count()} cores (`python -m tests.bench.fairness`); {len(ours)} runs of",
+        f"other, on a local disk and {conditions()}; `python -m tests.bench.fairness`; {len(ours)} runs of",
         "each policy, in turn. Latency is from `BEGIN` to the answer of `COMMIT`; an attempt is a race for the next",
-        "database version; the spread is",
-        "the slowest writer's mean latency over the fastest's. *Losers first* is what Lockstep does",
-        "([`retry.py`](../python/lockstep/retry.py)), *doubling* the usual exponential backoff. No append failed.",
+        "database version; the spread is the slowest writer's mean latency over the fastest's. *Turns* is what",
+        "Lockstep does on one host, *losers first* ([`retry.py`](../python/lockstep/retry.py)) the same without them,",
+        "as on several, *doubling* the usual exponential backoff. No append failed.",
         "",
         "| policy | run | commits/s | latency, ms: min | median | p99 | max | spread | most attempts |",
         "|---" * 9 + "|",

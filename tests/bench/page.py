@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from textwrap import fill
 
 from project.render_docs import between
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-MARKS = ("slow", "conflicts", "fairness", "hosts", "dbt", "scale")
+MARKS = (
+    *("peers", "tpch", "transaction", "profile", "turns", "slow", "conflicts", "fairness", "hosts", "dbt", "scale"),
+    *("exports", "adopt", "long", "retention", "recovery", "tables"),
+)
 """Of the sections, in the order of the page."""
+
+
+def conditions() -> str:
+    """Return on how many cores, beside which load and at which priority something is measured."""
+    first = os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO)
+    load = f"{os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}"
+    return f"{load}, before which this came (`chrt -r 1`)" if first else load
+
+
+def paragraph(text: str) -> str:
+    """Return a text as a paragraph of the page."""
+    return fill(" ".join(text.split()), width=119, break_long_words=False, break_on_hyphens=False)
 
 
 def section(page: str, mark: str) -> str:

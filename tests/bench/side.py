@@ -49,13 +49,14 @@ class Workload:
             "join": lambda: self._sql("SELECT count(*) FROM updated u JOIN merged m ON u.id = m.id"),
             "read only": self._read_only,
             "select 1": lambda: self._sql("SELECT 1"),
+            "nothing": lambda: self._inside(end="ROLLBACK"),
         }
 
     def _sql(self, text: str) -> None:
         self._spark.sql(text).collect()
 
-    def _inside(self, *statements: str, begin: str = "BEGIN") -> None:
-        for text in (begin, *statements, "COMMIT") if self._is_lockstep else statements:
+    def _inside(self, *statements: str, begin: str = "BEGIN", end: str = "COMMIT") -> None:
+        for text in (begin, *statements, end) if self._is_lockstep else statements:
             self._sql(text)
 
     def _transaction(self) -> None:

@@ -10,18 +10,21 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from tests.support.driver import Driver
+from tests.support.sessions import ROOTS
 
 # Slow: two Spark drivers are started, at the same time on two cores, and serve all tests here.
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("race") / "lake"
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path | str:
+    """The lake's folder; below `ROOTS` if these tests are run on a store."""
+    folder = tmp_path_factory.mktemp("race")
+    return f"{ROOTS}/{folder.parent.name}-race" if ROOTS else folder / "lake"
 
 
 @pytest.fixture(scope="module")
-def pair(root: Path) -> Iterator[tuple[Driver, Driver]]:
+def pair(root: Path | str) -> Iterator[tuple[Driver, Driver]]:
     TransactionalCatalog.open(str(root), create=True)
     with Driver(root) as one, Driver(root) as two:
         yield one, two
@@ -37,7 +40,7 @@ def both(pair: tuple[Driver, Driver], *statements: tuple[str, str]) -> list[tupl
     return answers
 
 
-def test_appends_to_one_table_all_land(pair: tuple[Driver, Driver], root: Path) -> None:
+def test_appends_to_one_table_all_land(pair: tuple[Driver, Driver], root: Path | str) -> None:
     pair[0].sql("CREATE TABLE appended (id BIGINT)")
     answers = both(
         pair, *[(f"INSERT INTO appended VALUES ({n})", f"INSERT INTO appended VALUES ({-n})") for n in (1, 2, 3)]
@@ -75,3 +78,34 @@ def test_transactions_on_different_tables_both_land(pair: tuple[Driver, Driver])
     for driver in pair:
         for table in ("left_side", "right_side"):
             assert driver.sql(f"SELECT count(*) AS n FROM {table}") == [{"n": 2}]
+
+
+def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Driver], root: Path | str) -> None:
+    """A transaction writes two tables alike, and RESTORE DATABASE comes at each point of it: no version tears them."""
+    one, two = pair
+    one.sql("CREATE TABLE twin AS SELECT 0 AS id", "CREATE TABLE other_twin AS SELECT 0 AS id", "CREATE TAG twins")
+    restore, begin, commit = "RESTORE DATABASE lake TO TAG twins", "BEGIN", "COMMIT"
+    change = "{} {{}} {}"
+    kinds = [("INSERT INTO", "VALUES ({})"), ("DELETE FROM", "WHERE id < {}")]
+    refused: list[str] = []
+    for number, (verb, rest) in enumerate(kinds, start=1):
+        statement = change.format(verb, rest.format(number))
+        script = [begin, statement.format("twin"), statement.format("other_twin"), commit]
+        for at in range(number % 2, len(script), 2):
+            for place, theirs in enumerate(script):
+                [(mine, answer)] = both(pair, (restore if place == at else "SELECT 1", theirs))
+                refused += [each["sqlstate"] for each in (mine, answer) if "rows" not in each]
+            two.ask({"sql": "ROLLBACK"})
+    assert set(refused) <= {"40001"}, refused
+    for version in range(one.sql("CALL lake.system.tags()")[0]["database_version"], _newest(root) + 1):
+        twins = [
+            one.sql(f"SELECT id FROM {name} FOR SYSTEM_VERSION AS OF {version} ORDER BY id")
+            for name in ("twin", "other_twin")
+        ]
+        assert twins[0] == twins[1], f"database version {version}"
+    for driver in pair:
+        assert driver.sql(restore, "SELECT id FROM twin") == [{"id": 0}]
+
+
+def _newest(root: Path | str) -> int:
+    return TransactionalCatalog.open(str(root)).database().version

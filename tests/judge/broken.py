@@ -42,9 +42,11 @@ def _reads_are_lost(asked: Message) -> Message:
 
 def _second_table_is_live(asked: Message) -> Message:
     """Forget the statement after its first relation: what follows is read as it is when the query runs."""
-    if asked["op"] == "resolve" and asked.get("use") == "pinned" and asked.get("seen"):
-        return {**asked, "use": "live", "pin": None, "seen": []}
-    return asked
+    if asked["op"] != "resolve":
+        return asked
+    asked = {**asked, "ahead": []}  # what is not told ahead is asked for when Spark asks
+    is_later = asked.get("use") == "pinned" and asked.get("seen")
+    return {**asked, "use": "live", "pin": None, "seen": []} if is_later else asked
 
 
 def _nobody_looks(asked: Message) -> Message:

@@ -10,7 +10,7 @@ import pytest
 
 import lockstep
 from lockstep.spark.bridge import is_open
-from tests.support.sessions import CATALOG, new_session
+from tests.support.sessions import CATALOG, ROOTS, new_session
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +28,13 @@ def forgotten_logs(spark_session: Any) -> Iterator[None]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Return where the test's own lake lies, or will lie."""
-    return tmp_path / CATALOG
+def root(tmp_path: Path) -> Path | str:
+    """Return where the test's own lake lies, or will lie: a folder, or a URL if tests are run on a store."""
+    return f"{ROOTS}/{tmp_path.parent.name}-{tmp_path.name}" if ROOTS else tmp_path / CATALOG
 
 
 @pytest.fixture
-def connect(spark_session: Any, root: Path) -> Iterator[Callable[[], Any]]:
+def connect(spark_session: Any, root: Path | str) -> Iterator[Callable[[], Any]]:
     """Return a function that opens a session of its own on the test's lake; `lake` is its current catalog."""
     sessions = []
 

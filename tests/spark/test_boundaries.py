@@ -91,6 +91,47 @@ def test_what_is_made_before_begin_of_an_older_version_is_refused_inside(spark: 
     assert (seen(query), seen(MADE["a query"](spark))) == ("25001", [1, 2])
 
 
+def changes(spark: Any, end: int | None = None, start: int = 2) -> Any:
+    reader = spark.read.option("startingSystemVersion", start)
+    return (reader if end is None else reader.option("endingSystemVersion", end)).table(T)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "open": changes,
+    "closed": lambda spark: changes(spark, 3),
+    "of nothing": lambda spark: changes(spark, 4, start=4),
+    "filtered and joined": lambda spark: changes(spark).where("id > 0").join(changes(spark), "id"),
+    "cached": lambda spark: changes(spark).cache(),
+    "a view": lambda spark: viewed(spark, changes(spark).createOrReplaceTempView),
+}
+
+
+def test_changes_that_were_asked_for_before_begin_are_refused_inside(spark: Any) -> None:
+    spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
+    spark.sql(f"INSERT INTO {T} VALUES (2)")
+    spark.sql(f"INSERT INTO {T} VALUES (3)")
+    spark.sql("CREATE NAMESPACE lake.aside")
+    expected = {way: [] if way == "of nothing" else [2, 3] for way in CHANGES}
+
+    def shown(frames: dict[str, Any]) -> dict[str, Any]:
+        return {way: seen(frame) for way, frame in frames.items()}
+
+    before = {way: make(spark) for way, make in CHANGES.items()}
+    assert shown(before) == expected
+    spark.sql("BEGIN READ ONLY AS OF VERSION 2")
+    assert shown(before) == dict.fromkeys(CHANGES, "25001")
+    assert seen(changes(spark)) == [2]
+    spark.sql("ROLLBACK")
+    spark.sql("BEGIN")
+    assert shown(before) == dict.fromkeys(CHANGES, "25001")
+    with pytest.raises(PySparkException, match="asked for before BEGIN"):
+        before["closed"].select("id").write.mode("append").insertInto(T)
+    inside = {way: make(spark) for way, make in CHANGES.items()}
+    assert shown(inside) == expected
+    spark.sql("ROLLBACK")
+    assert shown(before) == shown(inside) == expected
+
+
 @pytest.mark.parametrize(("end", "left"), [("COMMIT", [1, 2]), ("ROLLBACK", [1]), ("ROLLBACK TO before", [1])])
 def test_what_is_made_inside_is_refused_when_that_has_ended(spark: Any, end: str, left: list[int]) -> None:
     """But for a view's text, which is read anew; a cache that was filled inside is no way around."""

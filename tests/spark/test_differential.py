@@ -53,7 +53,7 @@ def differential(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.deep) for seed in SEEDS[1:])])
 def test_a_program_does_what_it_does_in_plain_delta(seed: int, differential: Differential) -> None:
     program = write(seed)
     found = differential.run(program).wrong

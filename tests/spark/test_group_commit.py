@@ -22,7 +22,7 @@ def files_of_entries(root: Path) -> int:
     return sum(version_in(path.name) is not None for path in (root / "_lockstep" / "timeline").iterdir())
 
 
-@pytest.mark.parametrize("isolation", ["SERIALIZABLE", "SNAPSHOT"])
+@pytest.mark.parametrize("isolation", ["SERIALIZABLE", pytest.param("SNAPSHOT", marks=pytest.mark.deep)])
 def test_sessions_that_commit_at_once_lose_and_double_nothing(
     spark: Any, connect: Any, root: Path, isolation: str
 ) -> None:

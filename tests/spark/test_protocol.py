@@ -19,6 +19,9 @@ from tests.support.sparks import is_before
 VIEWS = {"views", "create_view", "drop_view", "rename_view"}
 """What no Spark before 4.2 asks."""
 
+OF_PAST_VIEWS = {"version", "system_time_micros"}
+"""The fields of a request for a view that no Spark before 4.2 asks for."""
+
 PROCEDURES = {"procedures", "procedure"}
 """What no Spark before 4.1 asks."""
 
@@ -45,6 +48,7 @@ SHOW TABLES
 SET lockstep.on_statement_error = fail
 SELECT * FROM t VERSION AS OF 1
 SELECT * FROM t FOR SYSTEM_TIME AS OF now()
+SELECT * FROM t WITH (startingSystemVersion = 1, endingSystemVersion = 5)
 RESTORE TABLE t TO SYSTEM_VERSION AS OF 5
 RESTORE TABLE t TO SYSTEM_TIME AS OF '2999-01-01'
 CREATE TABLE u USING delta AS SELECT * FROM t
@@ -55,6 +59,9 @@ SELECT * FROM t
 ROLLBACK
 BEGIN
 INSERT INTO t SELECT id + 1 FROM t
+SET spark.databricks.delta.commitInfo.userMetadata = {long}
+DELETE FROM t WHERE id = 1
+RESET spark.databricks.delta.commitInfo.userMetadata
 SAVEPOINT one
 RELEASE one
 SAVEPOINT two
@@ -62,6 +69,7 @@ ROLLBACK TO two
 COMMIT
 DROP NAMESPACE s
 CREATE TAG first AS OF VERSION 2
+VACUUM t
 CALL lake.system.diff(0, to => 1)
 BEGIN READ ONLY AS OF VERSION 2
 ROLLBACK
@@ -69,6 +77,11 @@ BEGIN READ ONLY AS OF TIMESTAMP '2999-01-01'
 ROLLBACK
 BEGIN READ ONLY AS OF TAG first
 ROLLBACK
+SELECT * FROM lake.system.files
+SELECT * FROM lake.system.settings
+SELECT version FROM lake.system.history WHERE version > 1 ORDER BY version DESC LIMIT 2
+SELECT * FROM lake.system.tables FOR SYSTEM_VERSION AS OF 2
+SELECT * FROM lake.system.tables FOR SYSTEM_TIME AS OF '2999-01-01'
 """
 
 OF_PROCEDURES = """
@@ -79,6 +92,9 @@ DESCRIBE PROCEDURE lake.system.restore
 OF_VIEWS = """
 CREATE VIEW v AS SELECT id FROM t
 SELECT * FROM v JOIN t USING (id)
+SELECT * FROM v FOR SYSTEM_TIME AS OF '2999-01-01'
+CREATE TAG viewed
+SELECT * FROM v WITH (systemVersionAsOf = 'viewed')
 SHOW VIEWS
 ALTER VIEW v RENAME TO x
 DROP VIEW x
@@ -115,9 +131,15 @@ def run(spark: Any, statements: str) -> None:
 
 def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, requests: Requests) -> None:
     """Of each operation a request was sent, and each field of it by some statement."""
-    run(spark, STATEMENTS)
+    run(spark, STATEMENTS.replace("{long}", "x" * 300_000))  # a commit that is too long for one request
     run(spark, "" if is_before("4.1") else OF_PROCEDURES)
     run(spark, "" if is_before("4.2") else OF_VIEWS)
+    for refused in (
+        "INSERT INTO lake.system.tags TABLE t",
+        "SELECT * FROM lake.system.tags TIMESTAMP AS OF '2999-01-01'",
+    ):
+        with pytest.raises(PySparkException):
+            spark.sql(refused)
     with pytest.raises(PySparkException):
         spark.table("nothing")  # before 4.2 a view is asked for where there is no table, and nowhere else
     (newest,) = spark.sql("DESCRIBE HISTORY t LIMIT 1").select("timestamp").first()
@@ -132,19 +154,30 @@ def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, 
         with pytest.raises(PySparkException, match="0A000"):
             spark.read.format("delta").load(folder)
     abandon(spark)
+    clean_up(spark, f"lockstep://head.file{folder.removeprefix('file:')}/_delta_log/{0:020d}.json")
     expected = OPERATIONS.keys() - ELSEWHERE - (VIEWS if is_before("4.2") else set())
     expected -= PROCEDURES if is_before("4.1") else set()
     assert {op: fields - {"within"} for op, fields in requests.fields.items()} == {
-        op: {field.encode_name for field in msgspec.structs.fields(OPERATIONS[op])} - OF_CLIENTS - {"within"}
+        op: {field.encode_name for field in msgspec.structs.fields(OPERATIONS[op])}
+        - OF_CLIENTS
+        - {"within"}
+        - (OF_PAST_VIEWS if op == "view" and is_before("4.2") else set())
         for op in expected
     }
     inside = {op for op, fields in requests.fields.items() if "within" in fields}
-    assert inside >= {"resolve", "staging", "staged", "savepoint", "outside", "by_path", "commit", "rollback"}
+    assert inside >= {"resolve", "stage", "staging", "staged", "savepoint", "outside", "by_path", "commit", "rollback"}
+
+
+def clean_up(spark: Any, file: str) -> None:
+    """Try to delete a file of a log, as Delta's clean-up does."""
+    path = spark._jvm.org.apache.hadoop.fs.Path(file)
+    path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(path, False)
 
 
 def abandon(spark: Any) -> None:
     """Do to a transaction what is done to a shared one whose clients are all gone."""
     spark.sql("BEGIN")
     shim = spark._jvm.lockstep.spark
-    shim.execution.TransactionCommand.lapse(shim.transactions.Transactions.of(spark._jsparkSession).get())
+    ends, tx = shim.execution.TransactionCommand, shim.transactions.Transactions.of(spark._jsparkSession).get()
+    ends.lapse(tx, "deserted", getattr(ends, "lapse$default$3")())
     spark.sql("ROLLBACK")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
+import lockstep
 from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import InvalidError
 from lockstep.spark.bridge import is_open
 from tests.support.sparks import since
 
@@ -83,6 +86,46 @@ def test_every_kind_of_table_is_restored(spark: Any, root: Path) -> None:
     assert len(set(ids)) == len(ids) == 11
 
 
+def append_plainly(spark: Any, root: Path, name: str, value: int) -> None:
+    """Add a row as a Delta writer does that knows nothing of Lockstep."""
+    database = TransactionalCatalog.open(str(root)).database()
+    [table] = [table for each, table in database.tables.items() if each.table == name]
+    frame = spark.createDataFrame([(value,)], "id INT")
+    frame.write.format("delta").mode("append").save(str(root / table.location))
+
+
+def test_a_restore_takes_back_what_plain_writers_did_unseen(spark: Any, root: Path) -> None:
+    spark.sql("CREATE TABLE a AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    append_plainly(spark, root, "a", 2)
+    spark.sql("RESTORE DATABASE lake TO TAG good")
+    assert rows(spark, "SELECT * FROM a") == [(1,)]
+
+
+def test_a_revert_that_would_take_a_plain_writers_rows_is_refused(spark: Any, root: Path) -> None:
+    spark.sql("CREATE TABLE a AS SELECT 1 AS id")
+    spark.sql("INSERT INTO a VALUES (2)")
+    version = newest(root).version
+    append_plainly(spark, root, "a", 3)
+    with pytest.raises(PySparkException, match=r"changed table default\.a after it") as error:
+        spark.sql(f"CALL lake.system.revert({version})")
+    assert state(error) == "22023"
+    assert rows(spark, "SELECT * FROM a") == [(1,), (2,), (3,)]
+
+
+def test_undrop_knows_a_namespace_from_the_catalog_of_its_name(spark: Any) -> None:
+    spark.sql("CREATE NAMESPACE lake.lake")
+    spark.sql("CREATE TABLE lake.lake.a AS SELECT 1 AS id")
+    spark.sql("CREATE TABLE lake.default.a AS SELECT 2 AS id")
+    spark.sql("DROP TABLE lake.lake.a")
+    spark.sql("DROP TABLE lake.default.a")
+    spark.sql("UNDROP TABLE lake.lake.a")
+    assert rows(spark, "SELECT * FROM lake.lake.a") == [(1,)]
+    assert rows(spark, "SHOW TABLES IN lake.default") == []
+    spark.sql("UNDROP TABLE lake.default.a")
+    assert rows(spark, "SELECT * FROM lake.default.a") == [(2,)]
+
+
 def test_a_restore_that_cannot_find_its_files_changes_nothing(spark: Any, root: Path) -> None:
     spark.sql("CREATE TABLE a AS SELECT 1 AS id")
     spark.sql("CREATE TABLE b AS SELECT 1 AS id")
@@ -102,6 +145,62 @@ def test_a_restore_that_cannot_find_its_files_changes_nothing(spark: Any, root: 
     assert newest(root).version == database.version
     assert rows(spark, "SELECT a.id, b.id FROM a JOIN b") == [(2, 2)]
     assert rows(spark, "SHOW NAMESPACES") == [("default",), ("later",)]
+
+
+def test_a_restore_that_fails_inside_a_transaction_leaves_the_rest_of_it(spark: Any, root: Path) -> None:
+    """Where a failed statement is no end of its transaction, what it had done by then is."""
+    for name in ("a", "b"):
+        spark.sql(f"CREATE TABLE {name} AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    for name in ("a", "b"):
+        spark.sql(f"INSERT OVERWRITE {name} VALUES (2)")
+    spark.sql("CREATE NAMESPACE later")
+    spark.sql("ALTER TABLE a RENAME TO c")
+    [b] = [table for name, table in TransactionalCatalog.open(str(root)).database().tables.items() if name.table == "b"]
+    for path in (root / b.location).glob("*.parquet"):
+        path.unlink()
+    spark.sql("SET lockstep.on_statement_error = continue")
+    spark.sql("BEGIN")
+    spark.sql("INSERT INTO c VALUES (3)")
+    with pytest.raises(PySparkException):
+        spark.sql("RESTORE DATABASE lake TO TAG good")
+    assert rows(spark, "SELECT * FROM c") == [(2,), (3,)]
+    spark.sql("INSERT INTO c VALUES (4)")
+    spark.sql("COMMIT")
+    assert rows(spark, "SELECT * FROM c") == [(2,), (3,), (4,)]
+    assert rows(spark, "SHOW NAMESPACES") == [("default",), ("later",)]
+
+
+@pytest.mark.parametrize("way", ["version", "time", "tag"])
+def test_a_block_sees_the_database_as_it_was(spark: Any, root: Path, way: str) -> None:
+    spark.sql("CREATE TABLE t AS SELECT 1 AS id")
+    spark.sql("CREATE TAG `it's \\ then`")
+    then = newest(root)
+    when = {"version": then.version, "time": then.committed_at, "tag": "it's \\ then"}[way]
+    spark.sql("INSERT INTO t VALUES (2)")
+    spark.sql("ALTER TABLE t RENAME TO u")
+    with lockstep.at(spark, when) as tx:
+        assert tx.snapshot == then.version
+        assert rows(spark, "SELECT * FROM t") == [(1,)]
+        assert [row.id for row in spark.table("t").collect()] == [1]
+        with pytest.raises(PySparkException) as error:
+            spark.sql("INSERT INTO t VALUES (3)")
+        assert state(error) == "25006"
+    assert rows(spark, "SELECT * FROM u") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("when", [-1, datetime(2026, 1, 1), True, None, 1.5])  # noqa: DTZ001 (no zone is what is tried)
+def test_a_block_at_nothing_is_refused_before_it_begins(spark: Any, when: Any) -> None:
+    with pytest.raises(InvalidError, match="at: "):
+        lockstep.at(spark, when)
+
+
+@pytest.mark.parametrize("when", [10**6, 2**63, datetime(1, 1, 1, tzinfo=UTC), "nothing", ""])
+def test_a_block_at_what_never_was_leaves_nothing_open(spark: Any, when: Any) -> None:
+    spark.sql("CREATE TABLE t (id INT)")
+    with pytest.raises(InvalidError), lockstep.at(spark, when):
+        pytest.fail("it has begun")
+    assert not is_open(spark)
 
 
 def test_one_that_fails_inside_a_transaction_dooms_it(spark: Any, root: Path) -> None:
@@ -219,3 +318,40 @@ def test_a_folder_that_is_gone_is_told(spark: Any, root: Path) -> None:
         spark.sql("UNDROP TABLE t")
     assert state(error) == "58P01"
     assert rows(spark, "SHOW TABLES") == []
+
+
+@pytest.mark.parametrize("way", ["UNDROP TABLE a", "RESTORE DATABASE lake TO TAG good", "CALL lake.system.revert({})"])
+def test_a_table_whose_files_are_gone_does_not_come_back(spark: Any, root: Path, way: str) -> None:
+    """It comes back as it was last, so Delta restores nothing of it and looks for nothing."""
+    spark.sql(
+        "CREATE TABLE a TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') AS SELECT id FROM range(0, 9, 1, 1)"
+    )
+    spark.sql("DELETE FROM a WHERE id = 1")
+    spark.sql("CREATE TAG good")
+    [table] = TransactionalCatalog.open(str(root)).database().tables.values()
+    files = [path for path in (root / table.location).iterdir() if path.suffix in (".parquet", ".bin")]
+    spark.sql("DROP TABLE a")
+    before = newest(root).version
+    for file in files:
+        moved = file.rename(root.parent / "moved")
+        with pytest.raises(PySparkException, match=file.name) as error:
+            spark.sql(way.format(before))
+        assert state(error) == "58P01"
+        assert newest(root).version == before, "nothing was written"
+        moved.rename(file)
+    spark.sql(way.format(before))
+    assert rows(spark, "SELECT count(*) FROM a") == [(8,)]
+
+
+def test_a_tag_in_a_transaction_is_of_its_catalog(spark: Any) -> None:
+    """Where another catalog is the current one, as outside of a transaction."""
+    spark.sql("CREATE TABLE tagged AS SELECT 1 AS id")
+    spark.sql("USE spark_catalog.default")
+    try:
+        spark.sql("BEGIN")
+        spark.sql("CREATE TAG inside")
+        assert "inside" in [row.tag for row in spark.sql("SHOW TAGS").collect()]
+        spark.sql("COMMIT")
+        assert "inside" in [row.tag for row in spark.sql("SHOW TAGS").collect()]
+    finally:
+        spark.sql("USE lake.default")

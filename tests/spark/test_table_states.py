@@ -96,7 +96,7 @@ def compare(session: Any) -> None:
     assert deltas.stateReconstructionTriggered()
 
 
-@pytest.mark.parametrize("level", ["statement", "transaction"])
+@pytest.mark.parametrize("level", ["transaction", pytest.param("statement", marks=pytest.mark.deep)])
 def test_the_drivers_state_is_what_delta_computes(spark: Any, table: None, level: str) -> None:
     if level == "transaction":
         spark.sql(STATEMENTS[0])

@@ -16,8 +16,8 @@ from lockstep.commit import race
 from lockstep.delta.publish import publish
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Entry, Name, Table
-from lockstep.timeline.fold import as_ratified
 from lockstep.timeline.outcomes import Lost, Ratified, Unknown
+from lockstep.timeline.placements import as_ratified
 from lockstep.transactions.transaction import Transaction
 
 

@@ -98,7 +98,7 @@ class Outcome:
 
     def open(self) -> TransactionalCatalog:
         """Open the lake, as one more client."""
-        return open_catalog(open_storage(str(self.root)), isolation=self.campaign.isolation)
+        return open_catalog(open_storage(str(self.root)), isolation=self.campaign.isolation, turns=True)
 
     def __str__(self) -> str:
         by = Counter(tx.status for tx in self.history)

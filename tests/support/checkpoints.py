@@ -7,12 +7,14 @@ from typing import Any
 
 from immutables import Map
 
-from lockstep.timeline.checkpoint import Checkpoints, State
+from lockstep.timeline.checkpoint import Checkpoints
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER as ENTRIES
 from lockstep.timeline.files import File, encode, entry_path, find
-from lockstep.timeline.fold import fold, placements
+from lockstep.timeline.fold import fold
 from lockstep.timeline.hint import Hint, write_hint
+from lockstep.timeline.placements import placements
+from lockstep.timeline.state import State
 from tests.support.entries import entry
 from tests.support.faulty import FaultyStorage
 from tests.support.histories import create, write

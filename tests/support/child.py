@@ -42,6 +42,7 @@ class Child:
         errors: where its standard error goes, which has also what Spark prints; None for this process's own.
         environment: what differs from this process's.
         patience_s: how long one answer may take; None for as long as it takes.
+        python: what runs it; None for what runs this process.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class Child:
         errors: int | IO[str] | None = None,
         environment: Mapping[str, str] | None = None,
         patience_s: float | None = None,
+        python: str | None = None,
     ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [python or sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

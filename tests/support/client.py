@@ -11,7 +11,6 @@ import msgspec
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import parse, render
-from lockstep.delta.log import staged_path
 from lockstep.errors import InvalidError
 from lockstep.spark.host.host import Host
 from lockstep.spark.host.protocol import OPERATIONS
@@ -38,9 +37,11 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
         "paths": [],
         "views": [],
         "settled": [],
+        "unused": [],
         "failure": None,
         "sent": None,
         "known": True,
+        "why": "deserted",
     }
     if (kind := OPERATIONS.get(op)) is None:
         return said
@@ -87,14 +88,12 @@ class Client:
         return self.ok("resolve", namespace=[], table=table, use=use, **args)
 
     def stage(self, uri: str, version: int, *actions: dict[str, Any], text: str | None = None) -> None:
-        """Do what Delta does under a transaction's URI: write the file, and tell."""
-        house = self.host.lakehouses.writer(uri, {self.catalog: self.options})
-        view = house.uris.parse(uri)
-        assert view.transaction is not None
-        data = render([{"commitInfo": {"operation": "WRITE"}}, *actions])
-        lay(house.catalog.lake.storage, view.location, actions)
-        house.catalog.lake.storage.put(staged_path(view.location, view.transaction, version), data)
-        if self.ok("staged", uri=uri, version=version, actions=data.decode(), text=text)["claims"]:
+        """Do what Delta does under a transaction's URI: write the data files, and stage the commit."""
+        house = self.host.lakehouses.get(self.catalog, self.options)
+        lay(house.catalog.lake.storage, house.uris.parse(uri).location, actions)
+        staged = self.ok("stage", uri=uri, version=version, actions=content(*actions), text=text)
+        assert staged["outcome"] == "staged"
+        if staged["claims"]:
             self.ok("claim", uri=uri, version=version)
 
     def lake(self) -> TransactionalCatalog:

@@ -15,15 +15,17 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import on_s3
 from tests.support.child import Child, Parent
 from tests.support.runner import Failure, Result
-from tests.support.sessions import CATALOG, INTERPRETED, SMALL, SparkConnection, new_session
+from tests.support.sessions import CATALOG, INTERPRETED, ROOTS, SMALL, SparkConnection, new_session
 
 PATIENCE_S = 180.0
 """How long an answer may take: a first statement on a busy machine with two cores takes long, and never this long."""
@@ -32,7 +34,7 @@ PATIENCE_S = 180.0
 class Driver(Child):
     """The process as its test sees it."""
 
-    def __init__(self, root: Path, module: str = "tests.support.driver", *arguments: str) -> None:
+    def __init__(self, root: Path | str, module: str = "tests.support.driver", *arguments: str) -> None:
         super().__init__(module, str(root), *arguments, errors=subprocess.DEVNULL, patience_s=PATIENCE_S)
         self._names = itertools.count(1)
 
@@ -76,11 +78,14 @@ def main(root: str) -> None:
     import lockstep
 
     parent = Parent()
-    builder = lockstep.configure(SparkSession.builder.master("local[1]"), root=root, catalog=CATALOG)
+    builder = SparkSession.builder.master("local[1]")
+    if ROOTS:
+        builder = builder.config("spark.jars", ",".join(map(str, on_s3.s3a_jars())))
+    builder = lockstep.configure(builder, root=root, catalog=CATALOG)
     settings = {
         **SMALL,
         **INTERPRETED,
-        "spark.sql.warehouse.dir": f"{root}-warehouse",
+        "spark.sql.warehouse.dir": tempfile.mkdtemp() if ROOTS else f"{root}-warehouse",
         "spark.driver.memory": "1g",
     }
     for key, value in settings.items():

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from lockstep.errors import UnavailableError
 from lockstep.retry import CLAIM
-from lockstep.storage import Names, Storage
+from lockstep.storage import Found, Names, Storage
+from tests.support.around import Around
 
 T = TypeVar("T")
-Operation = Literal["get", "put_if_absent", "put", "list", "exists", "delete", "delete_folder"]
+Operation = Literal["get", "put_if_absent", "put", "list", "walk", "exists", "delete", "delete_folder"]
 
 
 @dataclass
@@ -28,7 +29,7 @@ class TakenError(Exception):
     """What a plan raises to make a write answer that something is there."""
 
 
-class FaultyStorage(Storage):
+class FaultyStorage(Around):
     """Passes everything on to another store, but for what `fail` and `interrupt` ask for; records every call.
 
     A fault after the operation is a lost response: it has happened, and the caller is told that it failed. Plans are
@@ -45,11 +46,8 @@ class FaultyStorage(Storage):
         self.inner = inner
         self.calls: list[tuple[str, str]] = []
         self._plans: list[_Plan] = []
+        self._dies_at: int | None = None
         self._lock = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
 
     def fail(
         self,
@@ -90,6 +88,14 @@ class FaultyStorage(Storage):
         if landed:
             self.fail("put_if_absent", path=path, when="after")
 
+    def die_at(self, number: int) -> None:
+        """Fail at one call and at each after it, as if whoever uses the store had been killed; `heal` ends that.
+
+        Args:
+            number: of the call, counted from now on, beginning with 1.
+        """
+        self._dies_at = len(self.calls) + number
+
     def claim_taken(self, path: str = "", *, times: int = 1) -> None:
         """Make the next such writes answer that something is there, though they wrote nothing (S3's 409)."""
 
@@ -102,6 +108,7 @@ class FaultyStorage(Storage):
         """Forget all that was asked for: the store works again."""
         with self._lock:
             self._plans.clear()
+            self._dies_at = None
 
     def count(self, operation: Operation, path: str = "") -> int:
         """Return how many such calls there were, on paths that end with `path`."""
@@ -119,8 +126,17 @@ class FaultyStorage(Storage):
     def put(self, path: str, data: bytes) -> None:
         self._run("put", path, lambda: self.inner.put(path, data))
 
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        return self._run("get", path, lambda: self.inner.chunks(path))
+
+    def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
+        self._run("put", path, lambda: self.inner.put_chunks(path, chunks))
+
     def list(self, folder: str, after: str | None = None) -> Names:
         return self._run("list", folder, lambda: self.inner.list(folder, after))
+
+    def walk(self, folder: str) -> Iterator[Found]:
+        return iter(self._run("walk", folder, lambda: [*self.inner.walk(folder)]))
 
     def exists(self, path: str) -> bool:
         return self._run("exists", path, lambda: self.inner.exists(path))
@@ -134,6 +150,9 @@ class FaultyStorage(Storage):
     def _run(self, operation: Operation, path: str, call: Callable[[], T]) -> T:
         with self._lock:
             self.calls.append((operation, path))
+            is_dead = self._dies_at is not None and len(self.calls) >= self._dies_at
+        if is_dead:
+            raise UnavailableError("injected: the process is dead")
         self._meet(operation, path, "before")
         result = call()
         self._meet(operation, path, "after")

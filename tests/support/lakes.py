@@ -9,17 +9,22 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from lockstep.arbiters import Arbiter
 from lockstep.catalog import NO_LOCK, TransactionalCatalog, new_id
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path, staged_path
 from lockstep.lake.lake import Lake
+from lockstep.lake.turns import Turns, lock_file
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import INLINE_BYTES, Isolation, Name, Table
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.transaction import Transaction
 from tests.support.replay import Replayed, published
+
+WRITTEN_AT = 4_102_444_800_000
+"""When files say that they were written, in ms since 1970: 2100, so they are young by any clock of a test."""
 
 SCHEMA = json.dumps({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]})
 
@@ -36,10 +41,16 @@ def open_catalog(
     isolation: Isolation = "SERIALIZABLE",
     resolution: Resolution = FIRST_COMMITTER_WINS,
     clock: Clock = utc_now,
+    turns: bool = False,
+    arbiter: Arbiter | None = None,
 ) -> TransactionalCatalog:
-    """Open the lake in a store, as a process of its own would: nothing is shared with other catalogs."""
-    timeline = Timeline.create(storage, clock=clock)
-    lake = Lake(storage, timeline, clock=clock, new_id=new_id)
+    """Open the lake in a store, as a process of its own would: nothing is shared with other catalogs.
+
+    Args:
+        turns: whether it takes turns with others of this host that do; a test that has two race does not want it.
+    """
+    timeline = Timeline.create(storage, clock=clock, arbiter=arbiter)
+    lake = Lake(storage, timeline, clock=clock, new_id=new_id, turns=Turns(lock_file(storage.url)) if turns else None)
     return TransactionalCatalog(lake, author="ada", isolation=isolation, resolution=resolution)
 
 
@@ -74,7 +85,14 @@ def staged_commits(root: Path) -> list[Path]:
 
 def add(path: str, **more: Any) -> Action:
     stats = json.dumps({"numRecords": 1})
-    file = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True, "stats": stats}
+    file = {
+        "path": path,
+        "partitionValues": {},
+        "size": 1,
+        "modificationTime": WRITTEN_AT,
+        "dataChange": True,
+        "stats": stats,
+    }
     return {"add": {**file, **more}}
 
 

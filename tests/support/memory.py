@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from lockstep.storage import Names, Storage
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from lockstep.storage import Found, Names, Storage
 
 
 class MemoryStorage(Storage):
     """A dictionary; not for several threads that write."""
+
+    is_proven_by_use = True
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -28,6 +33,11 @@ class MemoryStorage(Storage):
         prefix = f"{folder}/" if folder else ""
         names = sorted(path.removeprefix(prefix) for path in self.files if path.startswith(prefix))
         return [name for name in names if "/" not in name and (after is None or name > after)]
+
+    def walk(self, folder: str) -> Iterator[Found]:
+        prefix = f"{folder}/" if folder else ""
+        for path in [path for path in self.files if path.startswith(prefix)]:
+            yield Found(path, len(self.files[path]), datetime.fromtimestamp(0, UTC))
 
     def exists(self, path: str) -> bool:
         return path in self.files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from tests.support.runner import Failure, Result
 
 CATALOG = "lake"
 """What every session calls its test's lake."""
+
+ROOTS = os.environ.get("LOCKSTEP_TEST_ROOTS", "")
+"""Below which URL each test's lake lies, where it is no local folder: see `tests.support.on_s3`."""
 
 JAVA = " ".join(
     [

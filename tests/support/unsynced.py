@@ -44,6 +44,6 @@ class UnsyncedStorage(LocalStorage):
         return True
 
     def put(self, path: str, data: bytes) -> None:
-        file = self._file(path)
+        file = Path(self._file(path))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)

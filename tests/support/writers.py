@@ -21,11 +21,13 @@ from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, open_catalog, stage
 
 TABLE = "appended"
+TURNS = "turns"
 POLICIES = {
+    TURNS: RACE,
     "losers first": RACE,
     "doubling": replace(RACE, base_seconds=0.001, cap_seconds=0.5, growth=doubling),
 }
-"""How the writers try again: Lockstep's way, and, to compare, the way of networks."""
+"""How the writers try again: Lockstep's way, the same without turns, and, to compare, the way of networks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Report:
 def write(storage: Storage, writer: str, appends: int, policy: str) -> Report:
     """Append so many files, one transaction each, one right after the other."""
     store = FaultyStorage(storage)
-    catalog = open_catalog(store)
+    catalog = open_catalog(store, turns=policy == TURNS)
     catalog.backoff = POLICIES[policy]
     seconds, attempts = [], []
     started = time.perf_counter()
@@ -63,7 +65,7 @@ def write(storage: Storage, writer: str, appends: int, policy: str) -> Report:
     return Report(seconds, attempts, time.perf_counter() - started)
 
 
-def run_writers(root: Path, writers: int, appends: int, policy: str = "losers first") -> list[Report]:
+def run_writers(root: Path, writers: int, appends: int, policy: str = TURNS) -> list[Report]:
     """Start the writers together, on a new lake with one table, and return their reports.
 
     Raises:

@@ -68,7 +68,7 @@ def _upkeep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Do before the answer what is done behind it: a test sees all of a commit then, unless it is marked `behind`."""
     if request.node.get_closest_marker("behind") is None:
 
-        def at_once(_: Upkeep, *tasks: Callable[[], object], keys: Iterable[str] = ()) -> Future[None]:
+        def at_once(_: Upkeep, *tasks: Callable[[], object], keys: Iterable[str] = (), **_more: object) -> Future[None]:
             done = Future[None]()
             upkeep.do(tasks)
             done.set_result(None)

@@ -23,7 +23,8 @@ from lockstep.timeline.entry import (
 )
 from lockstep.timeline.files import decode, entry_path
 from lockstep.timeline.fold import apply, fold
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, named, open_catalog, stage, stage_new, tree

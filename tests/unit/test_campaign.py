@@ -139,8 +139,8 @@ def a_failed_write_is_there(outcome: Outcome, catalog: TransactionalCatalog) -> 
     [
         (untouched, set()),
         (money_is_gone, {"total", "garbage"}),
-        (a_commit_says_something_else, {"verify"}),
-        (a_commit_has_lost_a_file, {"verify", "total", "lost", "plain-reader"}),
+        (a_commit_says_something_else, {"error"}),
+        (a_commit_has_lost_a_file, {"error"}),
         (a_data_file_is_gone, {"error"}),
         (a_table_is_emptied, {"total", "lost"}),
         (a_write_is_claimed, {"lost"}),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.catalog import TransactionalCatalog, find_table, new_id
+from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.commit.outcomes import Committed
 from lockstep.errors import (
     ConflictError,
@@ -20,6 +20,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.timeline.files import entry_path
+from lockstep.transactions.lookup import find_table
 from tests.support.entries import T0
 from tests.support.lakes import NEW_TABLE, add, append, create, files, lay, named
 
@@ -189,7 +190,7 @@ def test_a_commit_that_names_the_overlay_names_the_real_folder(catalog: Transact
     create(catalog, "a")
     location = catalog.database().tables[named("a")].location
     catalog.write(location, 1, content(add(f"lockstep://head.file{root}/elsewhere/x.parquet")))
-    assert files(catalog, "a") == {f"file://{root}/elsewhere/x.parquet"}
+    assert files(catalog, "a") == {f"file:{root}/elsewhere/x.parquet"}
 
 
 def test_ddl_on_its_own_conflicts_like_a_transaction(catalog: TransactionalCatalog, root: Path) -> None:

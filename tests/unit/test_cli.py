@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import click
+import pyarrow as pa
 import pytest
 
 from lockstep._version import __version__
@@ -20,7 +21,7 @@ from lockstep.errors import InvalidError, UnavailableError
 from lockstep.lake import roots
 from lockstep.spark import session
 from lockstep.storage import Storage, open_storage
-from lockstep.timeline.entry import Name, ViewDefinition
+from lockstep.timeline.entry import Name, TagDdl, ViewDefinition
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.hint import HINT
 from tests.support.commands import added, commit_info, lockstep, make_orders, read
@@ -339,3 +340,38 @@ def test_looking_at_a_lake_imports_no_spark(root: Path, orders: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, "log", root], capture_output=True, text=True, check=True)
     assert not {"pyspark", "py4j", "obstore", "sqlglot"} & set(done.stdout.split())
+
+
+def test_sql_and_manifest_tell_of_one_version(root: Path) -> None:
+    import lockstep as ours
+
+    lake = ours.open(str(root), create=True)
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64()), ("v", pa.string())])).append({"id": [1, 2], "v": ["a", None]})
+    with lake.transaction() as tx:
+        tx["t"].delete("id = 1")
+    lake.catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="eod", version=1)))
+    assert read("sql", root, "SELECT count(*) AS n FROM t") == [{"n": 1}]
+    assert read("sql", root, "SELECT count(*) AS n FROM t", "--at", 1) == [{"n": 2}]
+    assert read("sql", root, "SELECT count(*) AS n FROM t", "--at", "eod") == [{"n": 2}]
+    assert "NULL" in lockstep("sql", root, "FROM t").stdout
+    [table] = json.loads(lockstep("manifest", root, "--at", 1).stdout)["tables"]
+    assert (table["table"], table["version"]) == ("default.t", 0)
+    assert table["location"].startswith(f"file://{root}/default/t-")
+    assert read("manifest", root) == {"database_version": 3, "tables": [table | {"version": 1}]}
+    refused = lockstep("sql", root, "SELECT id, v AS id FROM t", "--json")
+    assert (refused.exit_code, "SQLSTATE 42701" in refused.stderr) == (1, True)
+    refused = lockstep("sql", root, "DELETE FROM t")
+    assert (refused.exit_code, "SQLSTATE 0A000" in refused.stderr) == (1, True)
+
+
+def test_sql_writes_numbers_that_json_has_not_as_texts(root: Path) -> None:
+    import lockstep as ours
+
+    ours.open(str(root), create=True)
+    query = (
+        "SELECT 'nan'::DOUBLE AS n, ['inf'::FLOAT, 1.5] AS l, {'a': '-inf'::DOUBLE, 'b': NULL} AS s, "
+        "MAP {'k': 'nan'::DOUBLE} AS m"
+    )
+    strictly = json.loads(lockstep("sql", root, query, "--json").stdout, parse_constant=pytest.fail)
+    assert strictly == [{"n": "NaN", "l": ["Infinity", 1.5], "s": {"a": "-Infinity", "b": None}, "m": [["k", "NaN"]]}]

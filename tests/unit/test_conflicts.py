@@ -309,6 +309,17 @@ def test_it_does_not_matter_who_came_first(one: Changes, other: Changes) -> None
     assert (first_conflict(one, other) is None) == (first_conflict(other, one) is None)
 
 
+@given(changes, changes, st.sets(st.sampled_from(["t", "u"])), st.sampled_from([None, "somebody"]))
+def test_no_rule_is_left_out_that_finds_something(
+    one: Changes, other: Changes, aborts: set[str], asked: str | None
+) -> None:
+    """Rules about names are not asked about most pairs of transactions: none of them would find anything."""
+    other = replace(other, aborts=frozenset(aborts), asked=asked)
+    found = next((rule.name for rule in RULES if rule.find(one, other) is not None), None)
+    conflict = first_conflict(one, other)
+    assert (None if conflict is None else conflict.rule) == found
+
+
 @given(changes)
 def test_nothing_conflicts_with_a_transaction_that_changed_nothing(mine: Changes) -> None:
     reader = Changes("w", reads=dict.fromkeys("ABC"), view_reads=frozenset({A, V}))

@@ -22,7 +22,8 @@ from lockstep.timeline.entry import (
     TableWrite,
 )
 from lockstep.timeline.files import entry_path
-from lockstep.timeline.fold import amended, amendments, apply, first_moved, fold, placements, placements_after
+from lockstep.timeline.fold import amended, apply, fold
+from lockstep.timeline.placements import amendments, first_moved, placements, placements_after
 from tests.support.entries import T0, entry
 from tests.support.histories import DEFAULT, History, create, drop, histories, name, namespace, rename, write
 

@@ -16,6 +16,7 @@ from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     PROTOCOL,
     add,
+    append,
     create,
     foreign,
     location,
@@ -93,6 +94,21 @@ def test_what_the_transaction_or_an_earlier_one_set_counts(store: FaultyStorage)
     stage(catalog, tx, "a", add("x"), every(1))
     assert catalog.commit(tx).checkpoints == (DueCheckpoint(location(catalog, "a"), 1),)
     assert other.commit(late).checkpoints == (DueCheckpoint(location(catalog, "a"), 2),)
+
+
+def test_behind_winners_that_changed_no_properties_nothing_is_read_again(store: FaultyStorage) -> None:
+    """The checksum of the version that it landed on may not be written yet, either."""
+    catalog, other = open_catalog(store), open_catalog(store)
+    with_interval(catalog, 2, "a")
+    tx = other.begin()
+    stage(other, tx, "a", add("y"))
+    append(catalog, "a", "x")
+    catalog.lake.upkeep.settle()
+    before = len(store.calls)
+    assert other.commit(tx).checkpoints == (DueCheckpoint(location(catalog, "a"), 2),)
+    reads = [path for call, path in store.calls[before:] if call == "get"]
+    assert reads.count(checksum_path(location(catalog, "a"), 0)) == 1
+    assert reads.count(checksum_path(location(catalog, "a"), 1)) == 1, "for the checksum of its own version"
 
 
 def test_behind_foreign_commits_the_versions_are_those_that_it_got(store: FaultyStorage) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import lockstep
+from lockstep.arguments import check_result
 from lockstep.errors import InvalidError
-from lockstep.spark.session import check_result
 
 
 async def coroutine(*_: Any) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -26,6 +26,7 @@ from tests.support.lakes import (
     add,
     append,
     create,
+    files,
     foreign,
     location,
     named,
@@ -54,7 +55,7 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
     answer = one.ok("commit")
     assert (answer["database_version"], answer["transaction_id"], answer["tables_changed"]) == (2, tx, 1)
     assert (answer["files_added"], answer["rows_added"], answer["rows_removed"]) == (1, 1, 0)
-    assert one.ok("ended") == {"open": False, "uris": [uri], "tables": [["lake", "default", "a"]]}
+    assert answer["ended"] == {"open": False, "uris": [uri], "tables": [["lake", "default", "a"]]}
     assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
     assert two.resolve("a")["version"] == 1
     assert two.lake().timeline.entries(1)[0].transaction.statements == ["INSERT INTO a …"]
@@ -243,10 +244,11 @@ def test_a_clone_of_the_session_may_write_its_transaction(one: Client, two: Clie
 def test_a_rolled_back_transaction_takes_no_more_writes(one: Client) -> None:
     tx = one.begin()
     uri = one.resolve("a", "append", writes=True)["uri"]
-    assert one.ok("rollback") == {"database_version": 1, "transaction_id": tx}
-    assert one.ok("ended") == {"open": False, "uris": [uri], "tables": [["lake", "default", "a"]]}
-    for op in ("staging", "staged"):
-        state, _, message = one.refused(op, uri=uri, version=1)
+    ended = {"open": False, "uris": [uri], "tables": [["lake", "default", "a"]]}
+    assert one.ok("rollback") == {"database_version": 1, "transaction_id": tx, "ended": ended}
+    assert one.ok("ended") == {"open": False, "uris": [], "tables": []}
+    for op, said in (("stage", {"actions": content(add("x"))}), ("staging", {}), ("staged", {})):
+        state, _, message = one.refused(op, uri=uri, version=1, **said)
         assert (state, f"transaction {tx} has ended" in message) == ("25P01", True)
 
 
@@ -264,11 +266,14 @@ def test_of_two_statements_that_stage_one_version_the_second_is_told(one: Client
 
 def test_a_statement_from_before_rollback_to_stages_nothing_after_it(one: Client) -> None:
     """It may have read what was undone. Its version would fit: of this table nothing was."""
-    one.begin()
+    tx = one.begin()
     one.ok("savepoint", name="s")
     uri = one.resolve("a", "append", writes=True)["uri"]
     one.ok("rollback_to", name="s")
     assert one.refused("staging", uri=uri, version=1)[0] == "25000"
+    assert one.refused("stage", uri=uri, version=1, actions=content(add("x")))[0] == "25000"
+    lake = one.lake()
+    assert not lake.lake.storage.exists(staged_path(location(lake, "a"), tx, 1))
     assert one.ok("staging", uri=one.resolve("a", "append", writes=True)["uri"], version=1)["outcome"] == "free"
 
 
@@ -305,6 +310,49 @@ def test_nothing_is_staged_into_a_table_that_was_dropped_meanwhile(one: Client) 
     uri = one.resolve("a", "append", writes=True)["uri"]
     one.ok("drop", namespace=[], table="a")
     assert one.refused("staging", uri=uri, version=1)[0] == "22023"
+
+
+def test_what_may_not_be_staged_is_not_written(one: Client) -> None:
+    tx = one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    lake = one.lake()
+    storage, folder = lake.lake.storage, location(lake, "a")
+    assert one.refused("stage", uri=uri, version=2, actions=content(add("x")))[0] == "22023", "1 would be the next"
+    one.stage(uri, 1, add("x"))
+    assert one.ok("stage", uri=uri, version=1, actions=content(add("y")))["outcome"] == "taken"
+    assert storage.get(staged_path(folder, tx, 1)) == content(add("x")).encode()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_whose_staging_is_in_doubt_leaves_only_a_rollback(
+    one: Client, when: Literal["before", "after"]
+) -> None:
+    """Who reads the transaction's folder might see it, and COMMIT does not have it: not even ROLLBACK TO helps."""
+    tx = one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    one.stage(uri, 1, add("x"))
+    one.ok("savepoint", name="s")
+    lake = one.lake()
+    store = FaultyStorage(lake.lake.storage)
+    lake.lake.storage = store
+    path = staged_path(location(lake, "a"), tx, 2)
+    store.fail("put_if_absent", path=path, when=when)
+    assert one.refused("stage", uri=uri, version=2, actions=content(add("y")))[0] == "58030"
+    store.heal()
+    assert one.refused("rollback_to", name="s")[0] == "25P02"
+    assert one.refused("commit")[0] == "25P02"
+    assert files(lake, "a") == set()
+
+
+def test_a_commit_that_nobody_noted_leaves_only_a_rollback(one: Client) -> None:
+    tx = one.begin()
+    uri = one.resolve("a", "append", writes=True)["uri"]
+    storage, folder = one.lake().lake.storage, location(one.lake(), "a")
+    storage.put(staged_path(folder, tx, 1), b"of a write that failed, and was done all the same")
+    state, _, message = one.refused("stage", uri=uri, version=1, actions=content(add("y")))
+    assert (state, "ROLLBACK, and run the transaction again" in message) == ("58030", True), message
+    assert storage.get(staged_path(folder, tx, 1)) == b"of a write that failed, and was done all the same"
+    assert one.refused("commit")[0] == "25P02"
 
 
 def test_a_conflict_ends_the_transaction_and_a_doubt_does_not(one: Client, elsewhere: TransactionalCatalog) -> None:

@@ -18,7 +18,7 @@ from tests.support.peers import ALLOWED, delta, ducklake
 OURS, THEIRS = operations("m"), operations("w")
 EACH = pytest.mark.parametrize("mine", OURS)
 """A test for each row of the grid."""
-BEYOND_PAIRS = {"location-taken", "overtaken", "killed", "row-tracking", "tag-changed"}
+BEYOND_PAIRS = {"location-taken", "overtaken", "killed", "aborted", "row-tracking", "tag-changed"}
 """Two tables in one folder, three transactions, a winner that names ours, a transaction that moved rows of its own, two
 that name versions: no pair of operations has them."""
 

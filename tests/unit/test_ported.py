@@ -26,7 +26,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ConflictError, UndefinedError
 from lockstep.timeline.entry import Database, Isolation
-from lockstep.transactions.transaction import State
+from lockstep.transactions.state import State
 from tests.support.lakes import named, open_catalog
 from tests.support.replay import Replayed, published
 from tests.support.rows import Condition, Reader, Row

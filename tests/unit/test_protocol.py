@@ -40,6 +40,9 @@ DEFINITION = {
     "properties": {"comment": "one"},
 }
 
+FILTER = {"column": "version", "op": ">", "value": 3, "values": [1]}
+SYSTEM = {**CATALOG, "table": "history", "at": 7, "transaction": None, "filters": [FILTER], "cursor": 3}
+
 EXAMPLES: dict[str, dict[str, Any]] = {
     "batch": {"batch": {"application": "orders", "number": 7}},
     "begin": {
@@ -55,11 +58,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "begun": {},
     "check_setting": {"name": "lockstep.isolation", "value": "SNAPSHOT"},
-    "commit": {"failure": "division by zero", "reads": [READ], "settled": [1, 2]},
+    "commit": {"failure": "division by zero", "reads": [READ], "settled": [1, 2], "unused": [3]},
     "rollback": {},
     "ended": {},
     "lost": {"transaction": "t1", "sent": {"catalog": "lake", "options": OPTIONS, "snapshot": 7}},
-    "lapse": {},
+    "lapse": {"why": "idle"},
     "savepoint": {"name": "s", "failure": None},
     "rollback_to": {"name": "s"},
     "release": {"name": "s"},
@@ -72,13 +75,28 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "timestamp_micros": 1,
         "system_time_micros": 2,
         "touch": 9,
+        "ahead": [{"name": ["sales", "items"], "use": "changed", "writes": True, "touch": 10}],
     },
     "version_then": {**NAME, "version": None, "system_time_micros": 2},
+    "row_changes": {
+        **PINNED,
+        "of": "database",
+        "start": {"version": "3", "micros": None, "inclusive": True},
+        "end": {"version": "eod", "micros": None, "inclusive": False},
+    },
     "by_path": {"paths": ["file:/lake/sales/orders-1"]},
     "snapshot": {"reads": [{**READ, "version": None, "where": None}], "views": [VIEWED]},
     "exists": NAME,
     "tables": NAMESPACE,
     "create": {**NAME, "mode": "create", "provider": "delta", "location": None},
+    "create_at": {
+        **NAME,
+        "provider": "delta",
+        "location": "/warehouse/t",
+        "schema": '{"type": "struct", "fields": []}',
+        "partitions": ["p"],
+        "properties": {"k": "v"},
+    },
     "write": {
         **COMMIT,
         **CATALOGS,
@@ -89,7 +107,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "views": [VIEWED],
     },
     "staging": COMMIT,
-    "staged": {**COMMIT, "actions": "{}\n", "text": "…"},
+    "staged": {**COMMIT, "text": "…"},
+    "stage": {**COMMIT, "actions": "{}\n", "text": "…"},
     "claim": COMMIT,
     "drop": NAME,
     "rename": {**NAME, "to": ["sales", "sold"]},
@@ -98,7 +117,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "create_namespace": {**NAMESPACE, "properties": {"owner": "me"}},
     "alter_namespace": {**NAMESPACE, "set": {"owner": "you"}, "unset": ["comment"]},
     "drop_namespace": {**NAMESPACE, "cascade": True},
-    "view": PINNED,
+    "view": {**PINNED, "version": "@7", "system_time_micros": 2},
     "views": NAMESPACE,
     "create_view": {**NAME, "replace": "create_or_replace", "view": DEFINITION},
     "drop_view": NAME,
@@ -106,7 +125,32 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "procedures": CATALOG,
     "procedure": {**CATALOG, "procedure": "restore"},
     "bind_procedure": {**CATALOG, "procedure": "restore", "positional": 1, "named": ["tables"]},
-    "call": {**CATALOG, "procedure": "restore", "arguments": {"tag": "eod", "tables": ["a"]}, "text": "CALL …"},
+    "call": {
+        **CATALOG,
+        "procedure": "restore",
+        "arguments": {"tag": "eod", "tables": ["a"]},
+        "text": "CALL …",
+        "catalogs": {},
+    },
+    "system_table": {
+        **PINNED,
+        "use": "pinned",
+        "writes": True,
+        "version": "@7",
+        "timestamp_micros": 1,
+        "system_time_micros": 2,
+    },
+    "system_rows": {
+        **SYSTEM,
+        "columns": ["version"],
+        "limit": 10,
+        "descending": True,
+        "settings": {"isolation": "SNAPSHOT"},
+        "driver": {"spark.sql.extensions": "lockstep.spark.Extensions"},
+    },
+    "system_files": SYSTEM,
+    "kept_versions": {"uri": "lockstep://head.file/lake/t", "catalogs": {"lake": {"root": "/lake"}}},
+    "kept_log": {"uri": "lockstep://head.file/lake/t", "catalogs": {"lake": {"root": "/lake"}}},
 }
 """One request of each operation, with every field that it can have, as the shim writes it."""
 

@@ -21,7 +21,8 @@ from lockstep.delta.log import commit_path, last_published, read_published
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.lake import lake
 from lockstep.lake.verify import verify
-from lockstep.storage import Names, Storage, open_storage
+from lockstep.storage import Found, Names, Storage, open_storage
+from tests.support.around import Around
 from tests.support.child import Child
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -75,16 +76,12 @@ class Turns:
             self._changed.notify_all()
 
 
-class Scheduled(Storage):
+class Scheduled(Around):
     """A store in which each call is a step of one actor, once it is told whose turns they are."""
 
     def __init__(self, inner: Storage, actor: str) -> None:
         self.inner, self._actor = inner, actor
         self.turns: Turns | None = None
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
 
     def get(self, path: str) -> bytes | None:
         return self._run(lambda: self.inner.get(path))
@@ -97,6 +94,9 @@ class Scheduled(Storage):
 
     def list(self, folder: str, after: str | None = None) -> Names:
         return self._run(lambda: self.inner.list(folder, after))
+
+    def walk(self, folder: str) -> Iterator[Found]:
+        return iter(self._run(lambda: [*self.inner.walk(folder)]))
 
     def exists(self, path: str) -> bool:
         return self._run(lambda: self.inner.exists(path))
@@ -287,7 +287,7 @@ def test_a_table_set_aside_at_begin_stays_so_for_the_transaction(tmp_path: Path)
     torn(tmp_path / "lake")
     store = FaultyStorage(open_storage(str(tmp_path / "lake")))
     catalog = open_catalog(store)
-    store.fail("get", path=commit_path(location(catalog, "a"), 1))
+    store.fail("get", path=commit_path(location(catalog, "a"), 1), times=2)  # a look, and what is done after it
     tx = catalog.begin()
     assert seen(catalog, tx, "b") == {"p", "y"}
     with pytest.raises(UnavailableError, match=r"injected.*ROLLBACK, and begin again"):
@@ -303,7 +303,7 @@ def test_a_statement_does_not_read_a_table_that_another_thread_mends_meanwhile(t
     torn(tmp_path / "lake")
     store = FaultyStorage(open_storage(str(tmp_path / "lake")))
     catalog = open_catalog(store)
-    store.fail("get", path=commit_path(location(catalog, "a"), 1))
+    store.fail("get", path=commit_path(location(catalog, "a"), 1), times=2)  # a look, and what is done after it
     # The statement's own refresh fails; before it looks at its tables another thread has mended all.
     store.interrupt("exists", catalog.lake.refresh, path=commit_path(location(catalog, "b"), 2))
     with pytest.raises(UnavailableError, match="injected"):

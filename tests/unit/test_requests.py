@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
 from lockstep.delta.log import staged_path
+from lockstep.storage import open_storage
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import add, create, lay, named, open_catalog
+from tests.support.lakes import add, create, lay, named, open_catalog, stage
 from tests.support.rounds import Rounds
 
 TABLES = pytest.mark.parametrize("tables", [1, 10, 100])
@@ -35,12 +39,42 @@ def test_begin_and_rollback_of_what_did_nothing(rounds: Rounds, tables: int) -> 
 
 
 @TABLES
+@pytest.mark.behind
+def test_commit_syncs_what_it_promises_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: int
+) -> None:
+    """Before it answers: the entry and its folder, each table's commit and its folder. Behind the answer: nothing."""
+    names = [f"t{n}" for n in range(tables)]
+    catalog = open_catalog(open_storage(str(tmp_path / "lake"), create=True))
+    create(catalog, *names)
+    tx = catalog.begin()
+    for name in names:
+        stage(catalog, tx, name, add("x"))
+    logs = [f"{tx.table(named(name)).location}/_delta_log" for name in names]
+    catalog.lake.upkeep.settle()
+    folders: list[str] = []
+    fsync = os.fsync
+
+    def synced(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        folder = path if path.is_dir() else path.parent
+        folders.append(str(folder.relative_to(tmp_path / "lake")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    catalog.commit(tx)
+    assert sorted(folders) == sorted(2 * ["_lockstep/timeline", *logs])
+    catalog.lake.upkeep.settle()
+    assert len(folders) == 2 * (1 + tables)
+
+
+@TABLES
 def test_the_first_use_of_tables(rounds: Rounds, tables: int) -> None:
     catalog = opened(rounds, tables)
     tx = catalog.begin()
     with rounds.counting() as counted:
         catalog.look(tx, [named(f"t{n}") for n in range(tables)])
-    assert [len(round_) for round_ in counted] == [tables]
+    assert [len(round_) for round_ in counted] == [2 * tables], "whether there is a next commit, and the newest one"
 
 
 @TABLES

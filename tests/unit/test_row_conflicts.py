@@ -29,7 +29,8 @@ from lockstep.delta.combine.deletion_vectors import (
 from lockstep.delta.log import read_published
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
 from lockstep.timeline.files import entry_path
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     CONSTRAINT,

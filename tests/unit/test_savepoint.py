@@ -8,7 +8,8 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import FailedTransactionError, InvalidError, NoTransactionError, UnavailableError, UndefinedError
-from lockstep.transactions.transaction import MAX_SAVEPOINTS, Transaction
+from lockstep.transactions.savepoint import MAX_SAVEPOINTS
+from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, files, named, open_catalog, remove, stage, stage_new
 

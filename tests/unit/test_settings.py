@@ -33,13 +33,15 @@ NO_SETTINGS = {
     "text",
     "transaction",
     "viewed",
+    "as_of",
     "procedure_table",
     "procedure_catalog",
+    "timed",
 }
 """What Scala keeps under `lockstep.<name>` for itself: marks of relations and views, local properties of threads."""
 
 PAST_THE_LIST = (
-    r"os\.environ(?!\.get\([A-Z_0-9]+\.name\))",
+    r"os\.environ(?!\.get\([A-Za-z_0-9]+\.name\))",
     r"getenv",
     r"\boptions(\.get\(|\[)",
     r"conf\.get\(\s*f?\"",
@@ -49,7 +51,9 @@ PAST_THE_LIST = (
 
 
 def read_by_python(constant: str) -> bool:
-    read = rf"\b{constant}\.(value_in|name|of|key|default)\b|\b(seconds|_whole_number|flag|isolation_of)\({constant}, "
+    read = (
+        rf"\b{constant}\.(value_in|name|of|key|default)\b|\b(_?seconds|_whole_number|flag|isolation_of)\({constant}, "
+    )
     return any(re.search(read, text) for text in PYTHON.values())
 
 

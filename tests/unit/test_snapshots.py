@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, CorruptTimelineError, UnavailableError
+from lockstep.lake.snapshots import of_statement
 from lockstep.timeline.entry import Batch
 from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, foreign, location, named, open_catalog, remove, stage
+from tests.support.queueing import PATIENCE_S, until
 from tests.support.together import Together
 
 
@@ -31,18 +37,18 @@ def test_begin_is_one_request_however_many_tables_there_are(store: FaultyStorage
 
 
 @pytest.mark.parametrize("tables", [1, 10, 100])
-def test_the_first_use_of_tables_is_one_request_each_side_by_side(store: FaultyStorage, tables: int) -> None:
+def test_the_first_use_of_young_tables_is_two_requests_each_side_by_side(store: FaultyStorage, tables: int) -> None:
     made = open_catalog(store)
     names = [named(f"t{n}") for n in range(tables)]
     create(made, *(name.table for name in names))
-    together = Together(store.inner, tables)
+    together = Together(store.inner, 2 * tables)
     catalog = open_catalog(together)
     tx = catalog.begin()
     together.expect()
     catalog.look(tx, names)
-    assert together.met == [tables], "each table once, and none waits for another"
+    assert together.met == [2 * tables], "of each table the log is listed and its newest commit read, and none waits"
     catalog.look(tx, names)
-    assert together.met == [tables], "once a transaction"
+    assert together.met == [2 * tables], "once a transaction"
 
 
 def test_what_a_plain_writer_did_before_begin_is_seen(catalog: TransactionalCatalog) -> None:
@@ -185,3 +191,27 @@ def test_a_table_set_aside_stays_so_for_the_transaction(catalog: TransactionalCa
     assert version(catalog, late, "b") == 1
     with pytest.raises((UnavailableError, CorruptTimelineError), match="begin again"):
         catalog.table(late, named("a"))
+
+
+def test_what_is_about_to_be_published_is_not_taken_for_lost(
+    store: FaultyStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A statement that began before meets a table whose new version another thread has ratified just now."""
+    catalog = open_catalog(store)
+    create(catalog, "a", files=["p"])
+    pin = catalog.database().version
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    reader = ThreadPoolExecutor(1)
+    reading: list[Future[object]] = []
+
+    def come() -> None:
+        asked = len(store.calls)
+        reading.append(reader.submit(of_statement, catalog.lake, [named("a")], pin, []))
+        until(lambda: reading[0].done() or len(store.calls) > asked)
+
+    store.interrupt("put_if_absent", come, path=commit_path(location(catalog, "a"), 1))
+    with caplog.at_level(logging.WARNING), reader:
+        catalog.commit(tx)
+        reading[0].result(PATIENCE_S)
+    assert not caplog.messages

@@ -9,7 +9,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.errors import ConflictError, DuplicateError, InvalidError
-from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl
+from lockstep.timeline.entry import Name, Namespace, NamespaceDdl, TableDdl, folded
 from lockstep.transactions.ddl import holder, spelled, spelled_namespace
 from tests.support.lakes import stage_new
 
@@ -27,6 +27,9 @@ class Seen:
     def __init__(self, *tables: str) -> None:
         self.tables = {name(each): None for each in tables}
         self.namespaces: dict[Namespace, dict[str, str]] = {each.namespace: {} for each in self.tables}
+
+    def like(self, key: Name) -> list[Name]:
+        return [each for each in self.tables if folded(each) == key]
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,9 @@ from lockstep.errors import (
 from lockstep.timeline.entry import FORMAT, NEW, Commit, Database, Entry, Name, Table, TableDdl, TableWrite
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply
 from lockstep.transactions.folders import new_location
-from lockstep.transactions.transaction import (
-    MAX_STATEMENT_CHARACTERS,
-    MAX_STATEMENTS,
-    State,
-    Transaction,
-)
+from lockstep.transactions.state import State
+from lockstep.transactions.statements import MAX_STATEMENT_CHARACTERS, MAX_STATEMENTS
+from lockstep.transactions.transaction import Transaction
 from tests.support.entries import T0
 from tests.support.lakes import named
 

@@ -35,7 +35,8 @@ from lockstep.timeline.entry import (
 )
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply, fold
 from lockstep.transactions.ddl import net_views
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 from tests.support.entries import T0, entry
 from tests.support.lakes import named
 from tests.support.views import FULL, do, says

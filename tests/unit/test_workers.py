@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from time import sleep
 
 import pytest
 
-from lockstep.workers import Workers
+from lockstep.workers import PATIENCE_SECONDS, Threads, Workers
 
 
 def test_the_answers_come_in_order() -> None:
@@ -35,6 +36,16 @@ def test_all_is_done_though_one_fails(ended: bool, caplog: pytest.LogCaptureFixt
     assert sorted(done) == [1, 3, 4]
     assert "fails: 2" in caplog.text
     assert "fails: 0" not in caplog.text, "that one is told"
+
+
+def test_quick_work_is_done_by_who_asks_for_a_moment() -> None:
+    """A thread takes longer to begin than a look at a local disk; a disk that is slow gets threads all the same."""
+    with Threads(2, thread_name_prefix="w", quick=True) as pool:
+        first = pool.submit(threading.current_thread)
+        pool.submit(sleep, PATIENCE_SECONDS)
+        later = pool.submit(threading.current_thread)
+    assert first.result() is threading.current_thread()
+    assert later.result() is not threading.current_thread()
 
 
 def test_threads_that_outlive_the_main_one_may_open_a_lake_and_commit(tmp_path: Path) -> None:

@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @root_argument
+@click.option(
+    "--arbiter",
+    metavar="URL",
+    help="Who decides its versions, where the store cannot: valkey://… or dynamodb://…; else LOCKSTEP_ARBITER, if set.",
+)
 @json_option
-def init(root: str, as_json: bool) -> None:
+def init(root: str, arbiter: str | None, as_json: bool) -> None:
     """Make an empty lake at ROOT; one that is there already stays as it is.
 
     Example: lockstep init /data/lake
@@ -28,7 +33,7 @@ def init(root: str, as_json: bool) -> None:
     timeline = _timeline_or_none(root)
     is_new = timeline is None
     if timeline is None:
-        timeline = _make(root)
+        timeline = _make(root, arbiter)
     url = timeline.storage.url
     if as_json:
         print_json({"root": url, "database_version": timeline.head.version, "created": is_new})
@@ -44,13 +49,16 @@ def _timeline_or_none(root: str) -> Timeline | None:
         return None
 
 
-def _make(root: str) -> Timeline:
+def _make(root: str, arbiter: str | None) -> Timeline:
+    from lockstep.arbiters import arbiter_of
     from lockstep.lake.roots import refuse_unless_free
     from lockstep.storage import open_storage, url_of
+    from lockstep.storage.outside import comparable
     from lockstep.timeline.log import Timeline
 
     refuse_unless_free(url_of(root))  # before the folder is made
-    return Timeline.create(open_storage(root, create=True), application=f"Lockstep {__version__}")
+    decides = arbiter_of(arbiter, comparable(url_of(root)))
+    return Timeline.create(open_storage(root, create=True), application=f"Lockstep {__version__}", arbiter=decides)
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import islice, takewhile
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +12,7 @@ import click
 from lockstep.cli.arguments import json_option, open_timeline, root_argument
 from lockstep.cli.printing import is_terminal, print_json, print_section, print_table
 from lockstep.display import BRIEF_COLUMNS, ID_CHARACTERS, LOG_COLUMNS, brief_row, log_row, sections, summary
-from lockstep.errors import InvalidError
+from lockstep.errors import ExpiredError, InvalidError
 
 if TYPE_CHECKING:
     from lockstep.timeline.entry import Entry, Name
@@ -25,7 +25,7 @@ SHORT_ID = ID_CHARACTERS
 mistyped version."""
 
 
-def _time(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def time_option_value(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """Read a date or a time in ISO 8601, which is UTC unless it says its zone."""
     if value is None:
         return None
@@ -42,7 +42,10 @@ def _time(_: click.Context, param: click.Parameter, value: str | None) -> dateti
 @click.option("-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
 @click.option("--table", help="Only those that changed the table or view of this name: namespace.table.")
 @click.option(
-    "--since", callback=_time, metavar="TIME", help="Only those committed at this date or time (UTC), or later."
+    "--since",
+    callback=time_option_value,
+    metavar="TIME",
+    help="Only those committed at this date or time (UTC), or later.",
 )
 @click.option("--author", help="Only those whose author has this text in the name.")
 @click.option("--id", "prefix", metavar="PREFIX", help="Only those whose transaction's id begins like this.")
@@ -61,9 +64,8 @@ def log(
 
     Example: lockstep log /data/lake -n 5 --table sales.orders
     """
-    entries = open_timeline(root).newest_first()
-    if since is not None:
-        entries = takewhile(lambda entry: entry.committed_at >= since, entries)
+    timeline = open_timeline(root)
+    entries = timeline.past(since=since)
     for is_wanted in _filters(table, author, prefix):
         entries = filter(is_wanted, entries)
     newest = list(islice(entries, count))
@@ -129,13 +131,17 @@ def find(timeline: Timeline, key: str) -> Entry:
     is_number = key.isdecimal() and key.isascii()
     if key == LATEST or (is_number and int(key) <= last):
         version = last if key == LATEST else int(key)
-        [entry] = timeline.entries(version - 1, version)
-        return entry
+        if not timeline.head.expired.has(version):
+            [entry] = timeline.entries(version - 1, version)
+            return entry
+        if (past := next(timeline.past(after=version - 1, through=version), None)) is not None:
+            return past
+        raise ExpiredError(f"database version {version} has expired, and the history does not have it either")
     if is_number and len(key) < SHORT_ID:
         raise InvalidError(f"database version {key} does not exist: there are 0 to {last}")
-    matches = [entry for entry in timeline.scan() if key and _begins(entry, key)]
+    matches = [entry for entry in timeline.past() if key and _begins(entry, key)][::-1]
     if len(matches) == 1:
-        return matches[0]
+        return find(timeline, str(matches[0].version))
     if matches:
         versions = ", ".join(f"{entry.transaction.id} (version {entry.version})" for entry in matches[:5])
         more = ", …" if len(matches) > 5 else ""

@@ -5,25 +5,23 @@
 A statement that staged a commit first says what it replaced and then looks what others said, so of two that race at
 least one sees the other. `lockstep.conflict.lock_policy` decides; here is the storage, the waiting and the killing.
 
-Killing is an `abort` entry of the timeline. It and the victim's own entry are both appended behind everything that was
-looked at, so one of the two comes first and the other sees it: who was killed cannot commit, who has committed cannot
-be killed. Announcements themselves are advice. One that is lost, late, or expired by a wrong clock costs an early
-answer, and the check at COMMIT gives it later; so a store that fails here is logged, and the statement goes on.
+Killing is an `abort` entry of the timeline (`lockstep.commit.killing`). Announcements themselves are advice. One that
+is lost, late, or expired by a wrong clock costs an early answer, and the check at COMMIT gives it later; so a store
+that fails here is logged, and the statement goes on.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 
 import msgspec
 
-from lockstep import __version__
+from lockstep.commit.ended import ended_by_conflict, note
+from lockstep.commit.killing import Asker, end
 from lockstep.conflict.lock_policy import (
     FORMAT,
     Announcement,
@@ -36,23 +34,25 @@ from lockstep.conflict.lock_policy import (
     Wound,
     resolve,
 )
-from lockstep.conflict.writes import Changes, first_conflict
+from lockstep.conflict.writes import ABORTED, Changes, Conflict, first_conflict
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.log import read_staged
 from lockstep.delta.real_paths import real_paths
 from lockstep.errors import ConflictError, CorruptTimelineError, NoTransactionError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import POLL, RACE, Backoff
-from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
-from lockstep.timeline.entry import FORMAT as ENTRY_FORMAT
-from lockstep.timeline.entry import NEW, Entry, Table, TransactionInfo
+from lockstep.timeline.entry import NEW, Entry, Table
 from lockstep.timeline.files import UNREADABLE
-from lockstep.timeline.outcomes import Ratified, Unknown
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 
 FOLDER = "_lockstep/announced"
 MAX_OTHERS = 256
 """How many announcements of one table are read at a look; of more, the rest is left to the check at COMMIT."""
+
+GIVES_WAY = "wait-die"
+WAITED = "lock-timeout"
+"""The rules by which a statement is refused for one that is still open."""
 
 _decode = msgspec.json.Decoder(Announcement).decode
 _log = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class Announcer:
         self._resolution = resolution
         self._poll = replace(poll, timeout_seconds=resolution.lock_timeout_seconds)
         self._announcements: dict[str, _Announced] = {}
+        self._refused: dict[str, Conflict] = {}
 
     @property
     def is_needed(self) -> bool:
@@ -98,14 +99,14 @@ class Announcer:
         try:
             actions = real_paths(read_staged(self._lake.storage, table.location, tx.id, version))
             footprint = self._lake.past.footprint(actions, table.location, before=table.version)
-            message = self._refusal(staged, footprint)
+            conflict = self._refusal(staged, footprint)
         except UnavailableError as error:
             _log.warning("table %s: conflicts are left to COMMIT of transaction %s: %s", table.name, tx.id, error)
             return
         except CorruptTimelineError:
             if staged.is_undecided():
                 raise
-            message = None  # it is gone because another thread has taken it back
+            conflict = None  # it is gone because another thread has taken it back
         with lock:  # a COMMIT that is under way ends first
             if tx.state is State.ROLLED_BACK:
                 raise NoTransactionError(
@@ -115,21 +116,31 @@ class Announcer:
             if not staged.is_undecided():
                 return
             tx.check_sound()
-            if message is None:
+            if conflict is None:
                 return
-            tx.failure = message
+            tx.failure = conflict.message
+            self._refused[tx.id] = conflict
         self.withdraw(tx)
-        raise ConflictError(message)
+        raise ConflictError(conflict.message)
 
     def withdraw(self, tx: Transaction) -> None:
-        """Take back all that a transaction announced, at best effort: what stays expires."""
+        """Take back all that a transaction announced, at best effort: what stays expires.
+
+        Of one that was refused here, and is rolled back now, it is kept why.
+        """
         if (announcements := self._announcements.pop(tx.id, None)) is not None:
             for table in announcements.close():
                 self._remove(table, tx.id)
+        if tx.is_open or (conflict := self._refused.pop(tx.id, None)) is None:
+            return
+        if tx.state is State.ROLLED_BACK and not tx.is_noted:
+            tx.is_noted = True
+            tables = [table.name for table in tx.written_tables()]
+            note(self._lake, ended_by_conflict(tx.info(), conflict, self._lake.clock(), tables=tables))
 
     # --- one statement ------------------------------------------------------------------------------------------------
 
-    def _refusal(self, staged: _Staged, footprint: Footprint) -> str | None:
+    def _refusal(self, staged: _Staged, footprint: Footprint) -> Conflict | None:
         """Return None once the statement may go on, or why it may not."""
         tx, table = staged.tx, staged.table
         announcements = self._announcements.setdefault(tx.id, _Announced())
@@ -153,23 +164,25 @@ class Announcer:
                 self._lake.timeline.refresh()
             head = self._lake.timeline.head.version
             winners = self._lake.timeline.entries(version, head)
-            if (message := self._conflict_message(tx, table, footprint, winners)) is not None:
-                return message
+            if (conflict := self._conflict(tx, table, footprint, winners)) is not None:
+                return conflict
             version = head
             match verdict:
                 case Go():
                     return None
                 case Die(other):
-                    return (
+                    why = (
                         f"{_description(other)}, has changed the same files of table {table.name}, or its schema, and "
                         "is older, so this transaction gives way (wait-die). Nothing of it was committed; run it again."
                     )
+                    return Conflict(GIVES_WAY, why, str(table.name), other.transaction)
         waited_for = verdict.on[0] if isinstance(verdict, Wait) else mine
-        return (
+        why = (
             f"{_description(waited_for)}, has changed the same files of table {table.name}, or its schema, and did not "
             f"end within lock-timeout ({self._resolution.lock_timeout_seconds} s). Nothing of this transaction was "
             "committed; run it again."
         )
+        return Conflict(WAITED, why, str(table.name), waited_for.transaction)
 
     def _verdict(self, tx: Transaction, mine: Announcement, new_claim: Claim, table: str) -> Verdict:
         """Look at the others, kill those that are to be wounded, and return what is left to do: no Wound."""
@@ -178,84 +191,35 @@ class Announcer:
         if not isinstance(verdict, Wound):
             return verdict
         for victim in verdict.whom:
-            self._kill(tx, victim)
+            self._wound(tx, victim)
             self._remove(table, victim.transaction)
         survivors = [other for other in others if other not in verdict.whom]
         return resolve(mine, new_claim, survivors, self._resolution.policy, now=now)
 
-    def _conflict_message(
-        self, tx: Transaction, table: Table, footprint: Footprint, winners: list[Entry]
-    ) -> str | None:
+    def _conflict(self, tx: Transaction, table: Table, footprint: Footprint, winners: list[Entry]) -> Conflict | None:
         """Return why COMMIT could only fail, because of what this statement did; None as far as these winners go."""
         mine = Changes(tx.id, writes={table.id: footprint}, names={table.id: table.name})
         for entry in winners:
             if entry.transaction.id == tx.id:  # another thread commits it while this statement waits
                 return None
             # Whether rows of one file are the same is read from deletion vectors, at COMMIT.
-            if (conflict := first_conflict(mine, self._lake.past.of(entry), same_rows=lambda *_: None)) is not None:
-                return conflict.message
+            conflict = first_conflict(mine, self._lake.past.of(entry), same_rows=lambda *_: None)
+            if conflict is not None and conflict.rule != ABORTED:  # what a person asked for is no race: COMMIT says it
+                return conflict
         return None
 
-    # --- killing ------------------------------------------------------------------------------------------------------
-
-    def _kill(self, tx: Transaction, victim: Announcement) -> None:
-        """See that a transaction has ended: it committed first, or an `abort` entry names it.
-
-        Raises:
-            UnavailableError: nobody knows whether there is such an entry; asking again is safe.
-        """
-
-        def propose() -> Proposal | Settled[None]:
-            self._lake.timeline.refresh()
-            # Once: another thread may read on at any moment, and what it read was not looked through for the victim.
-            version = self._lake.timeline.head.version
-            if self._has_ended(victim, version):
-                return Settled(None)
-            return Proposal(self._abort(tx, victim), after=version)
-
-        match append_until(
-            self._lake.timeline.append,
-            propose,
-            backoff=self._backoff,
-            contention=self._lake.contention,
-            alone=partial(self._lake.gate.held_by, tx.id),
-        ):
-            case Ratified(entry):
-                _log.info("database version %d: killed transaction %s", entry.version, victim.transaction)
-            case Unknown(_, cause):
-                raise UnavailableError(f"cannot tell whether {victim.transaction} was killed: {cause.message}")
-            case Exhausted(attempts):
-                raise UnavailableError(
-                    f"transaction {victim.transaction} was not killed: {attempts} races for the timeline were lost"
-                )
-
-    def _abort(self, tx: Transaction, victim: Announcement) -> Callable[[int, datetime], Entry]:
-        # An id of its own: under the id of the killer it would read as the killer's commit.
-        id_ = self._lake.new_id()
-
-        def draft(version: int, at: datetime) -> Entry:
-            return Entry(
-                format=ENTRY_FORMAT,
-                version=version,
-                committed_at=at,
-                kind="abort",
-                transaction=TransactionInfo(
-                    id=id_,
-                    began_at=at,
-                    base_version=version - 1,
-                    isolation="SNAPSHOT",
-                    author=tx.author,
-                    application=f"Lockstep {__version__}",
-                    message=f"wounded by transaction {tx.id}, which is older",
-                ),
-                aborts=[victim.transaction],
-            )
-
-        return draft
+    def _wound(self, tx: Transaction, victim: Announcement) -> None:
+        """See that a younger transaction has ended, committed or not, see `lockstep.commit.killing.end`."""
+        asker = Asker(tx.id, tx.author, f"wounded by transaction {tx.id}, which is older")
+        entry = end(self._lake, victim.transaction, victim.base_version, asker, backoff=self._backoff)
+        _log.info("database version %d: the end of transaction %s", entry.version, victim.transaction)
 
     def _has_ended(self, other: Announcement, through: int) -> bool:
         """Tell whether the timeline has the commit or the end of a transaction, up to this database version."""
-        since = self._lake.timeline.entries(max(0, min(other.base_version, through)), through)
+        base = max(0, min(other.base_version, through))
+        if base + 1 < self._lake.timeline.head.expired.first_kept:
+            return True  # nobody can judge what was committed since, so it can never commit
+        since = self._lake.timeline.entries(base, through)
         return any(other.transaction in (entry.transaction.id, *entry.aborts) for entry in since)
 
     # --- the files ----------------------------------------------------------------------------------------------------

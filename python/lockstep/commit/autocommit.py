@@ -8,7 +8,10 @@ from functools import partial
 
 from msgspec import structs
 
+from lockstep.commit.ended import ended_by_conflict, note
+from lockstep.commit.ending import staging_folders
 from lockstep.commit.files import Gone, added_files, missing_files
+from lockstep.commit.going import check, old_files
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Taken
 from lockstep.commit.scans import NO_VIEWS, Scan, judge_statement, table_reads
 from lockstep.commit.staging import store
@@ -20,7 +23,9 @@ from lockstep.delta.log import staging_folder
 from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.errors import DuplicateError, InvalidError, UnavailableError, UndefinedError
 from lockstep.lake.changes import is_light
+from lockstep.lake.deletions import Wanted
 from lockstep.lake.lake import Lake
+from lockstep.lake.policy import check_policy
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import (
@@ -70,6 +75,7 @@ def commit_statement(
     Raises:
         UndefinedError: the table, or a new table's namespace, was dropped meanwhile.
         DuplicateError: a new table's name was taken meanwhile.
+        InvalidError: a property of Lockstep's has a value that it cannot have.
         UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed.
     """
     litter = staging_folder(location, info.id) if creation is None else location
@@ -90,6 +96,9 @@ def commit_statement(
         raise
     if isinstance(outcome, Conflict | Taken | Contended | Gone):
         lake.delete([litter], [])
+    if isinstance(outcome, Conflict):
+        table = lake.timeline.head.table_at(location)
+        note(lake, ended_by_conflict(info, outcome, lake.clock(), tables=[] if table is None else [table.name]))
     return outcome
 
 
@@ -108,6 +117,7 @@ def _commit_statement(
     actions = traced(real_paths(actions), info.id)
     assert_real(actions)
     read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
+    wanted = Wanted(files=old_files([actions], location, lake.storage.url, lake.clock()))
     is_looked_for = False
 
     def propose() -> Proposal | Settled[Conflict | Taken | Gone]:
@@ -117,6 +127,7 @@ def _commit_statement(
         )
         if (table := _target(lake, head, location, version, creation)) is None:
             return Settled(Taken())
+        check_policy(table.name, [actions])
         writes = {table.id: lake.past.footprint(actions, location, before=version - 1)}
         mine = Changes(info.id, writes=writes, isolation=info.isolation)
         verdict = judge_statement(lake, head, mine, scans, read_version, views=views)
@@ -125,8 +136,12 @@ def _commit_statement(
         if not is_looked_for:
             is_looked_for = True
             files = added_files([actions], location, lake.storage.url)
-            if (failure := missing_files(lake.storage, files, f"the statement (transaction {info.id})")) is not None:
+            who = f"the statement (transaction {info.id})"
+            if (failure := missing_files(lake.storage, files - wanted.files, who)) is not None:
                 return Settled(failure)
+            lake.storage.flush(files)
+        if (going := check(lake, wanted, head, f"the statement (transaction {info.id})")) is not None:
+            return Settled(going)
         write = TableWrite(
             id=table.id,
             name=table.name,
@@ -146,28 +161,31 @@ def _commit_statement(
             operation=operation_on(table.name, actions),
         )
         concerned = {table.id, *(scan.table for scan in scans)}
-        is_alone = creation is None and verdict is None and not views
+        is_alone = creation is None and verdict is None and not views and not wanted
         return Proposal(draft, head.version, partial(_unchanged, concerned, draft) if is_alone else None)
 
-    match append_until(
-        partial(lake.append, info.id),
-        propose,
-        backoff=backoff,
-        contention=lake.contention,
-        alone=partial(lake.gate.held_by, info.id),
-    ):
-        case Ratified(entry):
-            is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
-            is_published = lake.publisher.try_publish(entry, fresh=True)
-            folders = [staging_folder(location, info.id)] if is_staged else []
-            lake.after_commit(entry, is_published=is_published, checksums=False, folders=folders)
-            return Committed(entry.version, entry)
-        case Settled(why):
-            return why
-        case Unknown(entry, cause):
-            return InDoubt(entry.version, cause)
-        case Exhausted(attempts):
-            return Contended(attempts)
+    with lake.turn(info.id) as turn:
+        match append_until(
+            partial(lake.append, info.id),
+            propose,
+            backoff=backoff,
+            contention=lake.contention,
+            alone=partial(lake.gate.held_by, info.id),
+            turn=turn,
+        ):
+            case Ratified(entry):
+                is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
+                is_published = lake.publisher.try_publish(entry, fresh=True)
+                turn.end()
+                folders = staging_folders(lake, entry) if is_staged else []
+                lake.after_commit(entry, is_published=is_published, checksums=False, folders=folders)
+                return Committed(entry.version, entry)
+            case Settled(why):
+                return why
+            case Unknown(entry, cause):
+                return InDoubt(entry.version, cause)
+            case Exhausted(attempts):
+                return Contended(attempts)
 
 
 def _unchanged(tables: Collection[str], draft: MakeEntry, entries: Sequence[Entry], _: Database) -> MakeEntry | None:

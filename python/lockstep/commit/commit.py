@@ -2,6 +2,7 @@
 
     collect    read each written table's staged commits, collapse them           once
     look       are the files there that the commits add? (beside the first judge) once
+               flush them, where the lake is on a local disk and that is set
     judge      refresh; check against every winner since the snapshot            ┐
     rebase     merge deletion vectors with the winners', renumber behind them;   │ until ratified, in conflict,
                stage what is too large to inline                                 │
@@ -21,8 +22,10 @@ from functools import partial
 import msgspec
 
 from lockstep.commit.drafts import Draft, changes_of, collect
-from lockstep.commit.ending import discard, find_landed, finish, finish_found, settle_doubt, undo
+from lockstep.commit.ended import ended_by_conflict, note
+from lockstep.commit.ending import discard, find_landed, finish, finish_found, lost_claim, settle_doubt, undo
 from lockstep.commit.files import Gone, look_for
+from lockstep.commit.going import check, old_files, wanted_by
 from lockstep.commit.maintenance import begin_to_read
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.race import Race
@@ -31,9 +34,11 @@ from lockstep.commit.staging import store
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import operation_on
 from lockstep.delta.combine.rebase import rebase
+from lockstep.delta.log import commit_path
 from lockstep.errors import InvalidError, LockstepError, UnavailableError
-from lockstep.lake.changes import is_light
+from lockstep.lake.changes import is_apart, is_light
 from lockstep.lake.lake import Lake
+from lockstep.lake.turns import Turn
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.entry import FORMAT, Database, Entry, TableWrite
@@ -69,39 +74,79 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
     properties = begin_to_read(lake, drafts)
-    probing = look_for(lake.storage, set[str]().union(*(draft.files for draft in drafts)), f"transaction {tx.id}")
+    root = lake.storage.url
+    old = (old_files(draft.commits, draft.table.location, root, lake.clock()) for draft in drafts)
+    wanted = wanted_by(lake, tx, old)
+    files = set[str]().union(*(draft.files for draft in drafts))
+    probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time
+    _flush(lake, tx, files)
+
+    turn = lake.turn(tx.id, ahead=partial(_read_ahead, lake, race))
 
     def propose() -> Proposal | Settled[Outcome]:
         head = _caught_up(lake, drafts)
         if (failure := probing.result()) is not None:
-            return Settled(_beaten(lake, tx, failure))
-        if (outcome := _judge(lake, tx, race, head)) is not None:
+            return Settled(_beaten(lake, tx, failure, turn))
+        if (overtaken := _overtaken(lake, tx, drafts)) is not None:
+            return Settled(_beaten(lake, tx, overtaken, turn))
+        if (outcome := _judge(lake, tx, race, head, turn)) is not None:
             return Settled(outcome)
+        # Behind the look for the newest version, for `lockstep.lake.deletions`.
+        if (going := check(lake, wanted, head, f"transaction {tx.id}") or lost_claim(lake, tx)) is not None:
+            return Settled(_beaten(lake, tx, going, turn))
         merge.new_attempt()
         writes = [_rebase(lake, tx, draft, head, race) for draft in drafts]
         make = partial(_entry, tx, drafts, writes)
-        return Proposal(make(race.precedes), race.judged_version, behind=partial(_judge_again, lake, race, make))
+        again = None if wanted or tx.claimed else partial(_judge_again, lake, race, make)
+        return Proposal(make(race.precedes), race.judged_version, behind=again)
 
-    match append_until(
-        partial(_ratify, lake, tx),
-        propose,
-        backoff=backoff,
-        contention=lake.contention,
-        alone=partial(lake.gate.held_by, tx.id),
-    ):
-        case Ratified(entry):
-            pins = {draft.table.id: draft.table.version for draft in drafts}
-            is_alone = all(write.from_version == pins[write.id] for write in entry.writes)
-            # Those behind whom it landed may have changed what the tables say.
-            result = finish(lake, tx, entry, fresh=True, properties=properties.result if is_alone else None)
-            lake.delete([], merge.vector_files - merge.landing)
-            return result
-        case Settled(outcome):
-            return outcome
-        case Unknown(entry, cause):
-            return InDoubt(entry.version, cause)
-        case Exhausted(attempts):
-            return _beaten(lake, tx, Contended(attempts))
+    with turn:
+        outcome = append_until(
+            partial(_ratify, lake, tx),
+            propose,
+            backoff=backoff,
+            contention=lake.contention,
+            alone=partial(lake.gate.held_by, tx.id),
+            turn=turn,
+        )
+        match outcome:
+            case Ratified(entry):
+                known = None if race.changed_metadata else properties.result
+                result = finish(lake, tx, entry, fresh=True, properties=known, published=turn.end)
+                lake.delete([], merge.vector_files - merge.landing)
+                return result
+            case Settled(why):
+                return why
+            case Unknown(entry, cause):
+                return InDoubt(entry.version, cause)
+            case Exhausted(attempts):
+                return _beaten(lake, tx, Contended(attempts), turn)
+
+
+def _flush(lake: Lake, tx: Transaction, files: set[str]) -> None:
+    """Put what the transaction wrote on the disk, if that is set.
+
+    Raises:
+        UnavailableError: it may be lost, and trying again would not tell: the next fsync of the same file succeeds, for
+            the operating system drops what it could not write. So the transaction can only be rolled back.
+    """
+    try:
+        lake.storage.flush(files)
+    except UnavailableError as error:
+        tx.failure = tx.failure or error.message
+        raise
+
+
+def _read_ahead(lake: Lake, race: Race) -> None:
+    """Have in memory what others committed and what that changed; it is judged in our turn, once it is published.
+
+    Raises:
+        LockstepError: it cannot be read.
+    """
+    lake.timeline.refresh()
+    for entry in lake.timeline.entries(race.judged_version):
+        if entry.transaction.id != race.mine.transaction and not is_apart(entry, race.mine):
+            lake.past.of(entry)
 
 
 def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
@@ -110,13 +155,33 @@ def _caught_up(lake: Lake, drafts: Sequence[Draft]) -> Database:
     return lake.caught_up(lambda database: [t for t in map(database.table_by_id, ids) if t is not None], for_write=True)
 
 
-def _judge(lake: Lake, tx: Transaction, race: Race, head: Database) -> Outcome | None:
+def _overtaken(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Conflict | None:
+    """Return the conflict with a plain Delta writer that wrote a table which this transaction brings back, or adopts.
+
+    Nobody took that in: the table is in no database version until this one.
+    """
+    for table in (draft.table for draft in drafts if tx.names.is_returned(draft.table)):
+        if lake.storage.exists(commit_path(table.location, table.version + 1)):
+            does, alone = ("adopts", "adopt") if tx.names.is_adopted(table) else ("brings back", "UNDROP TABLE")
+            return Conflict(
+                "table-written",
+                f"a plain Delta writer wrote version {table.version + 1} of table {table.name}, which this transaction "
+                f"{does} and writes. Nothing of this transaction was committed; {alone} it in a transaction of its own "
+                "first.",
+                about=str(table.name),
+            )
+    return None
+
+
+def _judge(lake: Lake, tx: Transaction, race: Race, head: Database, turn: Turn) -> Outcome | None:
     """Judge a transaction against the entries that nobody has judged it against; None if it may land behind them."""
     for entry in lake.timeline.entries(race.judged_version, head.version):
         if entry.transaction.id == tx.id:  # an earlier attempt's write, which arrived since we looked for it
             return finish_found(lake, tx, entry)
+        if is_apart(entry, race.mine):
+            continue
         if (conflict := race.lose_to(lake.past.of(entry))) is not None:
-            return _beaten(lake, tx, conflict)
+            return _beaten(lake, tx, conflict, turn)
     race.judged_version = head.version
     return None
 
@@ -127,6 +192,8 @@ def _judge_again(
     """Judge a transaction against what this process appends meanwhile, as `Behind` says."""
     ahead = race.fork()
     for entry in entries:
+        if entry.transaction.id == ahead.mine.transaction:
+            return None  # an earlier attempt's write, which arrived since we looked for it: it does not follow itself
         if not is_light(entry) or ahead.mine.writes.keys() & {write.id for write in entry.writes}:
             return None
         if ahead.lose_to(lake.past.of(entry)) is not None:
@@ -134,15 +201,19 @@ def _judge_again(
     return draft(ahead.precedes)
 
 
-def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone) -> Outcome:
+def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone, turn: Turn) -> Outcome:
     """Roll back a transaction that lost, unless an earlier attempt of its COMMIT has landed: then it is committed.
 
     Raises:
         UnavailableError: the store does not say whether it has; the transaction stays as it is.
     """
+    turn.end()  # to remove what it wrote may take long
     if tx.in_doubt is not None and (result := settle_doubt(lake, tx.in_doubt, tx)) is not None:
         return result
     undo(lake, tx)
+    if isinstance(by, Conflict):
+        tx.is_noted = True
+        note(lake, ended_by_conflict(tx.info(), by, lake.clock(), tables=[t.name for t in tx.written_tables()]))
     return by
 
 

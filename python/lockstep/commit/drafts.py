@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,6 +19,7 @@ from lockstep.delta.log import read_staged
 from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW, rows_of
 from lockstep.delta.real_paths import assert_real, real_paths
 from lockstep.lake.lake import Lake
+from lockstep.lake.policy import check_policy
 from lockstep.timeline.entry import Counts, Table
 from lockstep.transactions.transaction import Transaction
 
@@ -39,37 +41,46 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
     Raises:
         UnavailableError, CorruptTimelineError: they cannot be read.
     """
-    drafts = []
     places = [(table, version) for table in tx.written_tables() for version in tx.staged[table.id]]
     by_table: dict[str, list[list[Action]]] = {}
-    for (table, _), actions in zip(places, lake.side_by_side(partial(_staged, lake, tx), places), strict=True):
+    for (table, _), actions in zip(places, lake.side_by_side(partial(staged_commit, lake, tx), places), strict=True):
         by_table.setdefault(table.id, []).append(real_paths(actions))
-    for table in tx.written_tables():
-        staged_commits = by_table[table.id]
-        operations = [
-            info.get("operation", "?") for actions in staged_commits for info in bodies(actions, "commitInfo")
-        ]
-        commits = collapse(
-            staged_commits,
-            pin=table.version,
-            transaction_id=tx.id,
-            statements=operations,
-            timestamp_ms=int(lake.clock().timestamp() * 1000),
-            engine=f"Lockstep/{__version__}",
-        )
-        if commits:
-            actions = [action for commit in commits for action in commit]
-            assert_real(actions)
-            rows = total(staged_commits)  # a statement knows its rows, which the files of all together do not tell
-            counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
-            footprint = lake.past.footprint(actions, table.location, before=table.version)
-            footprint = replace(footprint, overwrites=any(map(overwrites, staged_commits)))
-            files = added_files(commits, table.location, lake.storage.url)
-            drafts.append(Draft(table, commits, footprint, counts, files))
-    return drafts
+    found = (draft_of(lake, tx, table, by_table[table.id]) for table in tx.written_tables())
+    return [draft for draft in found if draft is not None]
 
 
-def _staged(lake: Lake, tx: Transaction, place: tuple[Table, int]) -> list[Action]:
+def draft_of(lake: Lake, tx: Transaction, table: Table, staged_commits: Sequence[list[Action]]) -> Draft | None:
+    """Collapse the staged commits of one table; None if they change nothing.
+
+    Args:
+        table: as the transaction began from it.
+        staged_commits: with real paths.
+
+    Raises:
+        InvalidError: a property of Lockstep's has a value that it cannot have.
+        UnavailableError, CorruptTimelineError: what the table was before cannot be read.
+    """
+    commits = collapse(
+        staged_commits,
+        pin=table.version,
+        transaction_id=tx.id,
+        statements=[info.get("operation", "?") for actions in staged_commits for info in bodies(actions, "commitInfo")],
+        timestamp_ms=int(lake.clock().timestamp() * 1000),
+        engine=f"Lockstep/{__version__}",
+    )
+    if not commits:
+        return None
+    check_policy(table.name, commits)
+    actions = [action for commit in commits for action in commit]
+    assert_real(actions)
+    rows = total(staged_commits)  # a statement knows its rows, which the files of all together do not tell
+    counts = structs.replace(total(commits), rows_added=rows.rows_added, rows_removed=rows.rows_removed)
+    footprint = lake.past.footprint(actions, table.location, before=table.version)
+    footprint = replace(footprint, overwrites=any(map(overwrites, staged_commits)))
+    return Draft(table, commits, footprint, counts, added_files(commits, table.location, lake.storage.url))
+
+
+def staged_commit(lake: Lake, tx: Transaction, place: tuple[Table, int]) -> list[Action]:
     """Return what one staged commit says, a table's version."""
     table, version = place
     if (content := tx.staged_content(table, version)) is not None:

@@ -6,14 +6,19 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from lockstep.commit.drafts import staged_commit
 from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
-from lockstep.delta.combine.collapse import created_paths
+from lockstep.conflict.writes import Conflict
+from lockstep.delta.actions import bodies
+from lockstep.delta.combine.collapse import created_paths, is_inside
 from lockstep.delta.log import read_staged, staging_folder
-from lockstep.errors import LockstepError
+from lockstep.errors import CommitUnknownError, LockstepError, SnapshotTooOldError
+from lockstep.lake.claims import confirm, give_up, remove_traces
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import NEW, Entry
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.timeline.entry import NEW, Entry, Table
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 
 _log = logging.getLogger(__name__)
 
@@ -22,26 +27,123 @@ _log = logging.getLogger(__name__)
 
 
 def finish(
-    lake: Lake, tx: Transaction, entry: Entry, *, fresh: bool, properties: Callable[[], Properties] | None = None
+    lake: Lake,
+    tx: Transaction,
+    entry: Entry,
+    *,
+    fresh: bool,
+    properties: Callable[[], Properties] | None = None,
+    published: Callable[[], object] = lambda: None,
 ) -> Committed:
     """Complete a transaction whose entry is ratified, and publish it.
 
     Args:
         fresh: whether it was ratified just now, see `Publisher.try_publish`.
         properties: what the written tables say, if somebody has asked.
+        published: is called once it has been tried to publish the entry.
     """
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
     is_published = lake.publisher.try_publish(entry, fresh=fresh)
+    published()
+    _let_go(lake, tx)
     checkpoints = due_checkpoints(lake, entry, properties or partial(of_entry, lake, entry))
-    lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(tx))
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(lake, tx, entry))
     return Committed(entry.version, entry, checkpoints)
 
 
-def _leftovers(tx: Transaction) -> list[str]:
-    """Return folders that a published transaction needs no longer: its staging, tables that it made and dropped."""
-    return [
-        staging_folder(table.location, tx.id) for table in (*tx.written_tables(), *tx.dropped_tables)
-    ] + tx.abandoned_folders()
+def staging_folders(lake: Lake, entry: Entry) -> list[str]:
+    """Return what an entry's transaction staged and nobody needs: of a commit that is in no log it may be all there is.
+
+    Nobody publishes that of a table that was dropped, or whose version a plain Delta writer took; a person may need it.
+    """
+    published = [write for write in entry.writes if lake.publisher.is_published(entry, write)]
+    return [staging_folder(write.location, entry.transaction.id) for write in published]
+
+
+def _leftovers(lake: Lake, tx: Transaction, entry: Entry) -> list[str]:
+    """Return folders that a committed transaction needs no longer: its staging, tables that it made and dropped.
+
+    A shallow clone that it made of such a table names the table's files: then those stay.
+    """
+    in_entry = {write.id for write in entry.writes}
+    others = [table for table in (*tx.written_tables(), *tx.dropped_tables) if table.id not in in_entry]
+    folders = staging_folders(lake, entry) + [staging_folder(table.location, tx.id) for table in others]
+    abandoned = tx.abandoned_folders()
+    if abandoned and any(_names_others(lake, tx, table) for table in tx.written_tables()):
+        return folders
+    return folders + abandoned
+
+
+def _let_go(lake: Lake, tx: Transaction) -> None:
+    """Leave no trace in the logs of tables that are not the lake's any more, and take back claims of no use."""
+    gone = tx.let_go()
+    if not (gone or tx.claimed) or not _is_refreshed(lake):
+        return
+    for table in gone:
+        if lake.timeline.head.table_at(table.location) is not None:
+            continue  # another transaction has taken it in again
+        try:
+            remove_traces(lake.storage, table.location)
+        except LockstepError as error:
+            _log.warning("what Lockstep left in the log of %s stays, which does no harm: %s", table.location, error)
+    _keep_claims(lake, tx)
+    _give_up(lake, tx)
+
+
+def lost_claim(lake: Lake, tx: Transaction) -> Conflict | None:
+    """Return the conflict with another lake that has taken over what a transaction claimed, which took over a day.
+
+    Raises:
+        LockstepError: nobody can tell.
+    """
+    taken_in = tx.taken_in()
+    claims = lake.side_by_side(lambda table: confirm(lake.storage, table.location, tx.id, clock=lake.clock), taken_in)
+    for table, other in zip(taken_in, claims, strict=True):
+        if other is not None:
+            return Conflict(
+                "location-taken",
+                f"the lake {other.root} has claimed {table.location}, which this transaction takes in as table "
+                f"{table.name}: its own claim had become too old. Nothing of this transaction was committed; run it "
+                "again, and it says who has the table.",
+                about=str(table.name),
+            )
+    return None
+
+
+def _keep_claims(lake: Lake, tx: Transaction) -> None:
+    """Make claims again that another transaction of the lake took back while this one committed."""
+    try:
+        if (lost := lost_claim(lake, tx)) is not None:
+            _log.error("two lakes have one table, release it from one of them: %s", lost.message)
+    except LockstepError as error:
+        _log.warning("whether the tables that transaction %s took in are still claimed is not known: %s", tx.id, error)
+
+
+def _is_refreshed(lake: Lake) -> bool:
+    """Have the lake look what it has now; tell whether it could: if not, all claims stay."""
+    try:
+        lake.timeline.refresh()
+    except LockstepError as error:
+        _log.warning("what a transaction claimed stays, which does no harm: %s", error)
+        return False
+    return True
+
+
+def _give_up(lake: Lake, tx: Transaction) -> None:
+    """Take back what a transaction claimed for tables that are not its lake's; of these the lake has just looked."""
+    for location in tx.claimed:
+        if lake.timeline.head.table_at(location) is None:
+            give_up(lake.storage, location, tx.id)
+
+
+def _names_others(lake: Lake, tx: Transaction, table: Table) -> bool:
+    """Tell whether what was staged of a table names another's files, by absolute paths; it may if nobody knows."""
+    try:
+        commits = [staged_commit(lake, tx, (table, version)) for version in tx.staged[table.id]]
+    except LockstepError as error:
+        _log.warning("tables that transaction %s made and dropped keep their folders: %s", tx.id, error)
+        return True
+    return any(not is_inside(add["path"]) for commit in commits for add in bodies(commit, "add"))
 
 
 # --- in doubt ---------------------------------------------------------------------------------------------------------
@@ -58,8 +160,14 @@ def find_landed(lake: Lake, tx: Transaction) -> Committed | None:
 
 
 def _entry_of(lake: Lake, transaction: str, after: int) -> Entry | None:
-    lake.timeline.refresh()
-    return next((entry for entry in lake.timeline.scan(after) if entry.transaction.id == transaction), None)
+    try:
+        lake.timeline.refresh()
+        return next((entry for entry in lake.timeline.scan(after) if entry.transaction.id == transaction), None)
+    except SnapshotTooOldError as error:
+        raise CommitUnknownError(
+            f"whether transaction {transaction} is committed cannot be told here any more: what was committed since it "
+            f"began has expired. Look for the id in `lockstep log --id` before you run it again ({error.message})"
+        ) from error
 
 
 def finish_found(lake: Lake, tx: Transaction, entry: Entry) -> Committed:
@@ -103,8 +211,7 @@ def settle_orphan(lake: Lake, transaction: str, snapshot: int) -> Committed | No
     lake.timeline.secure(entry)
     is_published = lake.publisher.try_publish(entry, fresh=False)
     checkpoints = due_checkpoints(lake, entry, partial(of_entry, lake, entry))
-    folders = [staging_folder(write.location, transaction) for write in entry.writes]
-    lake.after_commit(entry, is_published=is_published, checksums=True, folders=folders)
+    lake.after_commit(entry, is_published=is_published, checksums=True, folders=staging_folders(lake, entry))
     return Committed(entry.version, entry, checkpoints)
 
 
@@ -137,6 +244,9 @@ def undo(lake: Lake, tx: Transaction) -> None:
 
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
+    if tx.keeps_files:
+        lake.delete([staging_folder(table.location, tx.id) for table in tx.written_tables()], tx.vectors)
+        return
     folders, files = [*tx.created_folders()], [*tx.vectors]
     for table in (*tx.written_tables(), *tx.dropped_tables):
         if table.version == NEW:
@@ -149,3 +259,5 @@ def discard(lake: Lake, tx: Transaction) -> None:
             continue
         files += [f"{table.location}/{path}" for path in created_paths(commits)]
     lake.delete(folders, files)
+    if tx.claimed and _is_refreshed(lake):
+        _give_up(lake, tx)

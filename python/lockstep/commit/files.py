@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import unquote
 
 from lockstep.delta.actions import Action, bodies, changes_rows, only_recommits
 from lockstep.delta.combine.collapse import is_inside
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.storage import Storage
-from lockstep.workers import Threads
+from lockstep.workers import Workers, begin
 
 PROBES = 128
 """How many looks are under way at a time: one request a file, and no listing of folders that may hold millions."""
@@ -58,14 +59,7 @@ def added_files(commits: Iterable[Sequence[Action]], location: str, root: str) -
 def look_for(storage: Storage, files: Iterable[str], who: str) -> Future[Gone | None]:
     """Begin to look for files as `missing_files` does, and return without waiting; the answer is the future's."""
     paths = list(files)
-    future = Future[Gone | None]()
-    if not paths:
-        future.set_result(None)
-        return future
-    pool = Threads(1, thread_name_prefix="lockstep-look")
-    future = pool.submit(missing_files, storage, paths, who)
-    pool.shutdown(wait=False)
-    return future
+    return begin(partial(missing_files, storage, paths, who), "lockstep-look", now=storage.quick or not paths)
 
 
 def missing_files(storage: Storage, files: Iterable[str], who: str) -> Gone | None:
@@ -80,10 +74,8 @@ def missing_files(storage: Storage, files: Iterable[str], who: str) -> Gone | No
     paths = sorted(files)
     if not paths:
         return None
-    with Threads(min(PROBES, len(paths)), thread_name_prefix="lockstep-probe") as pool:
-        missing_paths = [
-            path for path, is_there in zip(paths, pool.map(storage.exists, paths), strict=True) if not is_there
-        ]
+    looks = Workers(min(PROBES, len(paths)), "lockstep-probe").map(storage.exists, paths, quick=storage.quick)
+    missing_paths = [path for path, is_there in zip(paths, looks, strict=True) if not is_there]
     if not missing_paths:
         return None
     more = f" and {len(missing_paths) - NAMED} more" if len(missing_paths) > NAMED else ""

@@ -18,8 +18,8 @@ from lockstep.delta.publish import contents
 from lockstep.errors import LockstepError
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Entry, TableWrite
-from lockstep.timeline.fold import as_ratified
-from lockstep.workers import Threads
+from lockstep.timeline.placements import as_ratified
+from lockstep.workers import begin
 
 Properties: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By table id, of the fields of its `metaData` action those that matter; none where nobody knows them."""
@@ -33,10 +33,7 @@ def begin_to_read(lake: Lake, drafts: Sequence[Draft]) -> Future[Properties]:
 
     It is asked beside what COMMIT asks for anyway, so that it costs no time of its own.
     """
-    pool = Threads(1, thread_name_prefix="lockstep-maintenance")
-    future = pool.submit(_of_drafts, lake, drafts)
-    pool.shutdown(wait=False)
-    return future
+    return begin(partial(_of_drafts, lake, drafts), "lockstep-maintenance", now=lake.storage.quick)
 
 
 def due_checkpoints(lake: Lake, entry: Entry, properties: Callable[[], Properties]) -> tuple[DueCheckpoint, ...]:

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from lockstep.commit.files import Gone
-from lockstep.conflict.writes import Conflict
-from lockstep.errors import LockstepError
+from lockstep.conflict.writes import ABORTED, Conflict
+from lockstep.errors import (
+    CancelledError,
+    CommitUnknownError,
+    ConflictError,
+    LockstepError,
+    MissingFilesError,
+    TransactionStateError,
+)
 from lockstep.timeline.entry import Entry
 
 
@@ -49,3 +56,52 @@ class Taken:
 
 
 Outcome: TypeAlias = Committed | Conflict | Contended | Gone | InDoubt
+
+
+def raised(outcome: Outcome, transaction: str) -> Committed:
+    """Return what was committed, or raise what an outcome is at the public edge.
+
+    Args:
+        transaction: the id that messages name.
+
+    Raises:
+        ConflictError, CancelledError, MissingFilesError: nothing was committed. CommitUnknownError: nobody knows.
+    """
+    match outcome:
+        case Committed():
+            return outcome
+        case Conflict(rule, message):
+            raise (CancelledError if rule == ABORTED else ConflictError)(message)
+        case Contended(attempts):
+            raise ConflictError(
+                f"transaction {transaction} lost {attempts} races for the timeline against transactions that it does "
+                "not conflict with. Nothing of it was committed; run it again."
+            )
+        case Gone(message):
+            raise MissingFilesError(message)
+        case InDoubt(version, cause):
+            raise CommitUnknownError(
+                f"the store does not say whether transaction {transaction} is committed as database version "
+                f"{version}: {cause.message}. Look for the id in the timeline before you run it again."
+            )
+
+
+def refuse_unless_undone(outcome: Committed | InDoubt | None, transaction: str) -> None:
+    """Raise what a ROLLBACK is at the public edge that did not undo the transaction; see `ending.rollback`.
+
+    Raises:
+        TransactionStateError (2D000): it is committed. CommitUnknownError: nobody knows.
+    """
+    match outcome:
+        case Committed(version):
+            raise TransactionStateError(
+                f"too late to roll back: transaction {transaction} is committed as database version {version}. The "
+                "answer to its COMMIT was lost, not the COMMIT",
+                sqlstate="2D000",
+            )
+        case InDoubt(version, cause):
+            raise CommitUnknownError(
+                f"the store still does not say whether transaction {transaction} is committed as database version "
+                f"{version}: {cause.message}. The transaction has ended and nothing of it was removed; look for "
+                "its id in the timeline once the store answers."
+            )

@@ -46,6 +46,11 @@ class Race:
         return None
 
     @property
+    def changed_metadata(self) -> bool:
+        """Whether a winner changed, or may have, what a table says of itself that ours writes."""
+        return any(winner.metadata for winners in self.winners.values() for winner in winners)
+
+    @property
     def precedes(self) -> int | None:
         """The first winner that it comes before in every serial order, as its entry says it."""
         return None if self._first is None else self._first.winner.database_version

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -46,7 +46,15 @@ class RowMerge:
         landing: those that the last attempt's commits name.
     """
 
-    def __init__(self, storage: Storage, locations: Mapping[str, str], *, seed: str, vector_files: set[str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        locations: Mapping[str, str],
+        *,
+        seed: str,
+        vector_files: set[str],
+        read: Callable[[str], bytes | None] | None = None,
+    ) -> None:
         """Start with nothing read.
 
         Args:
@@ -54,12 +62,13 @@ class RowMerge:
             locations: by table id, the folders of the tables that we wrote.
             seed: our transaction's id; it makes the names of our files ours.
             vector_files: where to note files before they are written.
+            read: how to read a vector's file, if some are not in the lake yet.
         """
         self._storage = storage
         self._locations = locations
         self._seed = seed
         files: LRUCache[Any, bytes | None] = LRUCache(CACHED_BYTES, getsizeof=_size)
-        self._read = cached(files, lock=threading.Lock())(storage.get)
+        self._read = cached(files, lock=threading.Lock())(storage.get if read is None else read)
         self.vector_files = vector_files
         self.landing: set[str] = set()
 
@@ -74,7 +83,8 @@ class RowMerge:
             for path in sorted(ours.keys() & theirs.keys()):
                 if (verb := self._clash(self._locations[id], ours[path], theirs[path])) is not None:
                     name = mine.names.get(id) or winner.names.get(id)
-                    return Hit(f"{verb} file {path} of table {name or id}, as this transaction does")
+                    what = f"{verb} file {path} of table {name or id}, as this transaction does"
+                    return Hit(what, about=str(name or id))
         return None
 
     def merge_rows(

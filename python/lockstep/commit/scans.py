@@ -181,10 +181,10 @@ def _half_read(lake: Lake, entries: Iterable[Entry], versions: Mapping[str, int]
         for write in entry.writes:
             if versions.get(write.id) in lake.timeline.versions(write, entry.version)[:-1]:
                 what = f"wrote table {write.name} in several commits, of which this statement has read the first alone"
-                return Conflict.of("torn-read", lake.past.of(entry), Hit(what))
+                return Conflict.of("torn-read", lake.past.of(entry), Hit(what, about=str(write.name)))
     return None
 
 
 def _torn(winner: Changes, hit: Hit) -> Conflict:
     what = f"{hit.what}, which this statement had read before, while its own table is read after that"
-    return Conflict.of("torn-read", winner, Hit(what))
+    return Conflict.of("torn-read", winner, Hit(what, about=hit.about))

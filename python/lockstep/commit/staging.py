@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 
 from lockstep.delta.actions import Action, render
-from lockstep.delta.log import ratified_path
+from lockstep.delta.log import digest, ratified_path
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import INLINE_BYTES, Commit
 
@@ -19,6 +17,6 @@ def store(lake: Lake, location: str, transaction: str, version: int, actions: li
         return Commit(inline=[msgspec.Raw(line) for line in data.split(b"\n")[:-1]])
     # Its content is part of its name: another attempt may come to another result, and an entry that names the first one
     # may still be on its way.
-    path = ratified_path(transaction, version, hashlib.sha256(data).hexdigest()[:16])
+    path = ratified_path(transaction, version, digest(data))
     lake.storage.put_once(f"{location}/{path}", data)
     return Commit(staged=path)

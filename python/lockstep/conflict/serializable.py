@@ -74,17 +74,17 @@ def antidependency(reader: Changes, writer: Changes) -> Hit | None:
     """
     for id, ddl in writer.moved_tables().items():
         if id in reader.reads:
-            return Hit(f"{did(ddl)}")
+            return Hit(did(ddl), about=str(ddl.name))
     for view in writer.views:
         if view.name in reader.view_reads:
-            return Hit(did_view(view))
+            return Hit(did_view(view), about=str(view.name))
     for id in sorted(reader.reads.keys() & writer.writes.keys()):
         footprint = writer.writes[id]
         if footprint.metadata & {COLUMNS, OTHER} or rows_changed(
             reader.reads[id], footprint, writer.reads.get(id, EVERY_ROW)
         ):
             name = name_of(id, reader, writer)
-            return Hit(f"changed table {name or id}")
+            return Hit(f"changed table {name or id}", about=str(name or id))
     return None
 
 
@@ -146,7 +146,7 @@ def _overtaken(winner: Changes, hit: Hit) -> Conflict:
         f"{hit.what}, which this transaction read, and had itself read what database version {winner.precedes} changed "
         "before it"
     )
-    return _conflict("overtaken", winner, what)
+    return _conflict("overtaken", winner, what, hit.about)
 
 
 def _pivot(first: Antidependency, winner: Changes, hit: Hit) -> Conflict:
@@ -157,8 +157,8 @@ def _pivot(first: Antidependency, winner: Changes, hit: Hit) -> Conflict:
             f"read what this transaction changed (it {hit.what}), after database version "
             f"{first.winner.database_version} {first.hit.what}, which this transaction read"
         )
-    return _conflict("pivot", winner, what)
+    return _conflict("pivot", winner, what, first.hit.about)
 
 
-def _conflict(rule: str, winner: Changes, what: str) -> Conflict:
-    return Conflict.of(rule, winner, Hit(f"{what}: no order of these transactions gives the same"))
+def _conflict(rule: str, winner: Changes, what: str, about: str) -> Conflict:
+    return Conflict.of(rule, winner, Hit(f"{what}: no order of these transactions gives the same", about=about))

@@ -18,8 +18,18 @@ from typing import TypeAlias
 from lockstep.delta.combine.evolution import collide
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import Rows
-from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, TagDdl, ViewDdl, tag_key
-from lockstep.transactions.ddl import folded
+from lockstep.timeline.entry import (
+    Batch,
+    Isolation,
+    Name,
+    Namespace,
+    NamespaceDdl,
+    TableDdl,
+    TagDdl,
+    ViewDdl,
+    folded,
+    tag_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,7 @@ class Changes:
         base: the database version that it read, where known.
         batch: the micro-batch that it records as done.
         aborts: ids of transactions that it ended.
+        asked: of one that ended others because a person asked for it: who, and why.
         tags: the tags that it made and dropped.
         database_version: the timeline entry of a winner; None while not committed.
         precedes: of a winner, the first version that it did not see though it read what that changed.
@@ -56,6 +67,7 @@ class Changes:
     base: int | None = None
     batch: Batch | None = None
     aborts: frozenset[str] = frozenset()
+    asked: str | None = None
     tags: tuple[TagDdl, ...] = ()
     database_version: int | None = None
     precedes: int | None = None
@@ -95,26 +107,37 @@ class Conflict:
     Attributes:
         rule: the name of the rule in `RULES`.
         message: what happened, to what, by whom, and what to do.
+        about: the name of the table, view, namespace, tag or application that both are about.
+        winner: the other's transaction; nothing, if that is no transaction's doing.
+        winner_version: the database version that the other is committed as, where it is.
     """
 
     rule: str
     message: str
+    about: str = ""
+    winner: str = ""
+    winner_version: int | None = None
 
     @classmethod
     def of(cls, rule: str, winner: Changes, hit: Hit) -> Conflict:
         """Return the conflict that a rule found with a winner."""
         at = "" if winner.database_version is None else f" (database version {winner.database_version})"
         by = f"transaction {winner.transaction}{at}"
-        message = f"{by} {hit.what}. Nothing of this transaction was committed; run it again."
-        return cls(rule, message)
+        message = f"{by} {hit.what}. Nothing of this transaction was committed; {hit.advice}."
+        return cls(rule, message, hit.about, winner.transaction, winner.database_version)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """What a rule found: the object, and what both did to it, as a clause whose subject is the winner."""
+    """What a rule found: what both did to the object, as a clause whose subject is the winner, and its name."""
 
     what: str
+    advice: str = "run it again"
+    about: str = ""
 
+
+ABORTED = "aborted"
+"""The rule by which a person ends a transaction."""
 
 Find: TypeAlias = Callable[[Changes, Changes], Hit | None]
 
@@ -137,17 +160,28 @@ def first_conflict(mine: Changes, winner: Changes, *, same_rows: Find | None = N
         same_rows: applies the rule `row` by what is in the deletion vectors (`lockstep.commit.row_merge`). Who gives it
             must merge the vectors of ours before it lands. Without it any two changes of one file's vector conflict.
     """
-    for rule in RULES:
+    for rule in RULES if _may_share_names(mine, winner) else TABLE_RULES:
         find = same_rows if rule.name == ROW and same_rows is not None else rule.find
         if (hit := find(mine, winner)) is not None:
             return Conflict.of(rule.name, winner, hit)
     return None
 
 
+def _may_share_names(mine: Changes, winner: Changes) -> bool:
+    """Tell whether a rule that is not about what is in a table can find anything between the two."""
+    return bool(winner.aborts or winner.tables or winner.views or winner.tags or winner.namespaces or mine.tables)
+
+
 def _killed(mine: Changes, winner: Changes) -> Hit | None:
-    if mine.transaction not in winner.aborts:
+    if mine.transaction not in winner.aborts or winner.asked is not None:
         return None
     return Hit("ended this one: an older transaction needed what it had changed")
+
+
+def _aborted(mine: Changes, winner: Changes) -> Hit | None:
+    if mine.transaction not in winner.aborts or winner.asked is None:
+        return None
+    return Hit(f"ended this one, for {winner.asked}", "ask why before you run it again")
 
 
 # --- tables as a whole ------------------------------------------------------------------------------------------------
@@ -157,16 +191,16 @@ def _table_gone(mine: Changes, winner: Changes) -> Hit | None:
     ours = mine.moved_tables()
     for id, ddl in winner.moved_tables().items():
         if id in mine.writes:
-            return Hit(f"{did(ddl)}, which this transaction wrote")
+            return Hit(f"{did(ddl)}, which this transaction wrote", about=str(ddl.name))
         if id in ours:
-            return Hit(f"{did(ddl)}, which this transaction {_PAST[ours[id].action]}")
+            return Hit(f"{did(ddl)}, which this transaction {_PAST[ours[id].action]}", about=str(ddl.name))
     return None
 
 
 def _table_written(mine: Changes, winner: Changes) -> Hit | None:
     for id, ddl in mine.moved_tables().items():
         if id in winner.writes:
-            return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}")
+            return Hit(f"wrote table {ddl.name}, which this transaction {_PAST[ddl.action]}", about=str(ddl.name))
     return None
 
 
@@ -174,7 +208,7 @@ def _name_taken(mine: Changes, winner: Changes) -> Hit | None:
     theirs = {mine.key(name): f"gave a {kind} the name {name}" for name, kind in winner.names_given().items()}
     for name in mine.names_given():
         if (what := theirs.get(mine.key(name))) is not None:
-            return Hit(f"{what}, as this transaction does")
+            return Hit(f"{what}, as this transaction does", about=str(name))
     return None
 
 
@@ -183,7 +217,7 @@ def _view_changed(mine: Changes, winner: Changes) -> Hit | None:
     for name in ours:
         if name in theirs:
             what = f"{did_view(theirs[name])}, which this transaction {_PAST[ours[name].action]}"
-            return Hit(what)
+            return Hit(what, about=str(name))
     return None
 
 
@@ -192,7 +226,7 @@ def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
     for ddl in mine.tables:
         if ddl.action == "create" and ddl.location in theirs:
             other = theirs[ddl.location].name
-            return Hit(f"created table {other} at {ddl.location}, as this transaction {ddl.name}")
+            return Hit(f"created table {other} at {ddl.location}, as this transaction {ddl.name}", about=str(other))
     return None
 
 
@@ -214,7 +248,8 @@ def _tag_changed(mine: Changes, winner: Changes) -> Hit | None:
     theirs = {tag_key(ddl.name): ddl for ddl in winner.tags}
     for ddl in mine.tags:
         if (other := theirs.get(tag_key(ddl.name))) is not None:
-            return Hit(f"{_PAST[other.action]} tag {other.name}, which this transaction {_PAST[ddl.action]}")
+            what = f"{_PAST[other.action]} tag {other.name}, which this transaction {_PAST[ddl.action]}"
+            return Hit(what, about=other.name)
     return None
 
 
@@ -224,13 +259,14 @@ def _tag_changed(mine: Changes, winner: Changes) -> Hit | None:
 def _namespace_gone(mine: Changes, winner: Changes) -> Hit | None:
     for namespace, inside in _filled_namespaces(winner.namespaces_by("drop"), mine):
         what = f"dropped namespace {'.'.join(namespace)}, in which this transaction made {inside}"
-        return Hit(what)
+        return Hit(what, about=".".join(namespace))
     return None
 
 
 def _namespace_filled(mine: Changes, winner: Changes) -> Hit | None:
     for namespace, inside in _filled_namespaces(mine.namespaces_by("drop"), winner):
-        return Hit(f"made {inside} in namespace {'.'.join(namespace)}, which this transaction dropped")
+        name = ".".join(namespace)
+        return Hit(f"made {inside} in namespace {name}, which this transaction dropped", about=name)
     return None
 
 
@@ -251,8 +287,9 @@ def _namespace_changed(mine: Changes, winner: Changes) -> Hit | None:
     theirs = {key(ddl.name): ddl for ddl in winner.namespaces}
     for ddl in mine.namespaces:
         if (other := theirs.get(key(ddl.name))) is not None:
-            what = f"{_PAST[other.action]} namespace {'.'.join(other.name)}, which this transaction {_PAST[ddl.action]}"
-            return Hit(what)
+            name = ".".join(other.name)
+            what = f"{_PAST[other.action]} namespace {name}, which this transaction {_PAST[ddl.action]}"
+            return Hit(what, about=name)
     return None
 
 
@@ -266,7 +303,7 @@ def _in_both(find: Callable[[Footprint, Footprint, str], str | None]) -> Find:
         for id, ours in mine.writes.items():
             name = name_of(id, mine, winner)
             if id in winner.writes and (what := find(ours, winner.writes[id], str(name or id))) is not None:
-                return Hit(what)
+                return Hit(what, about=str(name or id))
         return None
 
     return rule
@@ -314,7 +351,8 @@ def _both_changed(paths: AbstractSet[str], table: str) -> str | None:
 def _application(mine: Changes, winner: Changes) -> Hit | None:
     """Compare what both record in the timeline, then what both record in a table's log, as plain Delta does."""
     if mine.batch is not None and winner.batch is not None and mine.batch.application == winner.batch.application:
-        return Hit(f"recorded {winner.batch}, of which this transaction records batch {mine.batch.number}")
+        what = f"recorded {winner.batch}, of which this transaction records batch {mine.batch.number}"
+        return Hit(what, about=mine.batch.application)
     return _in_both(_app)(mine, winner)
 
 
@@ -343,6 +381,7 @@ ROW = "row"
 
 RULES: tuple[Rule, ...] = (
     Rule("killed", "the winner is an `abort` entry that names our transaction", _killed),
+    Rule(ABORTED, "the same, and a person asked for it", _aborted),
     Rule("table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", _table_gone),
     Rule("table-written", "the winner wrote a table that we dropped or renamed", _table_written),
     Rule("name-taken", "both gave a table or a view the same name, created or renamed", _name_taken),
@@ -369,3 +408,6 @@ RULES: tuple[Rule, ...] = (
     ),
 )
 """All rules, in the order in which they are tried: the one that explains most comes first."""
+
+TABLE_RULES = RULES[[rule.name for rule in RULES].index("metadata") :]
+"""Those that are about what is in a table."""

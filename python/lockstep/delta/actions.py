@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from lockstep.errors import InvalidError
+from lockstep.timeline.files import UNREADABLE
 
 Action: TypeAlias = dict[str, Any]
 LogicalFile: TypeAlias = tuple[str, str | None]
@@ -40,7 +41,7 @@ def parse(text: bytes | str) -> list[Action]:
 def _parse_line(line: bytes, number: int) -> Action:
     try:
         members = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise InvalidError(f"line {number} of the Delta commit is not a JSON object: {error}") from error
     action = {kind: body for kind, body in members.items() if body is not None}
     if len(action) != 1 or not isinstance(next(iter(action.values())), dict):
@@ -84,6 +85,12 @@ def traced(actions: Iterable[Action], transaction_id: str) -> list[Action]:
     return [{"commitInfo": with_parameter(a["commitInfo"])} if "commitInfo" in a else a for a in actions]
 
 
+def is_by(actions: Iterable[Action], transaction_id: str) -> bool:
+    """Tell whether a commit is a transaction's of Lockstep: whether `traced` has named it there."""
+    infos = bodies(actions, "commitInfo")
+    return any((info.get("operationParameters") or {}).get(TRANSACTION_PARAMETER) == transaction_id for info in infos)
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -120,6 +127,27 @@ def deleted_rows(file: dict[str, Any]) -> int:
     """Return how many rows of an add's or a remove's file its deletion vector takes away."""
     descriptor = file.get("deletionVector")
     return int(descriptor["cardinality"]) if descriptor else 0
+
+
+class _Sized(msgspec.Struct):
+    size: int = 0
+
+
+class _Added(msgspec.Struct):
+    add: _Sized | None = None
+    cdc: _Sized | None = None
+
+
+_decode_added = msgspec.json.Decoder(_Added).decode_lines
+
+
+def size_of_added(text: str) -> int:
+    """Return how many bytes the data and change files have that a commit, as NDJSON, adds; 0 if it is none."""
+    try:
+        lines = _decode_added(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return 0
+    return sum(file.size for line in lines for file in (line.add, line.cdc) if file is not None)
 
 
 # --- domains ----------------------------------------------------------------------------------------------------------

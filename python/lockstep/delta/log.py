@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -17,6 +19,7 @@ from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.evolution import TableState
 from lockstep.errors import CorruptTimelineError, InvalidError
 from lockstep.storage import Storage
+from lockstep.timeline.entry import INLINE_BYTES
 from lockstep.timeline.files import UNREADABLE
 
 LOG = "_delta_log"
@@ -49,6 +52,15 @@ class LogFiles:
     def covers(self, version: int) -> bool:
         """Tell whether a whole checkpoint makes a version's commit needless, so that Delta's clean-up may take it."""
         return version <= self.newest_checkpoint
+
+    def needed_from(self, version: int) -> int:
+        """Return the first version whose files readers of a version need: of the last checkpoint up to it, else 0."""
+        return max((each for each in self.checkpoints if each <= version), default=0)
+
+    def missing_for(self, version: int) -> int | None:
+        """Return the first commit that readers of a version need and that is not there; None if they need none."""
+        checkpoint = max((each for each in self.checkpoints if each <= version), default=-1)
+        return next((each for each in range(checkpoint + 1, version + 1) if each not in self.commits), None)
 
     def newest_after(self, version: int) -> int | None:
         """Return the newest version that can be read from the newest checkpoint after `version`; None without one.
@@ -108,6 +120,29 @@ def read_published(storage: Storage, location: str, version: int) -> list[Action
     return _parsed(path, storage.get(path))
 
 
+def digest(data: bytes) -> str:
+    """Return what tells a commit's file from any other: the first 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def read_digest(storage: Storage, location: str, version: int) -> str:
+    """Return the digest of a published commit, and see that it is whole.
+
+    It is empty for a commit that is larger than what an entry holds, for whoever compares it reads the whole file; and
+    for one that is not there, since a checkpoint made it needless.
+
+    Raises:
+        CorruptTimelineError: it is no Delta commit: whoever wrote it has not finished, or damaged it.
+        UnavailableError: the store failed.
+    """
+    path = commit_path(location, version)
+    if (data := storage.get(path)) is None:
+        return ""
+    if not _parsed(path, data):
+        raise CorruptTimelineError(f"{path} is empty: expected a Delta commit")
+    return digest(data) if len(data) <= INLINE_BYTES else ""
+
+
 def last_published(storage: Storage, location: str, after: int) -> int:
     """Return the last version of the unbroken run of published commits after `after`; itself if there is none."""
     version = after
@@ -118,10 +153,15 @@ def last_published(storage: Storage, location: str, after: int) -> int:
 
 def log_files(storage: Storage, location: str, after: int = -1) -> LogFiles:
     """List the commits, whole checkpoints and checksums of the versions after `after`."""
+    return log_files_of(storage.list(f"{location}/{LOG}", after=f"{after:020d}.z" if after >= 0 else None))
+
+
+def log_files_of(names: Iterable[str]) -> LogFiles:
+    """Return which commits, whole checkpoints and checksums these files of a log are."""
     commits: set[int] = set()
     checksums: set[int] = set()
     parts: dict[tuple[int, int], set[int]] = {}
-    for name in storage.list(f"{location}/{LOG}", after=f"{after:020d}.z" if after >= 0 else None):
+    for name in names:
         if commit := _COMMIT.fullmatch(name):
             commits.add(int(commit[1]))
         elif checksum := _CHECKSUM.fullmatch(name):

@@ -7,7 +7,7 @@ it holds follows from the timeline alone. Only a foreign Delta writer can be in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,10 @@ from lockstep.delta.log import (
     was_published,
 )
 from lockstep.errors import CorruptTimelineError
-from lockstep.storage import Mine, Storage, Theirs
+from lockstep.storage import Mine, Storage
 from lockstep.timeline.entry import NEW, Commit, TableWrite
+
+_log = logging.getLogger(__name__)
 
 BEHIND = 5
 """So many versions may have no checksum before one from which the next is told."""
@@ -53,13 +55,21 @@ class Displaced:
     foreign: Footprint
 
 
-def publish(storage: Storage, write: TableWrite, versions: Sequence[int], *, fresh: bool = False) -> Displaced | None:
+def publish(
+    storage: Storage,
+    write: TableWrite,
+    versions: Sequence[int],
+    *,
+    fresh: bool = False,
+    prove: Callable[[], None] = lambda: None,
+) -> Displaced | None:
     """Publish a write's commits in order, and never again what Delta's clean-up removed.
 
     Args:
         write: as the timeline's entry has it.
         versions: the table version of each of its commits, see `Timeline.versions`.
         fresh: whether it was ratified a moment ago, so that nothing can have been cleaned up yet.
+        prove: is called before anything is written, and raises if the store is not to be trusted.
 
     Returns:
         None if all of them are in the table's log, else who took their versions.
@@ -73,14 +83,16 @@ def publish(storage: Storage, write: TableWrite, versions: Sequence[int], *, fre
         if data is None:
             _check_published(storage, write, commit, version)
     for kept, (version, data) in enumerate(zip(versions, files, strict=True)):
-        if data is None or _put(storage, write, version, data, fresh=fresh):
+        if data is None or _put(storage, write, version, data, fresh=fresh, prove=prove):
             continue
         last = last_published(storage, write.location, version - 1)
         return Displaced(version, last, kept, foreign_footprint(storage, write.location, range(version, last + 1)))
     return None
 
 
-def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool) -> bool:
+def _put(
+    storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool, prove: Callable[[], None]
+) -> bool:
     """Put one commit if it is absent, and tell whether it is there now; False: another one is.
 
     Raises:
@@ -96,6 +108,7 @@ def _put(storage: Storage, write: TableWrite, version: int, data: bytes, *, fres
             return True
         if log.is_empty and version > 0:
             raise CorruptTimelineError(f"table {write.name}: its log is gone from {write.location}; restore the folder")
+    prove()
     return isinstance(storage.put_if_absent(path, data), Mine)
 
 
@@ -120,7 +133,7 @@ def write_checksums(storage: Storage, write: TableWrite, versions: Sequence[int]
         if checksum is None or checksum["numFiles"] < 0 or checksum["tableSizeBytes"] < 0:
             return
         path = checksum_path(write.location, version)
-        if isinstance(storage.put_if_absent(path, msgspec.json.encode(checksum)), Theirs):
+        if not storage.put_advice(path, msgspec.json.encode(checksum)):
             _log.debug("%s stays as another writer made it", path)
 
 

@@ -12,6 +12,7 @@ from lockstep.delta.pruning.row_sets import EVERY_ROW, NO_ROW
 from lockstep.delta.publish import Displaced
 from lockstep.errors import ForeignCommitError
 from lockstep.lake.changes import reads_of
+from lockstep.lake.policy import undecided
 from lockstep.timeline.entry import Entry, Moved, TableWrite
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def place_behind(entry: Entry, write: TableWrite, displaced: Displaced, ours: Fo
             f"version {entry.version} (transaction {entry.transaction.id}), ratified for the same table version, "
             f"was about to be published, and the two conflict ({conflict.rule}). Neither is lost: the foreign "
             f"commit is {commit_path(write.location, displaced.first)}, ours is in timeline entry {entry.version}. "
-            "The table cannot be used until a person decides."
+            f"{undecided(write.name)}"
         )
     # Ours is committed, theirs never asked, and the table is sound with both: to stop it would undo neither.
     if mine.isolation == "SERIALIZABLE" and isinstance(judge(mine, [theirs]), Conflict):

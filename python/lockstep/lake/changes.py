@@ -36,7 +36,7 @@ class PastChanges:
         """Read the commits of one timeline's entries."""
         self._storage = storage
         self._timeline = timeline
-        self._cache: LRUCache[tuple[int, str, tuple[tuple[int, ...], ...]], Changes] = LRUCache(
+        self._cache: LRUCache[tuple[int, str, int | None, tuple[tuple[int, ...], ...]], Changes] = LRUCache(
             CACHED_FILES, getsizeof=_size
         )
         self._lock = threading.Lock()
@@ -48,10 +48,11 @@ class PastChanges:
         table has a conflict, and nobody else.
         """
         # A commit may be moved after it was looked at, and is another one then. An entry that is not ratified yet may
-        # be looked at, too: then another may come to have its version.
+        # be looked at, too: then another may come to have its version, or it may come to precede another one.
         key = (
             entry.version,
             entry.transaction.id,
+            entry.precedes,
             tuple(self._timeline.versions(write, entry.version) for write in entry.writes),
         )
         with self._lock:
@@ -75,6 +76,7 @@ class PastChanges:
             batch=entry.batch,
             tags=tuple(entry.tags),
             aborts=frozenset(entry.aborts),
+            asked=asked_for(entry),
             database_version=entry.version,
             precedes=entry.precedes,
         )
@@ -131,6 +133,31 @@ class PastChanges:
             moved_entry,
             structs.replace(write, commits=[], from_version=from_version, to_version=to_version),  # as an external one
         )
+
+
+def asked_for(entry: Entry) -> str | None:
+    """Return who had others ended, and why, if that was a person, and no transaction that needs what they hold.
+
+    What a person does has a statement, see `lockstep.commit.killing.Asker`.
+    """
+    if entry.kind != "abort" or not entry.transaction.statements:
+        return None
+    reason = f": {entry.transaction.message}" if entry.transaction.message else ""
+    return f"{entry.transaction.author or 'somebody'} asked for that{reason}"
+
+
+def is_apart(entry: Entry, mine: Changes) -> bool:
+    """Tell whether no rule can find anything between a transaction and an entry, which have nothing in common.
+
+    It is told by the entry alone: what its commits say need not be read.
+    """
+    names = (entry.namespaces, entry.tables, entry.views, entry.tags)
+    if entry.kind != "transaction" or any(names) or entry.aborts or entry.moved:
+        return False
+    if (entry.batch is not None and mine.batch is not None) or (entry.view_reads and mine.views):
+        return False
+    theirs = {write.id for write in entry.writes} | {read.id for read in entry.reads}
+    return all(theirs.isdisjoint(ids) for ids in (mine.writes, mine.reads, [ddl.id for ddl in mine.tables]))
 
 
 def is_light(entry: Entry) -> bool:

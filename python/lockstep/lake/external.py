@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from lockstep import __version__
 from lockstep.errors import UnavailableError
@@ -17,10 +19,22 @@ from lockstep.timeline.entry import FORMAT, Database, Entry, Moved, TableWrite, 
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 
-Content: TypeAlias = tuple[list[TableWrite], list[Moved]]
-"""What such an entry says: the commits that it takes in, and where commits of ours that they overtook are now."""
-
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What such an entry says.
+
+    Attributes:
+        writes: the commits that it takes in.
+        moves: where commits of ours that they overtook are now.
+        message: what people are told, if anything.
+    """
+
+    writes: Sequence[TableWrite] = ()
+    moves: Sequence[Moved] = ()
+    message: str = ""
 
 
 class ExternalEntries:
@@ -47,7 +61,7 @@ class ExternalEntries:
         def propose() -> Proposal | Settled[None]:
             head = self._timeline.head
             content = content_of(head)
-            return Settled(None) if content is None else Proposal(self._draft(*content), head.version)
+            return Settled(None) if content is None else Proposal(self._draft(content), head.version)
 
         alone = partial(self._gate.held_by, self._new_id())
         match append_until(self._timeline.append, propose, backoff=self._backoff, alone=alone):
@@ -64,7 +78,7 @@ class ExternalEntries:
                     f"{attempts} times; nothing changed, and the next statement looks again"
                 )
 
-    def _draft(self, writes: list[TableWrite], moves: list[Moved]) -> MakeEntry:
+    def _draft(self, content: Content) -> MakeEntry:
         id_ = self._new_id()
 
         def draft(version: int, at: datetime) -> Entry:
@@ -74,15 +88,17 @@ class ExternalEntries:
                 base_version=version - 1,
                 isolation="SNAPSHOT",
                 application=f"Lockstep {__version__}",
+                message=content.message,
             )
-            return Entry(
+            entry = Entry(
                 format=FORMAT,
                 version=version,
                 committed_at=at,
                 kind="external",
                 transaction=info,
-                writes=writes,
-                moved=moves,
+                writes=[*content.writes],
+                moved=[*content.moves],
             )
+            return replace(entry, format=entry.needed_format)
 
         return draft

@@ -7,6 +7,9 @@ then, and counts as a change of everything in the table.
 A look at the log's files, a minute apart, also finds commits that the timeline has and that are gone though they are
 needed: those after the newest checkpoint. They are published again. What a checkpoint covers is Delta's to remove.
 
+Every look compares the table's newest commit with what was ratified (`lockstep.lake.overwritten`). Where a plain writer
+wrote over it, the table is refused before anything is published again or taken in.
+
 What becomes of a ratified commit whose version a plain Delta writer took is decided in `lockstep.lake.behind`, and that
 a table is set aside in `lockstep.lake.publisher`.
 """
@@ -24,10 +27,12 @@ from urllib.parse import unquote
 from cachetools import LRUCache
 
 from lockstep.delta.actions import Action, bodies, parse
-from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_published
+from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_digest, read_published
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, LockstepError
 from lockstep.lake.external import Content, ExternalEntries
+from lockstep.lake.overwritten import Overwritten
+from lockstep.lake.policy import Policies, refused, warning
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Commit, Database, Entry, Table, TableWrite
@@ -59,16 +64,24 @@ class Foreign:
         storage: Storage,
         timeline: Timeline,
         external: ExternalEntries,
+        policies: Policies,
         *,
         clock: Clock,
         pool: Workers,
+        is_published: Callable[[Table], bool],
     ) -> None:
-        """Look at the tables of one timeline, at as many at a time as the pool has threads."""
+        """Look at the tables of one timeline, at as many at a time as the pool has threads.
+
+        Args:
+            is_published: whether a table's log has had its newest commit, as far as this process knows.
+        """
         self._storage = storage
         self._timeline = timeline
         self._external = external
+        self._policies = policies
         self._clock = clock
         self._pool = pool
+        self._overwritten = Overwritten(storage, timeline, is_published)
         self._last_looks: LRUCache[str, datetime] = LRUCache(LOOKS)
         self._lock = threading.Lock()
 
@@ -77,53 +90,63 @@ class Foreign:
         tables: Sequence[Table],
         restore: Callable[[Entry, TableWrite], object],
         *,
-        closely: bool,
         for_write: bool = False,
     ) -> list[bool | LockstepError]:
         """Tell of each table whether its log goes on after what the timeline knows; publish again what it has lost.
 
+        Delta's clean-up may make the next commit seem absent. It takes the oldest first, so it has not been there since
+        the last look at the log's files if the commit that the timeline knows last is there.
+
         Args:
             restore: publishes a write again whose commit is gone.
-            closely: whether to be certain that no clean-up since the last look makes the next commit seem absent. It
-                takes the oldest first, so it has not if the commit that the timeline knows last is there.
-            for_write: whether a commit is to follow, which needs a log to follow on; look closely then. Delta itself
-                tells whoever reads a table without a log.
+            for_write: whether a commit is to follow, which needs a log to follow on. Delta itself tells whoever reads a
+                table without a log.
 
         Returns:
-            In the order of the tables. An error is why nobody can tell: CorruptTimelineError if a commit is gone that
-            readers need, and nothing has it any more, or, for who writes, the whole log is; UnavailableError if the
-            store failed.
+            In the order of the tables. An error is why nobody can tell: ForeignCommitError if a plain writer wrote over
+            the newest commit; CorruptTimelineError if a commit is gone that readers need, and nothing has it any more,
+            or, for who writes, the whole log is; UnavailableError if the store failed.
         """
         now = self._clock()
-        recent = [table for table in tables if self._looked_at_since(now - LOOK_EVERY, now, table)]
-        ids = {table.id for table in recent}
-        versions = (1, 0) if closely else (1,)
-        probes = [commit_path(table.location, table.version + ahead) for table in recent for ahead in versions]
-        older = [table for table in tables if table.id not in ids]
+        are_recent = [self._looked_at_since(now - LOOK_EVERY, now, table) for table in tables]
+        looks: list[Callable[[], bool | LogFiles | None]] = []
+        for table, is_recent in zip(tables, are_recent, strict=True):
+            looks.append(partial(self._overwritten.is_newest_there if is_recent else self._overwritten.check, table))
+            looks.append(partial(self._goes_on if is_recent else self._files, table))
         # All in one go, whichever kind of look it is.
-        answers = self._pool.map(
-            lambda task: task(),
-            [
-                *(partial(_known, partial(self._storage.exists, path)) for path in probes),
-                *(partial(_known, partial(self._look_at_files, table, now, restore, for_write)) for table in older),
-            ],
-        )
-        looks = dict(zip((table.id for table in older), answers[len(probes) :], strict=True))
-        for table, (is_ahead, *is_there) in _each(recent, answers[: len(probes)], len(versions)):
-            error = next((answer for answer in (is_ahead, *is_there) if isinstance(answer, LockstepError)), None)
-            if error is None and not is_ahead and not all(is_there):
-                looks[table.id] = _known(partial(self._look_at_files, table, now, restore, for_write))
-            else:
-                looks[table.id] = is_ahead if error is None else error
-        return [looks[table.id] for table in tables]
+        answers = self._pool.map(_known, looks, quick=self._storage.quick)
 
-    def _look_at_files(
-        self, table: Table, now: datetime, restore: Callable[[Entry, TableWrite], object], for_write: bool
-    ) -> bool:
+        def conclude(number: int) -> bool:
+            table, is_there, found = tables[number], *answers[2 * number : 2 * number + 2]
+            for answer in (is_there, found):
+                if isinstance(answer, LockstepError):
+                    raise answer
+            if is_there and isinstance(found, bool):
+                return found
+            files = found if isinstance(found, LogFiles) else self._files(table)
+            return self._mend(table, files, now, restore, for_write)
+
+        # Only for a log that has lost something is more asked.
+        conclusions = [partial(_known, partial(conclude, number)) for number in range(len(tables))]
+        return self._pool.map(lambda task: task(), conclusions, quick=self._storage.quick)
+
+    def _goes_on(self, table: Table) -> bool:
+        return self._storage.exists(commit_path(table.location, table.version + 1))
+
+    def _files(self, table: Table) -> LogFiles:
         after = max(table.version - LISTED_VERSIONS, -1)
         files = log_files(self._storage, table.location, after)
-        if not files.checkpoints and after >= 0:
-            files = log_files(self._storage, table.location)
+        return files if files.checkpoints or after < 0 else log_files(self._storage, table.location)
+
+    def _mend(
+        self,
+        table: Table,
+        files: LogFiles,
+        now: datetime,
+        restore: Callable[[Entry, TableWrite], object],
+        for_write: bool,
+    ) -> bool:
+        """Publish again what is gone from a log, and tell whether it goes on after what the timeline knows."""
         if not files.is_empty:
             self._heal(table, files, restore)
         elif for_write:  # the folder is gone, with all data: half a log would only hide it
@@ -145,7 +168,9 @@ class Foreign:
         while missing_versions:
             version = max(missing_versions)
             if (origin := self._origin(table, version)) is None:
-                raise outdated(table, commit_path(table.location, version), "which a plain Delta writer wrote")
+                expired = self._timeline.head.expired.first_kept
+                what = "which a plain Delta writer wrote" + (", or whose entry has expired" if expired else "")
+                raise outdated(table, commit_path(table.location, version), what)
             entry, write, versions = origin
             lost_writes.append((entry, write))
             commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in missing_versions}
@@ -182,26 +207,51 @@ class Foreign:
                 raise outdated(table, _file(table, path))
 
     def _origin(self, table: Table, version: int) -> tuple[Entry, TableWrite, tuple[int, ...]] | None:
-        """Find which entry holds a table version, and which versions with it; None if a plain Delta writer wrote it."""
-        for entry in self._timeline.newest_first():
+        """Find which entry holds a table version, and which versions with it.
+
+        None if a plain Delta writer wrote it, or its entry has expired.
+        """
+        for entry in self._timeline.newest_first(self._timeline.head.expired.first_kept - 1):
             for write in entry.writes:
                 versions = self._timeline.versions(write, entry.version)
                 if write.id == table.id and version in versions:
                     return entry, write, versions
         return None
 
-    def take_in(self, table: Table) -> None:
+    def take_in(self, table: Table, *, is_accepted: bool = False) -> None:
         """Take a table's foreign commits into the timeline.
 
         A file is foreign if the timeline has no commit of that version at a moment after the file was seen, for ours
         are ratified before they are published. That the entry can be appended proves it.
+
+        Args:
+            is_accepted: whether a person has said so, whatever the table's policy is.
+
+        Raises:
+            ForeignCommitError: the newest commit that is ours was written over; what follows it is not taken in. Or the
+                table is to have no foreign commits.
+            CorruptTimelineError: the newest foreign commit is not whole.
+            UnavailableError: the store failed, or others took the next database version too often.
         """
         self._timeline.refresh()
 
         def foreign(head: Database) -> Content | None:
             current = head.table_by_id(table.id)
-            newest = None if current is None else self._newest(current)
-            return None if current is None or newest is None else ([_write(current, newest)], [])
+            if current is None or not self._overwritten.is_settled(current):
+                return None  # nothing comes after what is not published: that is done first, by the next use
+            if (newest := self._newest(current)) is None:
+                return None
+            path = commit_path(current.location, newest)
+            policy = self._policies.at(current.id, current.location, current.version, newest)
+            if policy == "refuse" and not is_accepted:
+                raise refused(current.name, path)
+            write = _write(current, newest, read_digest(self._storage, current.location, newest))
+            message = warning(current.name, path) if policy == "warn" else ""
+            if message:
+                _log.warning("%s", message)
+            if is_accepted:
+                message = f"settled: what a plain Delta writer committed to table {current.name} is kept, up to {path}"
+            return Content(writes=[write], message=message)
 
         self._external.append(foreign)
 
@@ -228,12 +278,7 @@ def files_left(commits: Iterable[Sequence[Action]]) -> dict[str, None]:
     return paths
 
 
-def _each(tables: Sequence[Table], answers: Sequence[T], count: int) -> Iterable[tuple[Table, Sequence[T]]]:
-    """Yield each table with its answers, of which every one has so many."""
-    return ((table, answers[n * count : (n + 1) * count]) for n, table in enumerate(tables))
-
-
-def _known(look: Callable[[], bool]) -> bool | LockstepError:
+def _known(look: Callable[[], T]) -> T | LockstepError:
     """Return what a look tells, or why it tells nothing: one table's trouble keeps nobody from the others."""
     try:
         return look()
@@ -254,7 +299,7 @@ def outdated(table: Table, path: str, what: str = "which is committed") -> Corru
     )
 
 
-def _write(table: Table, newest: int) -> TableWrite:
+def _write(table: Table, newest: int, digest: str) -> TableWrite:
     return TableWrite(
         id=table.id,
         name=table.name,
@@ -262,4 +307,5 @@ def _write(table: Table, newest: int) -> TableWrite:
         from_version=table.version,
         to_version=newest,
         commits=[],
+        digest=digest,
     )

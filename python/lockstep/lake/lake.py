@@ -19,25 +19,33 @@ from msgspec import structs
 from lockstep.delta.log import commit_path, was_published
 from lockstep.errors import LockstepError
 from lockstep.lake.changes import PastChanges
-from lockstep.lake.external import ExternalEntries
+from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import Foreign, outdated
 from lockstep.lake.gate import Gate
+from lockstep.lake.policy import Policies
 from lockstep.lake.publisher import Publisher
+from lockstep.lake.turns import Turn, Turns
 from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.files import FOLDER
 from lockstep.timeline.hint import CHECKPOINTS, HINT
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry, Ratified
+from lockstep.timeline.segment import FOLDER as SEGMENTS
 from lockstep.workers import Threads, Workers
 
 WORKERS = 320
 """So many tables of one transaction are looked at, and published, side by side."""
 
+WRITERS = 32
+"""So many, where a look takes less than a thread: more writes at a time make a disk no faster."""
+
 KEPT_PROPERTIES = 10_000
-"""Of so many table versions it is kept how often they are to have a checkpoint of Delta's."""
+"""Of so many table versions it is kept how often they are to have a checkpoint of Delta's; of so many adopted tables,
+which was the first."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,6 +63,8 @@ class Lake:
         publisher: brings the tables' logs up to date, and knows which are not.
         gate: lets one transaction go alone that has lost the timeline too often.
         upkeep: what is written behind a commit's answer.
+        adopted_versions: by table id, the first version of a log that some database version has, of tables that the
+            lake did not make, as far as that is known.
         checkpoint_properties: by table id and version, as far as they are known, see `lockstep.commit.maintenance`.
     """
 
@@ -66,23 +76,52 @@ class Lake:
         clock: Clock,
         new_id: Callable[[], str],
         backoff: Backoff = RACE,
+        turns: Turns | None = None,
     ) -> None:
-        """Meet a timeline and its tables' logs; `backoff` says how often an `external` entry is tried."""
+        """Meet a timeline and its tables' logs.
+
+        Args:
+            backoff: how often an `external` entry is tried.
+            turns: lets one process of this host at a time try to commit; nothing does, if None.
+        """
         self.storage = storage
         self.timeline = timeline
         self.clock = clock
         self.new_id = new_id
         self.contention = Contention()
         self.past = PastChanges(storage, timeline)
-        self._pool = Workers(WORKERS, "lockstep-lake")
+        self._pool = Workers(WRITERS if storage.quick else WORKERS, "lockstep-lake")
         self.gate = Gate()
+        self._turns = turns
         self._external = ExternalEntries(timeline, self.gate, new_id=new_id, backoff=backoff)
+        policies = Policies(storage)
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
-        self._foreign = Foreign(storage, timeline, self._external, clock=clock, pool=self._pool)
+        self._foreign = Foreign(
+            storage,
+            timeline,
+            self._external,
+            policies,
+            clock=clock,
+            pool=self._pool,
+            is_published=lambda table: self.publisher.has_published(table),  # noqa: PLW0108 (it is made below)
+        )
         self.upkeep = Upkeep()
+        self.adopted_versions: LRUCache[str, int] = LRUCache(KEPT_PROPERTIES)
         self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
         self.publisher = Publisher(
-            storage, timeline, self.past, self._external, clock=clock, pool=self._pool, upkeep=self.upkeep
+            storage, timeline, self.past, self._external, policies, clock=clock, pool=self._pool, upkeep=self.upkeep
+        )
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing can be written, as far as that is known before it is tried; empty if nothing is known."""
+        if self.timeline.refusal:
+            return self.timeline.refusal
+        if self.storage.is_writable(FOLDER):
+            return ""
+        return (
+            f"this process may only read the lake {self.storage.url}: it has no permission to write {FOLDER}, or the "
+            "file system is mounted to be read. Nothing was written; write where that is allowed"
         )
 
     def refresh(self) -> Database:
@@ -93,13 +132,22 @@ class Lake:
         """
         return self.publisher.publish_all()
 
+    def turn(self, transaction: str, *, ahead: Callable[[], object] = lambda: None) -> Turn:
+        """Return what lets a transaction try to commit while no other process of this host does, see `Turns`.
+
+        Each time it begins, it lets another thread pass first that goes alone.
+
+        Args:
+            ahead: what can be done before it begins, see `Turn`.
+        """
+        return Turn(self._turns, before=partial(self.gate.wait, transaction), ahead=ahead)
+
     def append(self, transaction: str, draft: MakeEntry, after: int, behind: Behind | None) -> AppendOutcome:
         """Try to make a transaction's entry the next version, see `Timeline.append`; if it is ratified, publish it.
 
         Raises:
             LockstepError: as `Timeline.append` says.
         """
-        self.gate.wait(transaction)
         self.publisher.expect(transaction)
         outcome = None
         try:
@@ -136,17 +184,30 @@ class Lake:
             database.refuse_aside(table)
         return database
 
-    def take_in(self, tables: Sequence[Table], *, closely: bool = True) -> bool:
+    def newest(self) -> Database:
+        """Return the newest database version, in which all tables' foreign commits up to now are taken in.
+
+        Tables of which that cannot be said are set aside in it, and hold nobody up who does not use them.
+        """
+        return self._caught_up(lambda database: database.tables.values(), for_write=False)
+
+    def take_in(self, tables: Sequence[Table]) -> bool:
         """Take what plain Delta writers did to tables into the timeline, and tell whether anything was there to see.
+
+        Who may only read the lake sees its tables as the timeline says, until somebody else has taken that in.
 
         Args:
             tables: as this process last read of them. What another of Lockstep's processes did since is told, too.
-            closely: see `Foreign.look`.
 
         Raises:
+            ForeignCommitError: a plain writer wrote over what was published.
             UnavailableError, CorruptTimelineError: as the store and the logs say.
         """
-        looks = self._foreign.look(tables, self.publisher.publish_write, closely=closely)
+        if self.refusal:
+            return False
+        if not all(map(self.publisher.has_published, tables)):
+            self.refresh()  # what another thread has ratified and is about to publish would look as if it were lost
+        looks = self._foreign.look(tables, self.publisher.publish_write)
         if errors := [look for look in looks if isinstance(look, LockstepError)]:
             raise errors[0]
         tables_ahead = [table for table, goes_on in zip(tables, looks, strict=True) if goes_on]
@@ -157,15 +218,34 @@ class Lake:
                 self._foreign.take_in(table)
         return bool(tables_ahead)
 
+    def accept(self, table: Table) -> int:
+        """Take in what plain Delta writers did to a table that refuses that, since a person says so.
+
+        Returns:
+            The database version that has it.
+
+        Raises:
+            ForeignCommitError: a plain writer wrote over what was published, which this does not settle, or goes on.
+            UnavailableError, CorruptTimelineError: as the store and the logs say.
+        """
+        self._foreign.take_in(table, is_accepted=True)
+        return self.caught_up(lambda database: [t for t in (database.table_by_id(table.id),) if t is not None]).version
+
     def _caught_up(self, select: Callable[[Database], Iterable[Table]], for_write: bool) -> Database:
-        # While the timeline is read on, the tables are looked at as they were; those that others wrote, again. What
-        # another thread has ratified and is about to publish would look as if it were lost.
-        head = self.timeline.head
-        before = [table for table in select(head) if self.publisher.has_published(table)]
-        # Who is about to write need not know the very last: that there is more, the put tells.
-        refreshing = self._refreshing.submit(self.publisher.publish_all, files=1 if for_write else None)
-        early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
-        database = refreshing.result()
+        if self.refusal:
+            return self.refresh()  # see `take_in`
+        early_looks: dict[Table, bool | LockstepError] = {}
+        if self.storage.quick:
+            database = self.publisher.publish_all()
+        else:
+            # While the timeline is read on, the tables are looked at as they were; those that others wrote, again. What
+            # another thread has ratified and is about to publish would look as if it were lost.
+            head = self.timeline.head
+            before = [table for table in select(head) if self.publisher.has_published(table)]
+            # Who is about to write need not know the very last: that there is more, the put tells.
+            refreshing = self._refreshing.submit(self.publisher.publish_all, files=1 if for_write else None)
+            early_looks = dict(zip(before, self._looks(before, for_write), strict=True))
+            database = refreshing.result()
         tables = [table for table in select(database) if table.id not in database.set_aside]
         late = [table for table in tables if table not in early_looks]
         looks = early_looks | dict(zip(late, self._looks(late, for_write), strict=True))
@@ -182,7 +262,7 @@ class Lake:
 
     def _looks(self, tables: Sequence[Table], for_write: bool) -> list[bool | LockstepError]:
         """Tell of each table whether its log goes on after what the timeline knows, or why nobody can tell."""
-        return self._foreign.look(tables, self.publisher.publish_write, closely=True, for_write=for_write)
+        return self._foreign.look(tables, self.publisher.publish_write, for_write=for_write)
 
     def after_commit(self, entry: Entry, *, is_published: bool, checksums: bool, folders: Sequence[str]) -> None:
         """Do behind the answer to a commit what others are saved by.
@@ -202,6 +282,8 @@ class Lake:
         self.upkeep.add_once(self.timeline.write_hint, HINT)
         if self.timeline.checkpoint_due is not None:
             self.upkeep.add(self.timeline.write_checkpoint, keys=[CHECKPOINTS])
+        if self.timeline.segment_due is not None:
+            self.upkeep.add(self.timeline.write_due_segment, keys=[SEGMENTS])
 
     def side_by_side(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Return what the work returns for each item, in order; it may not ask for more of this lake's threads.
@@ -209,7 +291,7 @@ class Lake:
         Raises:
             What the work raised for the first item for which it did.
         """
-        return self._pool.map(work, items)
+        return self._pool.map(work, items, quick=self.storage.quick)
 
     def _take_in(self, table: Table) -> LockstepError | None:
         try:
@@ -225,7 +307,17 @@ class Lake:
             UnavailableError: the store failed; nobody may have it yet.
         """
         self.timeline.refresh()
-        self._external.append(lambda head: None if head.version >= version else ([], []))
+        self._external.append(lambda head: None if head.version >= version else Content())
+
+    def fence(self) -> None:
+        """See that whoever puts an entry from now on has read the timeline since now.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        self.timeline.refresh()
+        self.occupy(self.timeline.head.version + 1)
+        self.timeline.refresh()
 
     def delete(self, folders: Iterable[str], files: Iterable[str]) -> None:
         """Remove what nobody needs of a transaction that ended, or of a part that was undone, at best effort.

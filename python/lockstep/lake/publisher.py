@@ -20,19 +20,22 @@ from operator import itemgetter
 
 from msgspec import structs
 
-from lockstep.delta.log import log_files
-from lockstep.delta.publish import Displaced, publish, write_checksums
+from lockstep.delta.log import commit_path, log_files
+from lockstep.delta.publish import Displaced, content, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
 from lockstep.lake.behind import place_behind
 from lockstep.lake.changes import PastChanges
-from lockstep.lake.external import ExternalEntries
+from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
+from lockstep.lake.overwritten import written_over
+from lockstep.lake.policy import Policies, refused, warning
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
 from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.placements import as_ratified
 from lockstep.workers import Workers
 
 OWNER_SECONDS = 5
@@ -67,6 +70,8 @@ class Progress:
 
     def union(self, other: Progress) -> Progress:
         """Return what both know together: two threads may have begun from the same and come to different ends."""
+        if not (self.failures or other.failures):
+            return self if self.through >= other.through else other
         failures = {each for each in self.failures | other.failures if not (self.has(each) or other.has(each))}
         return Progress(max(self.through, other.through), frozenset(failures))
 
@@ -80,6 +85,7 @@ class Publisher:
         timeline: Timeline,
         past: PastChanges,
         external: ExternalEntries,
+        policies: Policies,
         *,
         clock: Clock,
         pool: Workers,
@@ -90,6 +96,7 @@ class Publisher:
         self._timeline = timeline
         self._past = past
         self._external = external
+        self._policies = policies
         self._clock = clock
         self._pool = pool
         self._upkeep = upkeep
@@ -117,8 +124,11 @@ class Publisher:
             progress = self._current_progress()
             set_aside: dict[str, LockstepError] = {}
             failures: set[tuple[int, str]] = set()
-            for entry, writes in self._pending(progress, head):
-                errors = self._publish_entry(entry, writes, fresh=False)
+            for entry, writes in self._unseen(progress, head):
+                # What follows a commit that could not be published waits for it: published first, it could be moved.
+                held = {write.id: set_aside[write.id] for write in writes if write.id in set_aside}
+                going = [write for write in writes if write.id not in held]
+                errors = held | self._publish_entry(entry, going, fresh=False)
                 set_aside |= errors
                 failures |= {(entry.version, id_) for id_ in errors}
                 if published := [write for write in writes if write.id not in errors]:
@@ -182,7 +192,7 @@ class Publisher:
         if not self._owners:
             return
         deadline = time.monotonic() + OWNER_SECONDS
-        after = max(self._current_progress().through, head.version - OWNED)
+        after = max(self._current_progress().through, head.version - OWNED, head.expired.first_kept - 1)
         for entry in self._timeline.entries(min(after, head.version), head.version):
             if (owner := self._owners.get(entry.transaction.id)) is not None:
                 owner.wait(max(0, deadline - time.monotonic()))
@@ -190,12 +200,44 @@ class Publisher:
     def _pending(self, progress: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
         """Yield what is not known to be published up to a database version, in order."""
         for version, writes in groupby(sorted(progress.failures), key=itemgetter(0)):
-            if version <= head.version:
+            if head.expired.first_kept <= version <= head.version:
                 ids = {id_ for _, id_ in writes}
                 [entry] = self._timeline.entries(version - 1, version)
                 yield entry, [write for write in entry.writes if write.id in ids]
-        for entry in self._timeline.scan(min(progress.through, head.version), head.version):
+        # What has expired was published before that, by whomever.
+        through = max(progress.through, head.expired.first_kept - 1)
+        for entry in self._timeline.scan(min(through, head.version), head.version):
             yield entry, entry.writes
+
+    def _unseen(self, progress: Progress, head: Database) -> Iterator[tuple[Entry, list[TableWrite]]]:
+        """Yield of what is pending what one look at each table does not show to be published.
+
+        Nobody ratifies a table's next version before he has seen the last one published, so where the newest commit is
+        in its place, those before it were, too.
+        """
+        if head.version - progress.through > OWNED:
+            yield from self._pending(progress, head)
+            return
+        pending = list(self._pending(progress, head))
+        newest = {write.id: (entry, write) for entry, writes in pending for write in writes}
+        failed = {id_ for _, id_ in progress.failures}
+        looks = [(entry, write) for id_, (entry, write) in newest.items() if id_ not in failed]
+        are_there = self._pool.map(lambda each: self._is_there(*each), looks, quick=self._storage.quick)
+        published = {write.id for (_, write), is_there in zip(looks, are_there, strict=True) if is_there}
+        for entry, writes in pending:
+            if unseen := [write for write in writes if write.id not in published]:
+                yield entry, unseen
+
+    def _is_there(self, entry: Entry, write: TableWrite) -> bool:
+        """Tell whether a look shows that a write is published; if it does not, that means nothing."""
+        versions = self._timeline.versions(write, entry.version)
+        if entry.kind != "transaction" or versions != as_ratified(write) or write.commits[-1].inline is None:
+            return False
+        try:
+            data = self._storage.get(commit_path(write.location, versions[-1]))
+        except UnavailableError:
+            return False
+        return data is not None and data == content(self._storage, write.location, write.commits[-1])
 
     def _forget_dropped(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
         """Forget why tables were set aside that are in the catalog no more."""
@@ -259,24 +301,49 @@ class Publisher:
         return None
 
     def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> None:
-        """Publish a write, behind foreign commits if need be."""
+        """Publish a write, behind foreign commits if need be.
+
+        Raises:
+            ForeignCommitError: it conflicts with them, or had been published before they took its version.
+            UnavailableError, CorruptTimelineError: as the store and the logs say.
+        """
         if not fresh and self._is_dropped(write) and log_files(self._storage, write.location).is_empty:
             return  # somebody removed the folder of a dropped table: nobody brings it back
+        if not fresh and self._is_anothers(self._timeline.head, write):
+            return  # the table was dropped, and its folder taken in as it is: see `lockstep.recovery.settle`
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
-            outcome = publish(self._storage, write, versions, fresh=fresh)
+            outcome = publish(self._storage, write, versions, fresh=fresh, prove=self._timeline.prove_store)
             if outcome is None:
                 return
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
             # commits is ours. It said so in the timeline first, so what a refresh does not tell has not happened to
             # any file that was seen before.
             self._timeline.refresh()
+            if self._is_anothers(self._timeline.head, write):
+                return
             if self._timeline.versions(write, entry.version) == versions:
+                if self._was_published(entry, write, versions[-1]):
+                    raise written_over(self._storage, entry, write, outcome.kept, outcome.first)
                 self._move_behind(entry, write, outcome)
         raise UnavailableError(
             f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
             f"table version {BEHIND} times before it could be published; the next statement tries again"
         )
+
+    def _was_published(self, entry: Entry, write: TableWrite, version: int) -> bool:
+        """Tell whether a write is known to have been in its table's log, though another commit may be there now.
+
+        Nobody ratifies a table's next version, or takes it in, before he has seen the last one published.
+        """
+        table = self._timeline.head.table_by_id(write.id)
+        is_followed = table is not None and table.version > version
+        return is_followed or self._current_progress().has((entry.version, write.id))
+
+    def _is_anothers(self, head: Database, write: TableWrite) -> bool:
+        """Tell whether a write's folder is another table's by now, whose log is as it was taken in."""
+        table = head.table_at(write.location)
+        return table is not None and table.id != write.id
 
     def _is_dropped(self, write: TableWrite) -> bool:
         return self._timeline.head.table_by_id(write.id) is None
@@ -297,6 +364,8 @@ class Publisher:
             self._pool.map(partial(self._write_checksums, entry), writes)
 
     def _write_checksums(self, entry: Entry, write: TableWrite) -> None:
+        if self._is_anothers(self._timeline.head, write):
+            return
         versions = self._timeline.versions(write, entry.version)
         try:
             write_checksums(self._storage, write, versions)
@@ -309,10 +378,24 @@ class Publisher:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
 
         Raises:
-            ForeignCommitError: it cannot, for the two conflict.
+            ForeignCommitError: it cannot, for the two conflict, or the table is to have no foreign commits.
         """
+        path = commit_path(write.location, displaced.first)
+        policy = self._policies.at(write.id, write.location, displaced.first - 1, displaced.last)
+        if policy == "refuse":
+            raise refused(
+                write.name, path, f", and ours, which was ratified for that version, is in entry {entry.version}"
+            )
         move = place_behind(entry, write, displaced, self._past.of_write(entry, write))
-        self._external.append(lambda _: None if self._moved_already(move) else ([], [move]))
+        message = warning(write.name, path) if policy == "warn" else ""
+        if message:
+            _log.warning("%s", message)
+
+        def moved(head: Database) -> Content | None:
+            is_needless = self._moved_already(move) or self._is_anothers(head, write)
+            return None if is_needless else Content(moves=[move], message=message)
+
+        self._external.append(moved)
 
     def _moved_already(self, move: Moved) -> bool:
         return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version

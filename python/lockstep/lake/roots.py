@@ -52,8 +52,8 @@ def refuse_unless_free(url: str) -> None:
     if table is not None and not _has_files(url, FOLDER) and not _has_files(url, CHECKPOINTS):
         raise InvalidError(
             f"{url} was a lake whose timeline is gone: {table} is a table of it, and there may be more. Restore the "
-            "folder _lockstep from a backup. If there is none, make a lake in another folder, and copy each table into "
-            "it with CTAS, CREATE TABLE of a query of delta.`path`"
+            "folder _lockstep from a backup. If there is none, make a lake in another folder, and adopt the tables "
+            "where they are: lockstep adopt"
         )
 
 

@@ -75,7 +75,7 @@ def look(lake: Lake, tx: Transaction, names: Iterable[Name]) -> None:
     versions = {table.id: table.version for table in tables}
     now = [table for id_ in versions if (table := lake.timeline.head.table_by_id(id_)) is not None]
     # Others may have taken it in since BEGIN.
-    if lake.take_in(now, closely=False) or any(table.version != versions[table.id] for table in now):
+    if lake.take_in(now) or any(table.version != versions[table.id] for table in now):
         _move_on(lake, tx, versions.keys())
     tx.looked_at(tables)
 

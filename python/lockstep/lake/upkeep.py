@@ -4,12 +4,14 @@ checksums of what was published, by which readers need no replay
 the timeline's hint, by which whoever opens it need not look for its end
 the removal of staged files that nobody needs any more
 the timeline's checkpoint, if one is due
+the segment of the timeline's history, if one is due
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from functools import partial
@@ -23,6 +25,9 @@ MOST_WAITING = 100
 WORKERS = 32
 """So many commits' upkeep is done at a time: each takes a few requests, one after the other."""
 
+ONCE_SECONDS = 0.1
+"""What is done once for many commits, the hint, is done so seldom: it lies in the folder of all commits."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -35,13 +40,15 @@ class Upkeep:
         self._lock = threading.RLock()  # while the interpreter ends, `submit` does what it is given at once
         self._last: dict[str, Future[None]] = {}
         self._once: set[str] = set()
+        self._begins: dict[str, float] = {}
 
-    def add(self, *tasks: Callable[[], object], keys: Iterable[str] = ()) -> Future[None]:
+    def add(self, *tasks: Callable[[], object], keys: Iterable[str] = (), wait_seconds: float = 0) -> Future[None]:
         """Do something behind the answer, one after the other, and return without waiting. It raises nothing.
 
         Args:
             tasks: what to do.
             keys: what it is about. What is about the same is done in the order in which it was asked for.
+            wait_seconds: so long the thread waits before it begins.
 
         Returns:
             What is done once all of it is, or has failed, which the log then says.
@@ -55,18 +62,23 @@ class Upkeep:
         with self._lock:
             # Threads take what was asked for first, so none waits for what no thread has begun.
             before = {self._last[key] for key in keys if key in self._last}
-            future = self._pool.submit(_do_after, before, tasks)
+            future = self._pool.submit(_do_after, before, tasks, wait_seconds)
             self._last |= dict.fromkeys(keys, future)
         future.add_done_callback(lambda _: self._forget(keys, future))
         return future
 
     def add_once(self, task: Callable[[], object], key: str) -> None:
-        """Do something as `add` does, unless the same waits already: then that does what there is to do by then."""
+        """Do something as `add` does, unless the same waits already: then that does what there is to do by then.
+
+        It is done `ONCE_SECONDS` after the last time at the earliest.
+        """
         with self._lock:
             if key in self._once:
                 return
             self._once.add(key)
-        self.add(partial(self._once_more, key), task, keys=[key])
+            begins = max(time.monotonic(), self._begins.get(key, 0) + ONCE_SECONDS)
+            self._begins[key] = begins
+        self.add(partial(self._once_more, key), task, keys=[key], wait_seconds=begins - time.monotonic())
 
     def _once_more(self, key: str) -> None:
         with self._lock:
@@ -86,7 +98,8 @@ class Upkeep:
         self._waiting.release()
 
 
-def _do_after(before: Iterable[Future[None]], tasks: Iterable[Callable[[], object]]) -> None:
+def _do_after(before: Iterable[Future[None]], tasks: Iterable[Callable[[], object]], wait_seconds: float) -> None:
+    time.sleep(max(0, wait_seconds))
     wait(before)
     do(tasks)
 

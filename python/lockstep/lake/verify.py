@@ -4,10 +4,14 @@
                   publishes it
     missing       gone from the table's log, though later versions are there; where no checkpoint makes up for it,
                   whoever uses the table next publishes it again, if the timeline has it
-    different     there, but not what was ratified: another Delta writer took the version, or the file was changed
+    different     there, but not what was ratified, or taken in: another Delta writer took the version, the file was
+                  changed, or another table lies in the folder
     checksum      the version's checksum (`.crc`) is none, or not what the table's log says: Delta makes no more
                   checkpoints of a table with such a one, and tells nobody. Remove the table's `.crc` files: they are
                   advice, and Delta computes new ones
+    unreadable    a tag keeps this version, and a commit that tells of it is gone from the table's log: the clean-up of
+                  a plain Delta writer, which knows no tags, took it. The table property `delta.logRetentionDuration`
+                  keeps logs from all writers
 
 Each checkpoint of the timeline is compared with what the entries up to its version say. A wrong one is passed over by
 whoever meets it; the folder of all of them may be deleted at any time.
@@ -19,27 +23,31 @@ Tables that were dropped are passed over: nothing reads their folders but time t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from lockstep.delta.log import LogFiles, checksum_path, commit_path, log_files, read_checksum, read_published
+from lockstep.delta.log import LogFiles, checksum_path, commit_path, digest, log_files, read_checksum, read_published
 from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
+from lockstep.lake.kept import kept_tables, kept_tags
 from lockstep.storage import Storage
-from lockstep.timeline.checkpoint import State, read_state
+from lockstep.timeline.base import base_path, read_base
+from lockstep.timeline.checkpoint import read_state
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
-from lockstep.timeline.entry import Database, Name, Table, TableWrite
+from lockstep.timeline.clock import Clock, utc_now
+from lockstep.timeline.entry import Database, Name, Table, TableWrite, Tag
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.manifest import manifest_path, read_manifest
 from lockstep.timeline.parts import UnusableError
+from lockstep.timeline.state import State
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One table version that is not what the timeline says."""
 
-    problem: Literal["unpublished", "missing", "different", "checksum"]
+    problem: Literal["unpublished", "missing", "different", "checksum", "unreadable"]
     table: Name
     table_version: int
     database_version: int
@@ -68,8 +76,12 @@ class Report:
     wrong_checkpoints: tuple[WrongCheckpoint, ...] = ()
 
 
-def verify(storage: Storage, timeline: Timeline) -> Report:
-    """Compare every version of every table of the head with its ratified commit.
+def verify(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> Report:
+    """Compare every version of every table of the head with its ratified commit, and see what tags keep.
+
+    Args:
+        storage, timeline: the lake's.
+        clock: says which tags are past their time.
 
     Raises:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
@@ -97,11 +109,36 @@ def verify(storage: Storage, timeline: Timeline) -> Report:
                         problem = "missing"  # it was there, and nobody publishes into a folder that is gone
                     path = commit_path(write.location, version)
                     differences.append(Difference(problem, name, version, entry.version, path))
+    differences += _replaced(storage, tables.values())
     suspects = {difference.table for difference in differences}
     for table in tables.values():
         if table.name not in suspects:
             differences += _wrong_checksums(storage, logs[table.id], table, timeline)
+    wrong += _wrong_bases(storage, head)
+    differences += _unreadable(storage, timeline, kept_tags(head, clock()))
     return Report(head.version, len(tables), versions, expired, tuple(differences), len(checkpoints), tuple(wrong))
+
+
+def _replaced(storage: Storage, tables: Iterable[Table]) -> Iterator[Difference]:
+    """Yield each newest commit of a plain Delta writer that is not the one which was taken in."""
+    for table in tables:
+        path = commit_path(table.location, table.version)
+        if table.digest and (data := storage.get(path)) is not None and digest(data) != table.digest:
+            yield Difference("different", table.name, table.version, table.since, path)
+
+
+def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterator[Difference]:
+    """Yield each version that tags keep and that the table's log does not tell of any more, once."""
+    logs: dict[str, LogFiles] = {}
+    seen: set[tuple[str, int]] = set()
+    for kept in kept_tables(timeline, tags):
+        location, version = kept.table.location, kept.table.version
+        if location not in logs:
+            logs[location] = log_files(storage, location)
+        missing = logs[location].missing_for(version)
+        if missing is not None and (location, version) not in seen:
+            seen.add((location, version))
+            yield Difference("unreadable", kept.table.name, version, kept.tag.version, commit_path(location, missing))
 
 
 def _beyond(version: int, head: Database) -> WrongCheckpoint:
@@ -116,6 +153,15 @@ def _why_wrong(storage: Storage, version: int, state: State) -> str | None:
     except UnusableError as error:
         return str(error)
     return None if checkpoint == state else "it says something else than the entries"
+
+
+def _wrong_bases(storage: Storage, head: Database) -> Iterator[WrongCheckpoint]:
+    """Yield each base that the head says there is, and that cannot be used: nothing else says what it does."""
+    for version in (head.expired.first_kept, *head.expired.kept) if head.expired.first_kept else ():
+        try:
+            read_base(storage, version)
+        except UnusableError as error:
+            yield WrongCheckpoint(version, base_path(version), str(error))
 
 
 def _has_expired(log: LogFiles, version: int) -> bool:
@@ -139,10 +185,10 @@ def _wrong_checksums(storage: Storage, log: LogFiles, table: Table, timeline: Ti
 
 
 def _ratified_in(timeline: Timeline, table: Table, version: int) -> int:
-    """Return the database version that a table version came with."""
+    """Return the database version that a table version came with; the first that is kept, if that has expired."""
     writes = (
         (entry.version, max((write.to_version, *timeline.versions(write, entry.version))))
-        for entry in timeline.scan()
+        for entry in timeline.kept()
         for write in entry.writes
         if write.id == table.id
     )

@@ -2,21 +2,31 @@
 
 Each is a part of a transaction: nothing of it is visible before COMMIT. Names come back at once; what is to be restored
 in tables' logs is returned, for Delta to do it (`RESTORE TABLE`), which looks for every file first.
+
+What plain Delta writers did to the tables in question is taken in before anything is decided: the timeline alone would
+call a table unchanged that they have written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from lockstep.adoption.adopt import hold
+from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import commit_path, was_published
-from lockstep.errors import MissingFilesError, UndefinedError
+from lockstep.delta.publish import contents
+from lockstep.errors import ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
+from lockstep.lake import snapshots
+from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import dropped_in, find_dropped, last_state
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
-from lockstep.recovery.revert import check_revertible, touched_by
-from lockstep.timeline.entry import Database, Name, Table
-from lockstep.timeline.known import Known
+from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
+from lockstep.timeline.entry import Database, Entry, Name, Table, folded
+from lockstep.transactions.names import Names, own_drop
 from lockstep.transactions.transaction import Transaction
 
 
-def undrop(timeline: Known, tx: Transaction, name: Name, *, id: str | None = None) -> Table:
+def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None) -> Table:
     """Bring back the table of a name that was dropped last, or the one with an id under this name.
 
     Returns:
@@ -25,16 +35,24 @@ def undrop(timeline: Known, tx: Transaction, name: Name, *, id: str | None = Non
     Raises:
         UndefinedError: no such table was dropped; no such namespace (3F000).
         DuplicateError, InvalidError: see `Names.undrop_table`.
-        MissingFilesError: its log is gone.
+        MissingFilesError: its log is gone. ForeignCommitError: its log has another's commit in place of its last one.
         UnavailableError, CorruptTimelineError: the timeline cannot be read.
     """
-    table = last_state(timeline, find_dropped(timeline, name, id=id, case_sensitive=tx.case_sensitive))
-    _check_log(timeline, table)
-    tx.change_names(lambda names: names.undrop_table(table, name if id is not None else table.name))
+    if id is None:
+        _refuse_own_drop(tx, name)
+    dropped = find_dropped(lake.timeline, name, id=id, case_sensitive=tx.case_sensitive)
+    table = last_state(lake.timeline, dropped)
+    _check_log(lake, table)
+
+    def bring_back(names: Names) -> None:
+        names.undrop_table(table, name if id is not None else table.name)
+        hold(lake, tx, [table])
+
+    tx.change_names(bring_back)
     return table
 
 
-def restore_to(timeline: Known, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
+def restore_to(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
     """Take a transaction's view of the database, or a part of it, back to an older version; see `restore`.
 
     Raises:
@@ -47,37 +65,109 @@ def restore_to(timeline: Known, tx: Transaction, then: Database, selection: Sele
     for namespace in sorted(selection.namespaces):
         if namespace not in then.namespaces and namespace not in tx.names.namespaces:
             raise UndefinedError(f"no namespace {'.'.join(namespace)} now, nor in database version {then.version}")
-    return _restore(timeline, tx, then, selection)
+    ids = {table.id for scope in (then, tx.names) for table in scope.tables.values() if selection.has_table(table)}
+    _look(lake, tx, ids)
+    return _restore(lake, tx, then, selection)
 
 
-def revert(timeline: Known, tx: Transaction, version: int) -> list[TableRestore]:
+def revert(lake: Lake, tx: Transaction, version: int) -> list[TableRestore]:
     """Take back what one database version changed, in a transaction; see `lockstep.recovery.revert`.
 
     Raises:
-        InvalidError: a later version changed some of it too; or there is no such version.
+        InvalidError: a later version changed some of it too, or this transaction did; or there is no such version.
         LockstepError: see `restore`, `Transaction.changing` and `Known`.
     """
-    [entry] = timeline.entries(version - 1, version)
-    check_revertible(entry, timeline.scan(version, tx.base.version))
-    return _restore(timeline, tx, timeline.at(version - 1), touched_by(entry))
+    [entry] = lake.timeline.entries(version - 1, version)
+    touched = touched_by(entry)
+    check_untouched(touched, tx)
+    _look(lake, tx, touched.ids)
+    check_revertible(entry, lake.timeline.scan(version, tx.base.version))
+    return _restore(lake, tx, lake.timeline.at(version - 1), touched)
 
 
-def _restore(timeline: Known, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
+def _look(lake: Lake, tx: Transaction, ids: Collection[str]) -> None:
+    """Take in what plain Delta writers did to tables, and have the transaction see them as they are now."""
+    tables = [table for id_ in ids if (table := tx.names.table_by_id(id_)) is not None]
+    snapshots.look(lake, tx, [table.name for table in tables])
+    tx.seen.tables.update(table.id for table in tables)
+
+
+def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
     """Give names their old meaning, with what the timeline says of the tables that come back."""
     missing = {table.id for table in gone(tx.names, then, selection)}
     last_states = {}
     if missing:
-        for dropped in dropped_in(timeline.newest_first(then.version, tx.base.version)):
+        for dropped in dropped_in(lake.timeline.newest_first(then.version, tx.base.version)):
             if dropped.id in missing:
-                last_states[dropped.id] = table = last_state(timeline, dropped)
-                _check_log(timeline, table)
-    return tx.change_names(lambda names: restore(names, then, last_states, tx.staged, selection))
+                last_states[dropped.id] = table = last_state(lake.timeline, dropped)
+                _check_log(lake, table)
+                _check_end(lake, table)
+            if missing == last_states.keys():
+                break
+
+    def take_back(names: Names) -> list[TableRestore]:
+        restores = restore(names, then, last_states, tx.staged, selection)
+        hold(lake, tx, names.returned())
+        return restores
+
+    return tx.change_names(take_back)
 
 
-def _check_log(timeline: Known, table: Table) -> None:
-    """Raise MissingFilesError if the log of a dropped table does not reach to where it ended."""
-    if not was_published(timeline.storage, table.location, table.version):
+def _refuse_own_drop(tx: Transaction, name: Name) -> None:
+    """Raise InvalidError if a transaction dropped the table of this name itself: the last one of the name is that."""
+
+    def key(name: Name) -> Name:
+        return name if tx.case_sensitive else folded(name)
+
+    for table in tx.names.dropped:
+        is_gone = tx.names.table_by_id(table.id) is None and tx.base.table_by_id(table.id) is not None
+        if is_gone and key(table.name) == key(name):
+            raise own_drop(table.name)
+
+
+def _check_log(lake: Lake, table: Table) -> None:
+    """Raise if the log of a dropped table does not reach to where it ended, or ends with another's commit.
+
+    A table whose ratified commit was taken by a plain Delta writer is set aside until a person decides; to drop it is
+    such a decision, and to bring it back as if nothing had been would hide that rows are gone.
+    """
+    if not was_published(lake.storage, table.location, table.version):
         raise MissingFilesError(
             f"table {table.name} cannot come back: its log does not reach version {table.version} any more, "
             f"{commit_path(table.location, table.version)} is gone. Nothing was changed"
+        )
+    since = min(lake.timeline.head.expired.first_kept - 1, table.since)  # what has expired was published before
+    for entry in lake.timeline.newest_first(since, table.since):
+        for write in entry.writes:
+            if write.id != table.id:
+                continue
+            if write.commits:
+                versions = lake.timeline.versions(write, entry.version)
+                for version, content in zip(versions, contents(lake.storage, write, versions), strict=True):
+                    path = commit_path(table.location, version)
+                    if not _is_of(lake.storage.get(path), content, entry):
+                        raise ForeignCommitError(
+                            f"table {table.name} cannot come back: {path} is not what database version "
+                            f"{entry.version} committed; another Delta writer took that version, and the two "
+                            "conflict. Nothing was changed. `lockstep show` has what was committed, and the table's "
+                            "folder can be read by its path"
+                        )
+            return
+
+
+def _is_of(published: bytes | None, ratified: bytes | None, entry: Entry) -> bool:
+    """Tell whether a log's commit is an entry's, as far as anybody can: clean-up may have taken either of the two."""
+    if published is None or published == ratified:
+        return True
+    return ratified is None and is_by(parse(published), entry.transaction.id)
+
+
+def _check_end(lake: Lake, table: Table) -> None:
+    """Raise InvalidError if plain Delta writers went on with a dropped table: no database version has that."""
+    path = commit_path(table.location, table.version + 1)
+    if lake.storage.exists(path):
+        raise InvalidError(
+            f"table {table.name} is dropped, and a plain Delta writer wrote it after what any database version has "
+            f"({path}). UNDROP TABLE it in a transaction of its own, which takes that in, and restore then. Nothing "
+            "was changed"
         )

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lockstep.errors import InvalidError, UndefinedError
-from lockstep.timeline.entry import Entry, Name, Table
+from lockstep.timeline.entry import Database, Entry, Name, Table, folded
 from lockstep.timeline.known import Known
-from lockstep.transactions.ddl import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +58,20 @@ def dropped_in(entries: Iterable[Entry], there: Collection[str] = ()) -> Iterato
                 )
 
 
-def dropped_tables(timeline: Known, *, after: int = -1) -> Iterator[DroppedTable]:
-    """Yield the tables that were dropped after a database version and are not there now, the last one first.
+def dropped_tables(timeline: Known, seen: Database | None = None) -> Iterator[DroppedTable]:
+    """Yield the tables that were dropped and are not there, the last one first.
 
-    It reads entries until nobody asks for more.
+    It reads entries until nobody asks for more. What was dropped before the first entry that is kept has expired.
+
+    Args:
+        seen: what is there, and after which nothing has happened: a snapshot; the newest database version by default.
 
     Raises:
         UnavailableError, CorruptTimelineError: an entry cannot be read.
     """
-    head = timeline.head
-    for table in dropped_in(timeline.newest_first(after, head.version)):
+    head = timeline.head if seen is None else seen
+    since = min(timeline.head.expired.first_kept - 1, head.version)
+    for table in dropped_in(timeline.newest_first(since, head.version)):
         if head.table_by_id(table.id) is None:
             yield table
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from lockstep.timeline.entry import Database, Name, Namespace, Table
-from lockstep.transactions.names import Names
+from lockstep.transactions.names import Names, own_drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Selection:
         namespaces: some namespaces, each with all that is in it.
         bare: some namespaces, and not what is in them.
         names: tables and views by name.
+        views: views by name, and no tables that are called so.
         ids: tables by id.
     """
 
@@ -31,6 +32,7 @@ class Selection:
     namespaces: frozenset[Namespace] = frozenset()
     bare: frozenset[Namespace] = frozenset()
     names: frozenset[Name] = frozenset()
+    views: frozenset[Name] = frozenset()
     ids: frozenset[str] = frozenset()
 
     def has_namespace(self, name: Namespace) -> bool:
@@ -38,8 +40,12 @@ class Selection:
         return name in self.bare or self._has_inside(name)
 
     def has(self, name: Name) -> bool:
-        """Whether a table or view of this name is meant."""
+        """Whether a table or view of this name is meant, whichever it is."""
         return name in self.names or self._has_inside(name.namespace)
+
+    def has_view(self, name: Name) -> bool:
+        """Whether a view of this name is meant."""
+        return name in self.views or self.has(name)
 
     def _has_inside(self, name: Namespace) -> bool:
         return self.everything or any(name[:length] in self.namespaces for length in range(1, len(name) + 1))
@@ -81,12 +87,12 @@ def restore(
 
     Raises:
         DuplicateError, UndefinedError, InvalidError: something that stays as it is has the name of what comes back, or
-            lies in a namespace that goes.
+            lies in a namespace that goes; or the transaction itself dropped what is to come back.
     """
     tables = _tables(names, then, selection)
     _make_namespaces(names, then, selection, [table.name for table in tables.values()])
     for name, view in list(names.views.items()):
-        if selection.has(name) and (name not in then.views or then.views[name].definition != view.definition):
+        if selection.has_view(name) and (name not in then.views or then.views[name].definition != view.definition):
             names.drop_view(name)
     for each in list(names.tables.values()):
         if selection.has_table(each) and each.id not in tables:
@@ -94,9 +100,11 @@ def restore(
     there = {id_: table for id_ in tables if (table := names.table_by_id(id_)) is not None}
     names.put_tables(structs.replace(table, name=tables[id_].name) for id_, table in there.items())
     for id_ in tables.keys() - there.keys():
+        if id_ not in last_states:
+            raise own_drop(tables[id_].name)
         names.undrop_table(last_states[id_], tables[id_].name)
     for name, view in sorted(then.views.items()):
-        if selection.has(name) and name not in names.views:
+        if selection.has_view(name) and name not in names.views:
             names.create_view(name, view.definition, replace=False)
     _drop_namespaces(names, then, selection)
     versions = {id_: table.version for id_, table in (last_states | there).items() if id_ not in written}
@@ -118,7 +126,7 @@ def _tables(names: Names, then: Database, selection: Selection) -> dict[str, Tab
 
 def _make_namespaces(names: Names, then: Database, selection: Selection, tables: list[Name]) -> None:
     """Make and alter the namespaces that are meant, and those that tables and views need which come back."""
-    views = [name for name in then.views if selection.has(name)]
+    views = [name for name in then.views if selection.has_view(name)]
     needed = {name.namespace[:length] for name in (*tables, *views) for length in range(1, len(name.namespace) + 1)}
     for name, properties in sorted(then.namespaces.items()):
         if name not in names.namespaces:

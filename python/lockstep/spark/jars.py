@@ -37,17 +37,22 @@ FETCH_TIMEOUT_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One published jar: its Maven coordinates, and the only content that is accepted under them."""
+    """One published jar: its Maven coordinates, and the only content that is accepted under them.
+
+    Attributes:
+        classifier: which of several jars of one module; empty for the main one.
+    """
 
     organisation: str
     module: str
     revision: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
         """The name it has in every folder here."""
-        return f"{self.module}-{self.revision}.jar"
+        return f"{self.module}-{self.revision}{f'-{self.classifier}' if self.classifier else ''}.jar"
 
     def __str__(self) -> str:
         return f"{self.organisation}:{self.module}:{self.revision}"
@@ -194,7 +199,7 @@ def _run_ivy(artifacts: Iterable[Artifact], scratch: Path, ivy: Path) -> str:
     command = [
         *(java(), f"-Divy.default.ivy.user.dir={scratch}", "-jar", str(ivy), "-warn"),
         *("-ivy", module.name, "-cache", str(scratch / "cache"), "-confs", "default", "-types", "jar"),
-        *("-retrieve", "out/[artifact]-[revision].[ext]"),
+        *("-retrieve", "out/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     try:
         process = subprocess.run(
@@ -217,14 +222,23 @@ def _ivy_module(artifacts: Iterable[Artifact]) -> str:
     """Return an Ivy file that asks for these artifacts; the configuration `master` is an artifact without the rest."""
     dependencies = "".join(
         f"<dependency org={quoteattr(artifact.organisation)} name={quoteattr(artifact.module)} "
-        f'rev={quoteattr(artifact.revision)} conf="default->master"/>'
+        f'rev={quoteattr(artifact.revision)} conf="default->master">{_classified(artifact)}</dependency>'
         for artifact in artifacts
     )
     return (
-        '<ivy-module version="2.0"><info organisation="lockstep" module="fetch"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="lockstep" module="fetch"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
+
+
+def _classified(artifact: Artifact) -> str:
+    """Return which jar of a module is meant, where it is not the main one."""
+    if not artifact.classifier:
+        return ""
+    name, classifier = quoteattr(artifact.module), quoteattr(artifact.classifier)
+    return f'<artifact name={name} type="jar" ext="jar" m:classifier={classifier} conf="default"/>'
 
 
 def _complaint(output: str) -> str:

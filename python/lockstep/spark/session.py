@@ -14,20 +14,19 @@ A transaction belongs to a SparkSession: every statement of the session between 
 
 from __future__ import annotations
 
-import inspect
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lockstep.arguments import takes
-from lockstep.catalog import check_batch
+from lockstep.arbiters.address import address_of
+from lockstep.arguments import check_result, check_runs_when_called, takes
+from lockstep.blocks import Block, batch_of, check_isolation, run_again
 from lockstep.display import Section, html
 from lockstep.errors import (
     CommitUnknownError,
@@ -42,6 +41,7 @@ from lockstep.errors import (
 )
 from lockstep.retry import AGAIN
 from lockstep.settings import (
+    ARBITER,
     CREATE,
     EXTENSIONS,
     FILE_CONTEXT,
@@ -50,6 +50,7 @@ from lockstep.settings import (
     ISOLATION,
     LOG_STORE,
     PREFIX_OF_CATALOG,
+    REDACTION,
     ROOT,
     SPARK_CATALOG,
     STORE,
@@ -58,6 +59,9 @@ from lockstep.spark import bridge
 from lockstep.spark.bridge import EXTENSION, attach
 from lockstep.spark.host.host import condition_of
 from lockstep.spark.jars import session_jars
+from lockstep.spark.timeouts import during, timeouts
+from lockstep.storage import is_local
+from lockstep.storage.options import hadoop_settings, of_environment, place_of
 from lockstep.timeline.entry import Batch, Isolation
 
 T = TypeVar("T")
@@ -69,7 +73,7 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 # --- a session --------------------------------------------------------------------------------------------------------
 
 
-@takes(root=str, catalog=str, isolation=str, options=Mapping | None)
+@takes(root=str, catalog=str, isolation=str, options=Mapping | None, arbiter=str | None)
 def conf(
     *,
     root: str,
@@ -77,6 +81,7 @@ def conf(
     create: bool | None = None,
     isolation: Isolation = "SERIALIZABLE",
     options: dict[str, str] | None = None,
+    arbiter: str | None = None,
     jars: bool = True,
 ) -> dict[str, str]:
     """Return the Spark settings that Lockstep needs, for a `spark-defaults.conf` or `--conf`.
@@ -86,40 +91,60 @@ def conf(
         catalog: what SQL calls it: `catalog.namespace.table`.
         create: make the lake if there is none; by default for local paths only.
         isolation: the level of transactions that do not ask for one.
-        options: for object stores: `endpoint`, `region`, `access_key_id`, …
+        options: for object stores: `endpoint`, `region`, `access_key_id`, …; also said to Hadoop's file system of the
+            store, as far as it has the same (docs/storage.md).
+        arbiter: who decides the entries of a lake whose store cannot (docs/storage.md).
         jars: include `spark.jars`, which fetches Delta's jars if they are nowhere on this machine.
 
     Raises:
-        InvalidError: the catalog's name cannot be one.
+        InvalidError: the catalog's name cannot be one, or the arbiter none.
         UnavailableError, UnsupportedError: see `lockstep.spark.jars`.
     """
     if not catalog.isidentifier():
         raise InvalidError(f"{catalog!r} cannot be a catalog's name: use letters, digits and _")
-    is_local = "://" not in root or root.startswith("file:")
+    if arbiter:
+        address_of(arbiter)  # one with a password in it must not become a setting
     settings = {
         EXTENSIONS.name: f"{DELTA_EXTENSION},{EXTENSION}",
         SPARK_CATALOG.name: DELTA_CATALOG,
         f"{PREFIX_OF_CATALOG}{catalog}": "lockstep.spark.LockstepCatalog",
         ROOT.of(catalog): root,
-        CREATE.of(catalog): str(is_local if create is None else create).lower(),
+        CREATE.of(catalog): str(is_local(root) if create is None else create).lower(),
         ISOLATION.of(catalog): isolation,
+        **({ARBITER.of(catalog): arbiter} if arbiter else {}),
         **{STORE.of(catalog).replace("*", key): value for key, value in (options or {}).items()},
+        **_of_hadoop(root, options or {}),
         FILE_SYSTEM.name: "lockstep.spark.LockstepFileSystem",
         FILE_CONTEXT.name: "lockstep.spark.LockstepFileContext",
         # Each transaction has an authority of its own: a cache of file systems would grow with every one.
         FILE_SYSTEM_CACHE.name: "true",
         LOG_STORE.name: "lockstep.spark.LockstepLogStore",
     }
+    if options:
+        settings[REDACTION.name] = _KEYS
     if jars:
         settings["spark.jars"] = ",".join(map(str, session_jars()))
     return settings
 
 
+def _of_hadoop(root: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return what Spark's side must be told to reach the same store in the same way; nothing for a local root."""
+    if is_local(root):
+        return {}
+    settings = hadoop_settings(place_of(root), options, of_environment())
+    return {f"spark.hadoop.{key}": value for key, value in settings.items()}
+
+
+_KEYS = (
+    "(?i:secret|password|token|access[._]?key|account[._]?key|sas[._]?key|service[._]account|private[._]?key|proxy_url)"
+)
+"""Names of settings whose values Spark hides in its UI: its own default, and what stores have besides."""
+
 _LISTS = (EXTENSIONS.name, "spark.jars")
 """Settings that are lists: ours are added to the user's, never put in their place."""
 
 
-@takes(root=str, catalog=str, isolation=str, options=Mapping | None)
+@takes(root=str, catalog=str, isolation=str, options=Mapping | None, arbiter=str | None)
 def configure(
     builder: SparkSession.Builder,
     *,
@@ -128,6 +153,7 @@ def configure(
     create: bool | None = None,
     isolation: Isolation = "SERIALIZABLE",
     options: dict[str, str] | None = None,
+    arbiter: str | None = None,
 ) -> SparkSession.Builder:
     """Return a builder whose `getOrCreate()` gives a session with a Lockstep catalog; arguments as in `conf`.
 
@@ -137,7 +163,7 @@ def configure(
         InvalidError: the builder's settings contradict Lockstep's.
         UnsupportedError: from `getOrCreate()`: a session without Lockstep runs in this process already.
     """
-    ours = conf(root=root, catalog=catalog, create=create, isolation=isolation, options=options)
+    ours = conf(root=root, catalog=catalog, create=create, isolation=isolation, options=options, arbiter=arbiter)
     theirs: dict[str, Any] = builder._options
     new_builder = _Builder()
     new_builder._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}
@@ -147,6 +173,8 @@ def configure(
 def _merged(key: str, theirs: Any, ours: str) -> str:
     if theirs is None or str(theirs) == ours:
         return ours
+    if key == REDACTION.name:  # Spark's default is part of ours; the user's is kept, whatever it is
+        return str(theirs) if ours in str(theirs) else f"(?:{theirs})|{ours}"
     if key not in _LISTS:
         raise InvalidError(f"{key} is set to {theirs}, but Lockstep needs {ours}; take that setting out")
     items = [item for item in str(theirs).split(",") if item]
@@ -174,7 +202,7 @@ _PROBE = "lockstep_which_transaction"
 _COMMITTED_AS = re.compile(r"is committed as database version (\d+)")
 
 
-class SessionTransaction:
+class SessionTransaction(Block):
     """A transaction of a SparkSession, for one `with` block.
 
     Attributes:
@@ -189,9 +217,17 @@ class SessionTransaction:
             block does to tables is dropped at its end.
     """
 
-    def __init__(self, spark: SparkSession, begin: str, batch: Batch | None = None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        begin: str,
+        batch: Batch | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Begin by a statement, while the session says these settings."""
         self._spark = spark
         self._begin = begin
+        self._settings = settings
         self.batch = batch
         self.last_batch: int | None = None
         self.is_replay = False
@@ -218,7 +254,8 @@ class SessionTransaction:
                 f"{self!r} was used already; call lockstep.transaction() again", sqlstate="25000"
             )
         attach(self._spark)
-        row = self._execute(self._begin) if self.batch is None else self._begin_batch(self.batch)
+        with during(self._spark, self._settings):
+            row = self._execute(self._begin) if self.batch is None else self._begin_batch(self.batch)
         self.id, self.snapshot, self.status = row["transaction_id"], row["database_version"], "OPEN"
         if self.batch is not None:
             try:
@@ -261,22 +298,6 @@ class SessionTransaction:
             if not self._is_committed:
                 raise
         return False
-
-    def _commit_and_find_out(self) -> None:
-        try:
-            self.commit()
-        except CommitUnknownError:
-            self.commit()  # once more: it tells what became of the first, or is the one that commits
-
-    def _give_up(self, error: BaseException) -> None:
-        """Roll back because of an error, and never put another in its place."""
-        try:
-            self.rollback()
-        except Exception as failure:  # noqa: BLE001 (what the block raised is raised, with a note of this)
-            error.add_note(f"Lockstep did not roll back: {failure}")
-        else:
-            if isinstance(error, CommitUnknownError):
-                error.add_note("Lockstep has rolled it back since then: nothing of it is committed.")
 
     def commit(self) -> None:
         """Commit now instead of at the end of the block.
@@ -361,7 +382,13 @@ class SessionTransaction:
             return self._spark.sql(statement).collect()[0].asDict()
 
 
-@takes(comment=str, batch=tuple | list | None)
+@takes(
+    comment=str,
+    batch=tuple | list | None,
+    timeout=int | float | None,
+    idle_timeout=int | float | None,
+    statement_timeout=int | float | None,
+)
 def transaction(
     spark: SparkSession,
     *,
@@ -369,6 +396,9 @@ def transaction(
     read_only: bool = False,
     comment: str = "",
     batch: tuple[str, int] | None = None,
+    timeout: float | None = None,
+    idle_timeout: float | None = None,
+    statement_timeout: float | None = None,
 ) -> SessionTransaction:
     """Return a transaction to use in a `with` statement: commits at its end, rolls back if the block raises.
 
@@ -379,18 +409,19 @@ def transaction(
         batch: the name of a streaming application and the number of its micro-batch, which the transaction carries
             out once and for all: look at `is_replay` first, and do nothing if it is. An application's numbers only grow
             (Delta's PROTOCOL.md, "Transaction Identifiers", for one table).
+        timeout: how many seconds it may be open before it is rolled back (25P04), 0 for ever; by default what the
+            session says (`lockstep.transaction_timeout`), or else the catalog.
+        idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
+        statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
 
     Raises:
         InvalidError: no such isolation level; an application's name of less than 1 or more than 256 characters; a
-            number below 0 or above 2^63 - 1.
+            number below 0 or above 2^63 - 1; a timeout below 0.
     """
-    if isolation not in (None, "SNAPSHOT", "SERIALIZABLE"):
-        raise InvalidError(f"isolation {isolation!r}: expected SNAPSHOT or SERIALIZABLE")
-    if batch is not None and len(batch) != 2:
-        raise InvalidError(f"batch {batch!r}: expected the name of an application and the number of its micro-batch")
-    micro_batch = None if batch is None else Batch(application=batch[0], number=batch[1])
-    if micro_batch is not None:
-        check_batch(micro_batch)
+    settings = timeouts(timeout=timeout, idle_timeout=idle_timeout, statement_timeout=statement_timeout)
+    if isolation is not None:
+        check_isolation(isolation)
+    micro_batch = batch_of(batch)
     words = ["BEGIN TRANSACTION"]
     if isolation:
         words.append(f"ISOLATION LEVEL {isolation}")
@@ -399,7 +430,7 @@ def transaction(
     if comment:
         text = comment.replace("\\", "\\\\").replace("'", "\\'")
         words.append(f"COMMENT '{text}'")
-    return SessionTransaction(spark, " ".join(words), micro_batch)
+    return SessionTransaction(spark, " ".join(words), micro_batch, settings)
 
 
 @takes(fn=Callable, attempts=int, comment=str, batch=tuple | list | None)
@@ -429,36 +460,12 @@ def run(
         InvalidError: fewer than one attempt; or `fn` does nothing when it is called (`async def`, a generator).
     """
     check_runs_when_called(fn)
-    last_error: LockstepError | None = None
-    for _ in replace(AGAIN, attempts=attempts, sleep=sleep).tries():
-        try:
-            with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment, batch=batch) as tx:
-                return check_result(fn(tx))
-        except LockstepError as error:
-            if not (error.retryable or (batch is not None and isinstance(error, CommitUnknownError))):
-                raise
-            last_error = error
-    assert last_error is not None, "there was one attempt, which returned or raised"
-    raise last_error
 
+    def attempt() -> T:
+        with lockstep_errors(), transaction(spark, isolation=isolation, comment=comment, batch=batch) as tx:
+            return check_result(fn(tx))
 
-def check_runs_when_called(fn: Callable[..., object]) -> None:
-    """Raise InvalidError for a function whose body does not run when it is called: its transaction would be empty."""
-    is_late = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    if any(tells(each) for tells in is_late for each in (fn, getattr(fn, "__call__", None))):  # noqa: B004 (its own)
-        raise InvalidError(f"{fn!r} is an async or a generator function, and does nothing when called: {_PLAIN}")
-
-
-def check_result(result: T) -> T:
-    """Return what a transaction's function returned, unless that is work which nobody has done yet."""
-    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        if inspect.iscoroutine(result) or inspect.isgenerator(result):
-            result.close()  # or Python warns of it when it is collected
-        raise InvalidError(f"the transaction's function returned {result!r}, which nobody has run: {_PLAIN}")
-    return result
-
-
-_PLAIN = "give a plain function, which has done all its work when it returns"
+    return run_again(attempt, attempts=attempts, sleep=sleep, batch=batch)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -19,11 +19,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from lockstep.arguments import takes
-from lockstep.catalog import check_batch
+from lockstep.arguments import check_result, check_runs_when_called, takes
 from lockstep.retry import AGAIN
-from lockstep.spark.session import SessionTransaction, check_result, check_runs_when_called, run
+from lockstep.spark.session import SessionTransaction, run
 from lockstep.timeline.entry import Batch, Isolation
+from lockstep.transactions.batches import check_batch
 
 _log = logging.getLogger(__name__)
 

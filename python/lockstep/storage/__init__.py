@@ -6,13 +6,18 @@ of it or nothing.
 
     '/abs/path', 'relative/path', 'file:///abs/path'   LocalStorage
     's3://bucket/prefix', 's3a://bucket/prefix'        ObjectStorage
+    'gs://bucket/prefix'                               ObjectStorage
+    'abfss://container@account.dfs.core.windows.net/prefix'   ObjectStorage
+
+docs/storage.md is the contract, and what each kind of error means.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from lockstep.arguments import takes
@@ -39,6 +44,21 @@ class Theirs:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object as a listing tells of it.
+
+    Attributes:
+        path: relative to the root.
+        size: in bytes.
+        modified_at: when it was written last, UTC, by the store's clock.
+    """
+
+    path: str
+    size: int
+    modified_at: datetime
+
+
 class Storage(ABC):
     """A folder in a file system or an object store.
 
@@ -48,15 +68,47 @@ class Storage(ABC):
 
     Attributes:
         claim: how often, and how soon, a write is tried again that the store refused for an object that is not there.
+        quick: whether a look usually takes some microseconds, less than to have a thread do it; a write takes long.
     """
 
     claim: Backoff = CLAIM
+    quick: bool = False
+    _looks_first: bool = False
+
+    @property
+    @abstractmethod
+    def is_proven_by_use(self) -> bool:
+        """Whether nobody has to try that conditional writes are atomic here, since the operating system says so.
+
+        Of a store that is asked over a network only a race does (`lockstep.storage.proof`). There is no default: a
+        store around another one that forgot to hand this on would be trusted unseen.
+        """
+        ...
 
     @property
     @abstractmethod
     def url(self) -> str:
         """The root as a URL, without a slash at its end: 'file:///data/lake', 's3://bucket/lake'."""
         ...
+
+    @property
+    def address(self) -> str:
+        """The root, and which server it is asked of, where a URL alone does not say."""
+        return self.url
+
+    def look_first(self) -> None:
+        """Do without conditional writes from now on: look, and write what is not there.
+
+        For a store that has none, of a lake whose versions an arbiter decides. Of two writers at once both may be told
+        that an object is theirs, so whoever asks must not depend on it: all of them write the same, or a name of their
+        own, or refuse to work here.
+        """
+        self._looks_first = True
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether conditional writes are a look and then a write."""
+        return self._looks_first
 
     @abstractmethod
     def get(self, path: str) -> bytes | None:
@@ -75,6 +127,10 @@ class Storage(ABC):
                 (a lost response), or be written later: read it back. What is there is complete: a crash never leaves
                 a part of an object under its name.
         """
+        if self.looks_first:
+            if (content := self.get(path)) is None:
+                self.put(path, data)
+            return Mine() if content in (None, data) else Theirs(content)
         for attempt in self.claim.tries():
             try:
                 if self.try_put(path, data):
@@ -89,6 +145,27 @@ class Storage(ABC):
             f"cannot write {path} in {self.url}: the store says it is there, and it is not ({attempt} times). "
             "Try again; if it stays so, see whether the store supports conditional writes (If-None-Match)"
         )
+
+    def is_writable(self, folder: str) -> bool:  # noqa: ARG002 (of a store that only tells when it is tried)
+        """Tell whether objects can be made in a folder, as far as that is known without trying: True where it is not.
+
+        Args:
+            folder: the folder; of an absent one, the nearest folder above it that is there is looked at.
+        """
+        return True
+
+    def flush(self, paths: Iterable[str]) -> None:  # noqa: ARG002 (a store that stores before it answers)
+        """See that objects which others wrote outlive a power cut, if this store was opened for that (`fsync_data`).
+
+        Object stores have nothing to do here: they answer when an object is stored.
+
+        Args:
+            paths: the objects; what is not there is passed over, whoever asks has looked for it.
+
+        Raises:
+            UnavailableError: the store failed; any of them may be lost in a power cut.
+        """
+        return
 
     def put_once(self, path: str, data: bytes) -> None:
         """Write an object whose name says what is in it; fine when it is there already.
@@ -119,6 +196,25 @@ class Storage(ABC):
         """Write the object over whatever is there; atomic, but after a crash of the machine the old one may be back."""
         ...
 
+    def put_advice(self, path: str, data: bytes, *, over: bool = False) -> bool:
+        """Write an object on which nothing depends, unless one is there, or over it; tell whether it is there now.
+
+        After a crash of the machine it may be gone or broken, so whoever reads it decodes it strictly.
+        """
+        if not over:
+            return isinstance(self.put_if_absent(path, data), Mine)
+        self.put(path, data)
+        return True
+
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        """Return the object in pieces, for one that memory may not have room for; None when there is none."""
+        data = self.get(path)
+        return None if data is None else iter([data])
+
+    def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
+        """Write an object from its pieces, over whatever is there; atomic, and durable when it returns."""
+        self.put(path, b"".join(chunks))
+
     @abstractmethod
     def list(self, folder: str, after: str | None = None) -> Names:
         """Return the names of the objects directly in a folder ('' is the root), sorted; folders in it are left out.
@@ -128,6 +224,16 @@ class Storage(ABC):
             after: only names that sort after this one.
         """
         ...
+
+    def walk(self, folder: str) -> Iterator[Found]:
+        """Yield all objects below a folder ('' is the root), at whatever depth and in no order; links lead nowhere.
+
+        What comes or goes meanwhile may be among them or not. Only what looks after a lake needs it.
+
+        Raises:
+            UnsupportedError: this store has no such listing.
+        """
+        raise UnsupportedError(f"{self.url} cannot list what is below {folder or '/'}")
 
     @abstractmethod
     def exists(self, path: str) -> bool:
@@ -139,35 +245,52 @@ class Storage(ABC):
         """Remove the object; fine when there is none."""
         ...
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        """Remove objects, in this order where the store does one at a time; fine when some are not there.
+
+        Raises:
+            UnavailableError: the store failed; some of them may be gone.
+        """
+        for path in paths:
+            self.delete(path)
+
     @abstractmethod
     def delete_folder(self, path: str) -> None:
         """Remove everything under a folder, never the root itself; fine when there is none."""
         ...
 
+    def delete_empty_folder(self, path: str) -> None:  # noqa: B027 (of a store that has folders)
+        """Remove a folder if nothing at all is in it, where the store has folders; object stores have none."""
+
 
 @takes(url=str, options=Mapping | None)
-def open_storage(url: str, *, create: bool = False, options: Mapping[str, str] | None = None) -> Storage:
+def open_storage(
+    url: str, *, create: bool = False, options: Mapping[str, str] | None = None, fsync_data: bool = False
+) -> Storage:
     """Open the store that a URL or a path names.
 
     Args:
         url: see the module's docstring. A `file:` URL's path is taken as written, without percent-decoding, as Hadoop
             does, so that Spark and Lockstep mean the same folder.
         create: make a local root that does not exist yet. Object stores have no folders; their bucket must exist.
-        options: for object stores: `endpoint`, `region`, `access_key_id`, `secret_access_key`, `session_token`, …
-            (obstore's `S3Config`); what is not given comes from the standard AWS_* environment variables.
+        options: for object stores: `endpoint`, `region`, `access_key_id`, … (docs/storage.md); what is not given comes
+            from the standard variables of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+        fsync_data: for local roots: whether `flush` does anything.
 
     Raises:
         InvalidError: no such local folder, a file in its place, an unknown option, or a malformed URL.
         UnsupportedError: a scheme that Lockstep has no store for.
         UnavailableError: the root cannot be made or read.
     """
-    if _is_local(url):
+    if is_local(url):
         from lockstep.storage.local import open_local
 
-        return open_local(url, create=create)
-    from lockstep.storage.object import open_s3
+        return open_local(url, create=create, fsync_data=fsync_data)
+    from lockstep.storage.object import open_object
+    from lockstep.storage.options import obstore_settings, of_environment, place_of
 
-    return open_s3(url, options or {})
+    place = place_of(url)
+    return open_object(url, place, obstore_settings(place, options or {}, of_environment()))
 
 
 def url_of(url: str) -> str:
@@ -176,25 +299,22 @@ def url_of(url: str) -> str:
     Raises:
         InvalidError, UnsupportedError: no store can be opened there.
     """
-    if not _is_local(url):
-        if not url.partition("://")[2].partition("/")[0]:
-            raise InvalidError(f"{url!r} names no bucket: write s3://bucket/prefix")
+    if not is_local(url):
+        from lockstep.storage.options import place_of
+
+        place_of(url)
         return url.rstrip("/")
     from lockstep.storage.local import root_of
 
     return f"file://{root_of(url)}"
 
 
-def _is_local(url: str) -> bool:
-    """Tell whether a URL or a path names a local folder, and not an object store.
+def is_local(url: str) -> bool:
+    """Tell whether a URL or a path names a local folder, and not something in a store."""
+    return url.startswith("file:") or "://" not in url
 
-    Raises:
-        UnsupportedError: it has a scheme that Lockstep has no store for.
-    """
-    scheme = url.partition("://")[0] if "://" in url else url.partition(":")[0] if url.startswith("file:") else ""
-    if scheme not in {"", "file", "s3", "s3a"}:
-        raise UnsupportedError(f"no store for {url!r}: use a local path, file://, s3:// or s3a://")
-    return scheme in {"", "file"}
+
+_NO_PARTS = frozenset({"", ".", ".."})
 
 
 def checked(path: str) -> str:
@@ -203,6 +323,6 @@ def checked(path: str) -> str:
     Raises:
         InvalidError: it is empty, absolute, or has an empty, '.' or '..' part.
     """
-    if "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+    if "\0" in path or not _NO_PARTS.isdisjoint(path.split("/")):
         raise InvalidError(f"{path!r} is not a path in this store: give one relative to its root, without '.' or '..'")
     return path

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import random
 import stat
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.errors import InvalidError, UnavailableError
-from lockstep.storage import Names, Storage, checked
+from lockstep.storage import Found, Names, Storage, checked
+from lockstep.workers import Workers
+
+CHUNK_BYTES = 1024 * 1024
+"""The size of a piece of a file that is read in pieces."""
+
+FLUSHED_AT_ONCE = 16
+"""So many files are flushed side by side: file systems write what several wait for in one go."""
+
+FOLDERS = 10_000
+"""Of so many folders it is remembered that their names are on the disk."""
+
+_names = random.Random()
+"""Draws names of hidden files. A fork would draw those of its parent."""
+os.register_at_fork(after_in_child=_names.seed)
 
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """What 'no object at this path' looks like: nothing there, a file where a folder should be, or a folder itself."""
@@ -27,9 +43,22 @@ class LocalStorage(Storage):
     and which goes with its folder.
     """
 
-    def __init__(self, root: Path) -> None:
-        """Use an absolute folder, which exists; it is never made again if someone removes it."""
+    quick = True
+    is_proven_by_use = True
+
+    def __init__(self, root: Path, *, fsync_data: bool = False, fsync: Callable[[int], None] | None = None) -> None:
+        """Use an absolute folder, which exists; it is never made again if someone removes it.
+
+        Args:
+            fsync_data: see `open_storage`.
+            fsync: puts what a handle is open on, a file or a folder, on the disk; `os.fsync` by default.
+        """
         self._root = root
+        self._prefix = f"{root}/" if root != Path("/") else "/"
+        self._fsync_data = fsync_data
+        self._fsync = fsync
+        self._inside: set[str] = set()  # folders that no link leads out of the root to, when they were first looked at
+        self._named: set[str] = set()  # folders whose names are on the disk, all the way up
 
     @property
     def url(self) -> str:
@@ -39,7 +68,11 @@ class LocalStorage(Storage):
     def get(self, path: str) -> bytes | None:
         with self._reporting("read", path):
             try:
-                return self._file(path).read_bytes()
+                handle = _not_by_link(self._file(path), os.O_RDONLY)
+                try:
+                    return _read_all(handle)
+                finally:
+                    os.close(handle)
             except _ABSENT:
                 return None
 
@@ -50,14 +83,14 @@ class LocalStorage(Storage):
             is_first = not os.path.lexists(file) and self._linked(file, data)
             # Until its folder is synced, the name itself can be lost. A failure here is a write that may have happened;
             # whoever tries again finds the name taken, perhaps by itself, and counts on it as well.
-            _sync_folder(file.parent)
+            self._sync_names(_folder_of(file))
             return is_first
 
-    def _linked(self, file: Path, data: bytes) -> bool:
+    def _linked(self, file: str, data: bytes) -> bool:
         """Give data a name that nobody has, and tell whether nobody had it."""
-        with self._temp_file(file, data) as temp:
+        with self._temp_file(file, [data]) as temp:
             try:
-                file.hardlink_to(temp)
+                os.link(temp, file)
             except FileExistsError:
                 return False
             # Any other failure is no proof: over a network the link may be there all the same.
@@ -65,11 +98,100 @@ class LocalStorage(Storage):
 
     def put(self, path: str, data: bytes) -> None:
         file = self._file(path)
-        with self._reporting("write", path), self._temp_file(file, data) as temp:
-            temp.replace(file)
+        with self._reporting("write", path), self._temp_file(file, [data]) as temp:
+            os.replace(temp, file)
+
+    def put_advice(self, path: str, data: bytes, *, over: bool = False) -> bool:
+        file = self._file(path)
+        with self._reporting("write", path), self._temp_file(file, [data], sync=False) as temp:
+            try:
+                (os.replace if over else os.link)(temp, file)
+            except FileExistsError:
+                return False
+            return True
+
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        return self._pieces(path) if self.exists(path) else None
+
+    def _pieces(self, path: str) -> Iterator[bytes]:
+        with self._reporting("read", path), open(self._file(path), "rb", opener=_not_by_link) as opened:
+            while piece := opened.read(CHUNK_BYTES):
+                yield piece
+
+    def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
+        file = self._file(path)
+        with self._reporting("write", path), self._temp_file(file, chunks) as temp:
+            os.replace(temp, file)
+            self._sync_names(_folder_of(file))
+
+    def is_writable(self, folder: str) -> bool:
+        where = self._file(folder) if folder else str(self._root)
+        while not os.path.lexists(where) and where != str(self._root):
+            where = os.path.dirname(where)
+        # As the file system would judge a write: a mount that can only be read refuses its owner, too.
+        return os.access(where, os.W_OK | os.X_OK, effective_ids=True)
+
+    def flush(self, paths: Iterable[str]) -> None:
+        if not self._fsync_data:
+            return
+        files = sorted({self._file(path) for path in paths})
+        if not files:
+            return
+        Workers(min(FLUSHED_AT_ONCE, len(files)), "lockstep-flush").map(self._flush, files)
+        folders = {folder for file in files for folder in self._upwards(os.path.dirname(file))}
+        for folder in sorted(folders, key=len, reverse=True):
+            self._flush(folder)
+
+    def _flush(self, path: str) -> None:
+        """Put a file, or a folder's list of names, on the disk; nothing, where there is none."""
+        with self._reporting("flush", path.removeprefix(self._prefix)), contextlib.suppress(FileNotFoundError):
+            self._sync(path)
+
+    def _sync_names(self, folder: str) -> None:
+        """Put a folder's list of names on the disk, and each folder's above whose name may not be there.
+
+        Spark makes folders too, and syncs none: a file is found again if every folder above it is.
+        """
+        synced = []
+        for each in self._upwards(folder):
+            self._sync(each)
+            synced.append(each)
+            if each in self._named:
+                break
+        if len(self._named) > FOLDERS:
+            self._named.clear()
+        self._named.update(synced)
+
+    def _upwards(self, folder: str) -> Iterator[str]:
+        """Yield a folder, and those above it up to the root: the name of each is in the next one's list."""
+        while len(folder) > len(self._prefix):
+            yield folder
+            folder = _folder_of(folder)
+        yield str(self._root)
+
+    def _sync(self, path: str) -> None:
+        """Put a file's content, or a folder's list of names, on the disk."""
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._sync_handle(handle)
+        finally:
+            os.close(handle)
+
+    def _sync_handle(self, handle: int) -> None:
+        (self._fsync or os.fsync)(handle)
+
+    def delete_empty_folder(self, path: str) -> None:
+        folder = self._file(path)
+        with self._reporting("delete", path):
+            self._named.clear()  # as in `delete_folder`
+            try:
+                os.rmdir(folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST):
+                    raise
 
     def list(self, folder: str, after: str | None = None) -> Names:
-        where = self._file(folder) if folder else self._root
+        where = self._folder(folder)
         with self._reporting("list", folder):
             try:
                 with os.scandir(where) as scan:
@@ -81,41 +203,108 @@ class LocalStorage(Storage):
                 return []
         return sorted(n for n in names if after is None or n > after)
 
+    def walk(self, folder: str) -> Iterator[Found]:
+        waiting = [folder]
+        while waiting:
+            current = waiting.pop()
+            with self._reporting("list", current):
+                found, folders = _scanned(Path(self._folder(current)), current)
+            yield from found
+            waiting += folders
+
     def exists(self, path: str) -> bool:
         with self._reporting("look at", path):
             try:
-                return stat.S_ISREG(self._file(path).stat().st_mode)
+                return stat.S_ISREG(os.stat(self._file(path)).st_mode)
             except _ABSENT:
                 return False
 
     def delete(self, path: str) -> None:
-        with self._reporting("delete", path), contextlib.suppress(*_ABSENT):
-            self._file(path).unlink()
+        folder, name = os.path.split(self._file(path))
+        # Hadoop's checksum of a file goes with it, as where Hadoop deletes one: from a table that was adopted nothing
+        # else would ever remove it.
+        for each in (name, f".{name}.crc"):
+            with self._reporting("delete", path), contextlib.suppress(*_ABSENT):
+                os.unlink(os.path.join(folder, each))
 
     def delete_folder(self, path: str) -> None:
+        file = self._file(path)
         with self._reporting("delete", path):
-            _remove_tree(self._file(path))
+            for known in (self._named, self._inside):  # whoever makes it again has to sync it, or makes a link of it
+                known.difference_update([each for each in [*known] if f"{each}/".startswith(f"{file}/")])
+            _remove_tree(file)
 
-    def _file(self, path: str) -> Path:
-        return self._root / checked(path)
+    def _file(self, path: str) -> str:
+        """Return where an object's file lies, which may be a link itself: it is replaced or removed, not followed.
+
+        Raises:
+            InvalidError: it is no path of ours, or a link on the way to it leads out of the root.
+        """
+        file = self._prefix + checked(path)
+        self._check_inside(_folder_of(file), path)
+        return file
+
+    def _folder(self, path: str) -> str:
+        """Return where a folder lies whose files are to be listed; '' is the root.
+
+        Raises:
+            InvalidError: as `_file` says, or it is such a link itself.
+        """
+        if not path:
+            return str(self._root)
+        folder = self._prefix + checked(path)
+        self._check_inside(folder, path)
+        return folder
+
+    def _check_inside(self, folder: str, path: str) -> None:
+        """See that no link leads from a folder out of the root.
+
+        Raises:
+            InvalidError: one does.
+        """
+        if folder in self._inside:
+            return
+        real_root, real = os.path.realpath(self._root), os.path.realpath(folder)
+        if os.path.commonpath([real_root, real]) != real_root:
+            raise InvalidError(
+                f"{path!r} leads out of {self.url}, by a link to {real}: a lake's files lie below its root. Move "
+                "what the link leads to into the lake"
+            )
+        if os.path.isdir(folder):  # what is not there yet may become a link
+            if len(self._inside) > FOLDERS:
+                self._inside.clear()
+            self._inside.add(folder)
 
     @contextlib.contextmanager
-    def _temp_file(self, file: Path, data: bytes) -> Iterator[Path]:
+    def _temp_file(self, file: str, chunks: Iterable[bytes | memoryview], *, sync: bool = True) -> Iterator[str]:
         """Write the data under a hidden name beside `file`, on the disk before the block runs; remove it after."""
-        temp = file.parent / f".{uuid.uuid4().hex}.tmp"
+        folder = _folder_of(file)
+        temp = f"{folder}/.{_names.getrandbits(128):032x}.tmp"
         try:
-            with self._reporting("write", f"{file.relative_to(self._root)}", definite=True):
-                self._make_folder(file.parent)
-                # Not tempfile: its files are readable by their owner alone, and a lake is shared.
-                with temp.open("xb") as out:
-                    out.write(data)
-                    out.flush()
-                    os.fsync(out.fileno())
+            with self._reporting("write", file.removeprefix(self._prefix), definite=True):
+                handle = self._new_file(temp, folder)
+                try:
+                    for chunk in chunks:
+                        _write(handle, chunk)
+                    if sync:
+                        self._sync_handle(handle)
+                finally:
+                    os.close(handle)
             yield temp
         finally:
             # Garbage that could not be removed hides itself; it must not turn a finished write into an error.
             with contextlib.suppress(OSError):
-                temp.unlink()
+                os.unlink(temp)
+
+    def _new_file(self, path: str, folder: str) -> int:
+        """Open a new file for writing, and make its folder if that is not there."""
+        # Not tempfile: its files are readable by their owner alone, and a lake is shared.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o666)
+        except FileNotFoundError:
+            self._make_folder(Path(folder))
+            return os.open(path, flags, 0o666)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder below the root, and sync each new one's name: a synced file must also be found again."""
@@ -123,21 +312,39 @@ class LocalStorage(Storage):
             return
         if folder != self._root:
             self._make_folder(folder.parent)
-            folder.mkdir(exist_ok=True)
-            _sync_folder(folder.parent)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder)
+            self._sync(str(folder.parent))
+            if folder.parent == self._root or str(folder.parent) in self._named:
+                self._named.add(str(folder))
 
-    @contextlib.contextmanager
-    def _reporting(self, verb: str, path: str, *, definite: bool = False) -> Iterator[None]:
+    def _reporting(self, verb: str, path: str, *, definite: bool = False) -> _Reporting:
         """Raise what the file system says as `UnavailableError`."""
-        try:
-            yield
-        except OSError as error:
+        return _Reporting(self, verb, path, definite)
+
+
+class _Reporting:
+    """A block whose OSError becomes an `UnavailableError`; every look at a file is one, so it is no generator."""
+
+    __slots__ = ("_definite", "_path", "_storage", "_verb")
+
+    def __init__(self, storage: Storage, verb: str, path: str, definite: bool) -> None:
+        self._storage = storage
+        self._verb = verb
+        self._path = path
+        self._definite = definite
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError):
             cause = error.strerror or str(error)
-            message = f"cannot {verb} {path or '/'} in {self.url}: {cause}"
-            raise UnavailableError(message, definite=definite) from error
+            message = f"cannot {self._verb} {self._path or '/'} in {self._storage.url}: {cause}"
+            raise UnavailableError(message, definite=self._definite) from error
 
 
-def open_local(url: str, *, create: bool) -> LocalStorage:
+def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStorage:
     """Open a folder given as 'file:///a', 'file:/a', '/a' or a relative path; `create` makes it.
 
     Raises:
@@ -145,10 +352,11 @@ def open_local(url: str, *, create: bool) -> LocalStorage:
         UnavailableError: it cannot be made, or not be read. One that can only be read opens, for readers.
     """
     root = root_of(url)
+    storage = LocalStorage(root, fsync_data=fsync_data)
     try:
         if create and not root.exists():
             root.mkdir(parents=True, exist_ok=True)
-            _sync_folder(root.parent)
+            storage._sync(str(root.parent))  # noqa: SLF001 (it has the name of the root)
         if not root.exists():
             raise InvalidError(f"no folder {root}: make a lake with `lockstep init {root}` (in Python: create=True)")
         if not root.is_dir():
@@ -156,7 +364,7 @@ def open_local(url: str, *, create: bool) -> LocalStorage:
         next(root.iterdir(), None)
     except OSError as error:
         raise UnavailableError(f"cannot open the lake's root {root}: {error.strerror or error}") from error
-    return LocalStorage(root)
+    return storage
 
 
 def root_of(url: str) -> Path:
@@ -181,27 +389,67 @@ def _path(url: str) -> str:
     return path
 
 
+def _scanned(folder: Path, path: str) -> tuple[list[Found], list[str]]:
+    """Return the files directly in a folder, and the paths of the folders in it; `path` is its own in the store."""
+    found: list[Found] = []
+    folders: list[str] = []
+    with contextlib.suppress(*_ABSENT), os.scandir(folder) as scan:
+        for each in scan:
+            below = f"{path}/{each.name}" if path else each.name
+            if each.is_dir(follow_symlinks=False):
+                folders.append(below)
+            elif not _is_temp(each.name) and each.is_file():
+                with contextlib.suppress(FileNotFoundError):  # gone since
+                    status = each.stat()
+                    found.append(Found(below, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
+    return found, folders
+
+
+def _not_by_link(path: str, flags: int) -> int:
+    """Open a file that is one; of a link, the system says that there are too many levels of them."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def _folder_of(file: str) -> str:
+    """Return the folder of a file whose path begins with the root's."""
+    return file[: file.rindex("/")] or "/"
+
+
+def _read_all(handle: int) -> bytes:
+    """Return all that is in a file when this begins: one call of the system may read a part of it."""
+    size = os.fstat(handle).st_size
+    data = os.read(handle, size)
+    while len(data) < size and (more := os.read(handle, size - len(data))):
+        data += more
+    return data
+
+
 def _is_temp(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Put a folder's list of names on the disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _write(handle: int, data: bytes | memoryview) -> None:
+    """Write all of the data: one call of the system may write a part of it."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
 
 
-def _remove_tree(folder: Path) -> None:
-    """Remove a folder and all in it; what another process removes meanwhile is gone too. Links are not followed."""
+def _remove_tree(folder: str) -> None:
+    """Remove a folder and all in it; what another process removes meanwhile is gone too.
+
+    Links are not followed, the folder itself among them: such a link is removed, and what it leads to stays.
+    """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISLNK(os.lstat(folder).st_mode):
+            os.unlink(folder)
+            return
         with os.scandir(folder) as scan:
             entries = list(scan)
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                _remove_tree(Path(entry.path))
+                _remove_tree(entry.path)
             else:
-                Path(entry.path).unlink(missing_ok=True)
-        folder.rmdir()
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.path)
+        os.rmdir(folder)

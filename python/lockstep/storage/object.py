@@ -1,73 +1,142 @@
-"""A lake in an object store, over obstore: S3 and whatever speaks its protocol with conditional writes."""
+"""A lake in an object store, over obstore: S3 and what speaks its protocol, Google Cloud Storage, Azure's blobs."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.errors import InvalidError, UnavailableError
-from lockstep.settings import ENDPOINT, ENDPOINT_OF_S3
-from lockstep.storage import Names, Storage, checked
+from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
+from lockstep.retry import REQUEST, Backoff
+from lockstep.storage import Found, Names, Storage, checked
+from lockstep.storage.failures import Meaning, cause_of, meaning_of
+from lockstep.storage.options import Obstore, Place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+CHUNK_BYTES = 8 * 1024 * 1024
+"""The least size of a piece of an object that is read in pieces, but for its last."""
+
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
-"""Inside one call. obstore's own bound is three minutes, too long for a session that waits for its COMMIT."""
+"""Of what may be repeated, inside one call. obstore's own bound is three minutes, too long for a session that waits."""
+
+_ONCE: Any = {"max_retries": 0}
+"""Of conditional writes: what the last of several requests was told says nothing about those before it."""
 
 
 class ObjectStorage(Storage):
-    """Objects are keys under a prefix; `try_put` is a PUT with `If-None-Match: *`.
+    """Objects are keys under a prefix; `try_put` is a PUT with `If-None-Match: *`, or what the store has for that.
 
-    A PUT that timed out, or that got a 5xx after the store had taken it, may have written the object: it raises
-    `UnavailableError`. One that obstore repeated on its own may be told that its own first try is in the way, and one
+    A PUT that timed out, or that got a 5xx after the store had taken it, may have written the object. It is sent again:
+    only one of the two can be the first, so the second settles it. Where it cannot be settled in time, the
+    `UnavailableError` is not `definite`. One that was sent again may be told that the first is in the way, and one
     beside another (409) that something is there when nothing is: it returns False. Only reading the object back tells.
+
+    Attributes:
+        repeat: how often, and how soon, a conditional write is sent again.
     """
 
-    def __init__(self, store: ObjectStore, url: str) -> None:
-        """Use an obstore store whose prefix is the root; `url` is what to call it."""
+    is_proven_by_use = False
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        url: str,
+        *,
+        once: ObjectStore | None = None,
+        repeat: Backoff = REQUEST,
+        address: str = "",
+    ) -> None:
+        """Use an obstore store whose prefix is the root.
+
+        Args:
+            store: for all that may be repeated.
+            url: what to call it.
+            once: the same store, which repeats nothing by itself; for conditional writes.
+            repeat: see above.
+            address: what tells this store from another one with the same URL: its endpoint.
+        """
         self._store = store
+        self._once = once or store
         self._url = url.rstrip("/")
+        self.repeat = repeat
+        self._address = address
 
     @property
     def url(self) -> str:
         """The root as it was given: s3:// stays s3://, and s3a:// s3a://."""
         return self._url
 
+    @property
+    def address(self) -> str:
+        """The root, and where requests for it go."""
+        return f"{self._url.replace('s3a://', 's3://', 1)} at {self._address or 'the address of its cloud'}"
+
     def get(self, path: str) -> bytes | None:
         import obstore
 
         with self._reporting("read", path):
             try:
-                return obstore.get(self._store, checked(path)).bytes().to_bytes()
+                return obstore.get(self._store, _key(path)).bytes().to_bytes()
             except FileNotFoundError as error:
-                _check_bucket(error)
+                _check_absent(error)
                 return None
 
     def try_put(self, path: str, data: bytes) -> bool:
         import obstore
-        from obstore.exceptions import AlreadyExistsError
+        from obstore.exceptions import BaseError
 
-        with self._reporting("write", path):
+        key, failure, may_be_done = _key(path), None, False
+        for _ in self.repeat.tries():
             try:
-                obstore.put(self._store, checked(path), data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                return False
-            return True
+                obstore.put(self._once, key, data, mode="create", use_multipart=False)
+            except (BaseError, OSError) as error:
+                if (meaning := _meaning(error)) is Meaning.TAKEN:
+                    return False
+                failure, may_be_done = error, may_be_done or meaning.may_be_done
+                if not meaning.is_passing:
+                    break
+            else:
+                return True
+        assert failure is not None
+        message = f"cannot write {path} in {self.url}: {cause_of(str(failure))}"
+        raise UnavailableError(message, definite=not may_be_done) from failure
 
     def put(self, path: str, data: bytes) -> None:
         import obstore
 
         with self._reporting("write", path):
-            obstore.put(self._store, checked(path), data, use_multipart=False)
+            obstore.put(self._store, _key(path), data, use_multipart=False)
+
+    def chunks(self, path: str) -> Iterator[bytes] | None:
+        import obstore
+
+        with self._reporting("read", path):
+            try:
+                stream = obstore.get(self._store, _key(path)).stream(min_chunk_size=CHUNK_BYTES)
+            except FileNotFoundError as error:
+                _check_absent(error)
+                return None
+
+        def pieces() -> Iterator[bytes]:
+            with self._reporting("read", path):
+                yield from map(bytes, stream)
+
+        return pieces()
+
+    def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
+        import obstore
+
+        with self._reporting("write", path):
+            obstore.put(self._store, _key(path), iter(chunks))
 
     def list(self, folder: str, after: str | None = None) -> Names:
         import obstore
 
-        prefix = f"{checked(folder)}/" if folder else ""
+        prefix = f"{_key(folder)}/" if folder else ""
         with self._reporting("list", folder):
             if after is None:
                 # With a delimiter the store itself leaves out what lies deeper.
@@ -80,14 +149,22 @@ class ObjectStorage(Storage):
         names = (path.removeprefix(prefix) for path in paths)
         return sorted(name for name in names if name and "/" not in name)
 
+    def walk(self, folder: str) -> Iterator[Found]:
+        import obstore
+
+        with self._reporting("list", folder):
+            for chunk in obstore.list(self._store, f"{_key(folder)}/" if folder else None):
+                for meta in chunk:
+                    yield Found(meta["path"], meta["size"], meta["last_modified"])
+
     def exists(self, path: str) -> bool:
         import obstore
 
         with self._reporting("look at", path):
             try:
-                obstore.head(self._store, checked(path))
+                obstore.head(self._store, _key(path))
             except FileNotFoundError as error:
-                _check_bucket(error)
+                _check_absent(error)
                 return False
             return True
 
@@ -96,15 +173,27 @@ class ObjectStorage(Storage):
 
         with self._reporting("delete", path):
             try:
-                obstore.delete(self._store, checked(path))
+                obstore.delete(self._store, _key(path))
             except FileNotFoundError as error:
-                _check_bucket(error)
+                _check_absent(error)
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        import obstore
+
+        keys = [_key(path) for path in paths]
+        with self._reporting("delete", keys[0] if keys else ""):
+            try:
+                obstore.delete(self._store, keys)  # of S3, a request for every thousand
+            except FileNotFoundError as error:
+                _check_absent(error)
+                for key in keys:  # Azure says so of one that is not there, and those behind it may still be
+                    self.delete(key)
 
     def delete_folder(self, path: str) -> None:
         import obstore
 
         with self._reporting("delete", path):
-            for chunk in obstore.list(self._store, f"{checked(path)}/"):
+            for chunk in obstore.list(self._store, f"{_key(path)}/"):
                 obstore.delete(self._store, [meta["path"] for meta in chunk])
 
     @contextlib.contextmanager
@@ -115,47 +204,86 @@ class ObjectStorage(Storage):
         try:
             yield
         except (BaseError, OSError) as error:
-            raise UnavailableError(f"cannot {verb} {path or '/'} in {self.url}: {_cause(error)}") from error
+            raise UnavailableError(f"cannot {verb} {path or '/'} in {self.url}: {cause_of(str(error))}") from error
 
 
-def open_s3(url: str, options: Mapping[str, str]) -> ObjectStorage:
-    """Open 's3://bucket/prefix' or 's3a://bucket/prefix'; makes no request.
+def open_object(url: str, place: Place, settings: Obstore) -> ObjectStorage:
+    """Open a lake's root in an object store; makes no request.
 
     Raises:
-        InvalidError: no bucket in the URL, or an option that obstore does not know.
+        InvalidError: an option that obstore does not know, a file of certificates that cannot be read, or no such
+            profile.
+        UnsupportedError: a profile needs boto3, which is not installed.
     """
     from obstore.exceptions import BaseError
-    from obstore.store import S3Store
 
-    bucket, _, prefix = url.partition("://")[2].partition("/")
-    prefix = prefix.strip("/")
-    if not bucket:
-        raise InvalidError(f"{url!r} names no bucket: write s3://bucket/prefix")
-    config: Any = dict(options)
-    endpoint = next(
-        (v for k, v in config.items() if k.lower().removeprefix("aws_") in {"endpoint", "endpoint_url"}), None
-    )
-    endpoint = endpoint or os.environ.get(ENDPOINT_OF_S3.name) or os.environ.get(ENDPOINT.name) or ""
     try:
-        store = S3Store(
-            bucket,
-            prefix=checked(prefix) if prefix else None,
-            config=config,
-            # Whoever writes http:// in an endpoint means it; obstore would refuse at the first request.
-            client_options={"allow_http": True} if endpoint.startswith("http://") else None,
-            retry_config=_RETRIES,
-        )
-    except BaseError as error:
-        raise InvalidError(f"cannot open {url}: {_cause(error)}") from error
-    return ObjectStorage(store, url)
+        client: Any = {"root_certificate": Path(settings.certificate).read_bytes()} if settings.certificate else None
+        provider = _provider(settings.profile) if settings.profile else None
+        store, once = (_store(place, settings.config, client, retries, provider) for retries in (_RETRIES, _ONCE))
+    except OSError as error:
+        raise InvalidError(f"cannot read ca_certificate {settings.certificate}: {error.strerror}") from error
+    except BaseError as error:  # it is no cause of ours: it has the values, and a key may stand where it should not
+        raise InvalidError(f"cannot open {url}: {_hidden(cause_of(str(error)), settings.config)}") from None
+    return ObjectStorage(store, url, once=once, address=settings.endpoint)
 
 
-def _check_bucket(error: FileNotFoundError) -> None:
+def _provider(profile: str) -> Any:
+    """Return what gives the credentials of a profile of ~/.aws, and new ones when they expire.
+
+    Raises:
+        InvalidError: there is no such profile, or none of its credentials.
+        UnsupportedError: boto3, which reads profiles, is not installed.
+    """
+    try:
+        from boto3 import Session
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise UnsupportedError("the option profile needs boto3: pip install 'lockstep[s3]'") from error
+    try:
+        return Boto3CredentialProvider(Session(profile_name=profile))
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidError(f"cannot use the profile {profile!r}: {error}") from error
+
+
+def _hidden(text: str, options: Mapping[str, str]) -> str:
+    """Return a text without the values of options."""
+    for value in sorted(options.values(), key=len, reverse=True):
+        text = text.replace(value, "…") if value else text
+    return text
+
+
+def _store(place: Place, config: Any, client: Any, retries: Any, provider: Any) -> ObjectStore:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    prefix = place.prefix or None
+    more = {"prefix": prefix, "config": config, "client_options": client, "retry_config": retries}
+    match place.kind:
+        case "s3":
+            return S3Store(place.bucket, credential_provider=provider, **more)
+        case "gs":
+            return GCSStore(place.bucket, **more)
+        case "azure":
+            return AzureStore(place.bucket, **more)
+
+
+def _key(path: str) -> str:
+    """Return the key of an object below the prefix, which is its path as it stands.
+
+    Raises:
+        InvalidError: it is no path, or has a character that object_store refuses.
+    """
+    if not checked(path).isprintable() and any(ord(each) < 32 or ord(each) == 127 for each in path):
+        raise InvalidError(f"{path!r} has a control character, which no name in an object store can have here")
+    return path
+
+
+def _meaning(error: Exception) -> Meaning:
+    return meaning_of(type(error).__name__, str(error))
+
+
+def _check_absent(error: FileNotFoundError) -> None:
     """Raise the error again if it is the bucket that is missing: that is no empty lake but a mistyped one."""
-    if "NoSuchBucket" in str(error):
+    if _meaning(error) is not Meaning.ABSENT:
         raise error
-
-
-def _cause(error: Exception) -> str:
-    """Return obstore's message without the dump of Rust values that follows it."""
-    return str(error).partition("\n\nDebug source")[0].strip()

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
-from lockstep.storage import Storage
+from lockstep.storage import Names, Storage
 from lockstep.timeline.entry import Database, Entry, Name, tag_key
-from lockstep.timeline.layered_map import fetch
+from lockstep.timeline.layered_map import LayeredMap, fetch
 from lockstep.workers import Threads
 
 READERS = 64
@@ -28,12 +28,25 @@ class Ahead:
         self._left = Counter(paths)
         self._futures: dict[str, Future[bytes | None]] = {}
         if self._left:
-            pool = Threads(min(READERS, len(self._left)), thread_name_prefix="lockstep-ahead")
+            pool = Threads(min(READERS, len(self._left)), thread_name_prefix="lockstep-ahead", quick=storage.quick)
             self._futures = {path: pool.submit(storage.get, path) for path in self._left}
             pool.shutdown(wait=False)
 
+    @property
+    def quick(self) -> bool:
+        """Whether the store's files are read at once."""
+        return self._storage.quick
+
     def __contains__(self, path: str) -> bool:
         return path in self._futures
+
+    def list(self, folder: str, after: str | None = None) -> Names:
+        """Return the names in a folder, sorted, that sort after one; asked for when this is called.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        return self._storage.list(folder, after)
 
     def get(self, path: str) -> bytes | None:
         """Return a whole file, or None when there is none at this path.
@@ -55,9 +68,12 @@ def fetch_for(database: Database | None, entries: Sequence[Entry]) -> None:
     Raises:
         UnavailableError, CorruptTimelineError: as looking it up would.
     """
-    if database is None:
-        return
+    if database is None or not isinstance(database.tables, LayeredMap):
+        return  # all of it is in memory
     names = {name for entry in entries for name in _names(entry)}
+    if not any(entry.tables or entry.views or entry.namespaces or _says_more(entry) for entry in entries):
+        fetch((database.tables, names))
+        return
     namespaces = {ddl.name for entry in entries for ddl in entry.namespaces}
     changed_names = {name for entry in entries for name in _new_names(entry)}
     ids = {ddl.id for entry in entries for ddl in entry.tables} | {m.id for entry in entries for m in entry.moved}
@@ -76,6 +92,11 @@ def fetch_for(database: Database | None, entries: Sequence[Entry]) -> None:
     moved = {name for e in entries for m in e.moved if (name := database.index.ids.get(m.id)) is not None}
     tables = [table for name in gone if (table := database.tables.get(name)) is not None]
     fetch((database.tables, moved), (database.index.locations, [table.location for table in tables]))
+
+
+def _says_more(entry: Entry) -> bool:
+    """Tell whether an entry asks for more than the tables that it writes and the names that it gives and takes."""
+    return bool(entry.moved or entry.tags) or entry.batch is not None
 
 
 def _names(entry: Entry) -> Iterable[Name]:

@@ -3,7 +3,8 @@
     <root>/_lockstep/checkpoints/00000000000000000100.json   a manifest: the checkpoint of database version 100
     <root>/_lockstep/checkpoints/parts/<digest>.jsonl        a part: see `lockstep.timeline.parts`
 
-A checkpoint is advice. It says nothing that the entries do not, and any of them may be missing. One whose manifest
+A checkpoint is advice. It says nothing that the entries do not, or the bases where entries have expired
+(`lockstep.timeline.base`), and any of them may be missing. One whose manifest
 cannot be read, or that is of another history than the entries are, is passed over. Its parts are read when somebody
 needs what is in them; one that turns out to be missing or damaged then is made of the entries.
 
@@ -15,19 +16,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from immutables import Map
 
-from lockstep.errors import LockstepError, UnavailableError
+from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.storage import Mine, Storage
-from lockstep.timeline.entry import Database, Entry, Index
-from lockstep.timeline.files import File, Gets, version_in
-from lockstep.timeline.fold import Placements, apply, first_moved, placements_after
+from lockstep.timeline.base import base_path, base_versions, read_base
+from lockstep.timeline.entry import NOTHING_EXPIRED, Expired
+from lockstep.timeline.files import RESTORE, File, Gets, version_in
 from lockstep.timeline.history import History
 from lockstep.timeline.layered_map import LayeredMap, side_by_side
 from lockstep.timeline.manifest import (
@@ -52,6 +52,7 @@ from lockstep.timeline.parts import (
     part_path,
     read_part,
 )
+from lockstep.timeline.state import State, maps_of, state_after, state_of, whole
 
 _PASSED_OVER = (
     "the checkpoint of database version %d is passed over (%s): %s. An older one, or the timeline's entries, are read "
@@ -59,68 +60,6 @@ _PASSED_OVER = (
 )
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What the entries up to a version say together.
-
-    Attributes:
-        database: the database, as `fold` makes it without amendments.
-        placements: where commits are that were moved, as these entries say.
-    """
-
-    database: Database
-    placements: Placements
-
-
-def state_after(state: State | None, entries: Iterable[Entry], history: History, storage: Storage) -> State:
-    """Return the state after more entries, which follow it; None is before entry 0.
-
-    Raises:
-        UnavailableError, CorruptTimelineError: one moves commits of earlier ones, and those cannot be read; or it does
-            not fit.
-    """
-    database = None if state is None else state.database
-    places: Placements = Map() if state is None else state.placements
-    for entry in entries:
-        database = apply(database, entry)
-        if entry.moved:
-            between = range(first_moved(entry), entry.version)
-            places = placements_after(places, entry, history.scan(storage, between, last=entry.version - 1))
-    if database is None:
-        raise ValueError("no entries, and nothing before them")
-    return State(database, places)
-
-
-def maps_of(state: State) -> dict[str, Mapping[Any, Any]]:
-    """Return the maps of a state by their names in a manifest."""
-    database, index = state.database, state.database.index
-    return {
-        "tables": database.tables,
-        "views": database.views,
-        "namespaces": database.namespaces,
-        "batches": database.batches,
-        "tags": database.tags,
-        "ids": index.ids,
-        "locations": index.locations,
-        "inside": index.inside,
-        "moved": state.placements,
-    }
-
-
-def _state(manifest: Manifest, maps: Mapping[str, Any]) -> State:
-    database = Database(
-        version=manifest.version,
-        committed_at=manifest.committed_at,
-        namespaces=maps["namespaces"],
-        tables=maps["tables"],
-        views=maps["views"],
-        batches=maps["batches"],
-        tags=maps["tags"],
-        index=Index(ids=maps["ids"], locations=maps["locations"], inside=maps["inside"]),
-    )
-    return State(database, Map(maps["moved"].items()))
 
 
 def read_state(storage: Storage, manifest: Manifest) -> State:
@@ -132,15 +71,15 @@ def read_state(storage: Storage, manifest: Manifest) -> State:
     """
     check_entry(storage, manifest)
 
-    def whole(name: str) -> Mapping[Any, Any]:
+    def pairs(name: str) -> Mapping[Any, Any]:
         parts: Sequence[Part[Any]] = getattr(manifest, name)
         reads = [partial(read_part, storage, KINDS[name], part) for part in parts]
-        found = {key: value for pairs in side_by_side(reads) for key, value in pairs}
+        found = {key: value for part in side_by_side(reads) for key, value in part}
         if sorted(found) != list(found):
             raise UnusableError(f"its {name} are not in order")
         return Map(found)
 
-    return _state(manifest, {name: whole(name) for name in KINDS})
+    return whole(state_of(manifest, {name: pairs(name) for name in KINDS if getattr(manifest, name) is not None}))
 
 
 def versions(storage: Storage) -> list[int]:
@@ -152,15 +91,23 @@ def versions(storage: Storage) -> list[int]:
     return [version for name in storage.list(FOLDER) if (version := version_in(name)) is not None]
 
 
+def versions_after(storage: Storage, version: int) -> list[int]:
+    """Return the versions after one that have a checkpoint, or something in its place, in order.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    names = storage.list(FOLDER, f"{version:020d}.json")
+    return [found for name in names if (found := version_in(name)) is not None]
+
+
 def proof_of_later(storage: Storage, last: int) -> int | None:
     """Return a version after the last entry that a checkpoint is of: it is written after the version's entry.
 
     Raises:
         UnavailableError: the store failed.
     """
-    for version in reversed(versions(storage)):
-        if version <= last:
-            break
+    for version in reversed(versions_after(storage, last)):
         try:
             return read_manifest(storage, version).version
         except UnusableError as error:
@@ -169,18 +116,36 @@ def proof_of_later(storage: Storage, last: int) -> int | None:
 
 
 class Checkpoints:
-    """The checkpoints of one timeline, as far as this process has met them; safe to share between threads."""
+    """The checkpoints of one timeline, as far as this process has met them; safe to share between threads.
 
-    def __init__(self, storage: Storage, history: History | None = None) -> None:
-        """Know of none; `history` keeps the entries that are read where a part cannot be."""
+    Attributes:
+        expired: which versions have expired, as far as is known.
+    """
+
+    def __init__(self, storage: Storage, history: History | None = None, *, every: int = 0) -> None:
+        """Know of none.
+
+        Args:
+            history: keeps the entries that are read where a part cannot be.
+            every: where checkpoints are most likely to be found: at multiples of this. 0 is nowhere.
+        """
+        self._every = every
         self._storage = storage
         self._history = History() if history is None else history
         self._parts = PartCache(storage)
         self._newest: Manifest | None = None
+        self.expired = NOTHING_EXPIRED
         self._listing: list[int] = []
         self._lock = threading.Lock()
 
-    def newest(self, at_most: int, candidate: int | None = None, files: Gets | None = None) -> State | None:
+    def expire(self, expired: Expired) -> None:
+        """Note which versions have expired."""
+        if expired.first_kept >= self.expired.first_kept:
+            self.expired = expired
+
+    def newest(
+        self, at_most: int, candidate: int | None = None, files: Gets | None = None, *, at_least: int = 0
+    ) -> State | None:
         """Return the newest checkpoint up to a version that can be believed; None if there is none.
 
         Its maps are read when somebody asks for what is in them (`lockstep.timeline.layered_map`). Where some cannot be
@@ -190,12 +155,18 @@ class Checkpoints:
         Args:
             candidate: one that is said to be there, up to that version; it is tried first, and saves a listing.
             files: where the candidate's files are read, if not in the store.
+            at_least: no older one is of use, for entries after it have expired.
 
         It raises nothing: what cannot be read is passed over, and the entries say what there is.
         """
+        if candidate is not None and candidate < at_least:
+            candidate = None  # of a version that is kept alone: whoever wrote the hint stood on it
         if candidate is not None and (state := self._try(candidate, files or self._storage)) is not None:
             return state
-        listing, step = self._up_to(at_most), 1
+        guess = self._guess(at_most, at_least)
+        if guess is not None and guess != candidate and (state := self._try(guess, self._storage)) is not None:
+            return state
+        listing, step = [version for version in self._up_to(at_most) if version >= at_least], 1
         number = len(listing) - 1
         while number >= 0:
             version = listing[number]
@@ -203,6 +174,21 @@ class Checkpoints:
                 return state
             number, step = max(number - step, 0) if number else -1, 2 * step
         return None
+
+    def _guess(self, at_most: int, at_least: int) -> int | None:
+        """Return a late version up to one that has a checkpoint, found where it is likely to be: that costs no listing.
+
+        A listing is a request for every thousand checkpoints, so it grows with the history.
+        """
+        if not self._every or (self._listing and self._listing[-1] > at_most):
+            return None
+        last = at_most - at_most % self._every
+        guesses = [version for version in (last, last - self._every) if version > 0 and version >= at_least]
+        guesses += [at_least] if 0 < at_least <= at_most else []
+        try:
+            return next((version for version in guesses if self._storage.exists(manifest_path(version))), None)
+        except UnavailableError:
+            return None  # the listing tells of it
 
     def _up_to(self, at_most: int) -> list[int]:
         """Return the versions up to one that have a checkpoint; those that are known already, if a newer one is."""
@@ -246,18 +232,64 @@ class Checkpoints:
                 SortedParts(KINDS[name], parts, self._parts, manifest.version, partial(instead.whole, name))
             )
 
-        return _state(manifest, {name: layered(name) for name in KINDS})
+        return state_of(manifest, {name: layered(name) for name in KINDS if getattr(manifest, name) is not None})
+
+    def state_at(self, version: int) -> State:
+        """Return the state of a version that has not expired: of the checkpoint before it, and the entries since.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: an entry, or the base that the entries begin with, cannot be read.
+        """
+        floor = self.expired.floor(version)
+        return self._since(self.newest(version, at_least=floor) or self.begin(version), version)
 
     def from_entries(self, version: int) -> State:
         """Return the state of a version without its checkpoint: of an older one, or none, and the entries since.
 
         Raises:
-            UnavailableError, CorruptTimelineError: an entry cannot be read, or is gone.
+            UnavailableError, CorruptTimelineError: see `state_at`.
         """
-        state = self.newest(version - 1) if version else None
+        floor = self.expired.floor(version)
+        state = self.newest(version - 1, at_least=floor) if version > floor else None
+        return self._since(state or self.begin(version), version)
+
+    def _since(self, state: State | None, version: int) -> State:
         since = range(0 if state is None else state.database.version + 1, version + 1)
+        if state is not None and not since:
+            return state
         entries = self._history.scan(self._storage, since, last=version)
         return state_after(state, entries, self._history, self._storage)
+
+    def begin(self, version: int) -> State | None:
+        """Return what the entries up to a version that has not expired begin with: None is nothing, and entry 0.
+
+        Raises:
+            UnavailableError: the store failed.
+            CorruptTimelineError: it is a base, and that is missing or damaged.
+        """
+        floor = self.expired.floor(version)
+        if not floor:
+            return None
+        try:
+            return read_base(self._storage, floor)
+        except UnusableError as error:
+            raise CorruptTimelineError(
+                f"{base_path(floor)} cannot be used: {error}. It says what entries said that have expired. {RESTORE}"
+            ) from error
+
+    def newest_base(self, wanted: range) -> State | None:
+        """Return the newest base, of some versions, that can be used: of a lake whose checkpoints are all lost.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: the store failed, or an entry cannot be read.
+        """
+        for version in reversed(base_versions(self._storage)):
+            if version in wanted:
+                try:
+                    return read_base(self._storage, version)
+                except UnusableError as error:
+                    _log.warning("%s is passed over: %s", base_path(version), error)
+        return None
 
     def write(self, state: State, file: File) -> Manifest:
         """Write a checkpoint: the parts in which something changed since the one that it comes from, and its manifest.
@@ -308,6 +340,7 @@ class Checkpoints:
             committed_at=state.database.committed_at,
             entry=digest_of(file.data),
             first=None if file.first == state.database.version else file.first,
+            expired=state.database.expired,
             **{name: [_said(part) for part in found] for name, found in parts.items()},
         )
         _put(self._storage, manifest_path(manifest.version), sealed(manifest))

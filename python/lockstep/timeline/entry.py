@@ -7,30 +7,44 @@ the only thing that makes a change real. `Database` is what the entries 0..n say
 All values are frozen and strict: an unknown field, a wrong type or an unknown format number is refused, because a
 reader that guesses would show a database that nobody committed. Times are UTC, to the millisecond.
 
-    format      1; 3 where it says what older Locksteps do not know
+    format      1; 3, 4 or 5 where it says what older Locksteps do not know
     encoding    JSON, UTF-8, one object, fields with default values left out
     size        at most MAX_ENTRY_BYTES
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from immutables import Map
 
 from lockstep.errors import LockstepError
-from lockstep.timeline.layered_map import LayeredMap
+from lockstep.timeline.layered_map import LayeredMap, between
 
 FORMAT = 1
 GROUP_FORMAT = 2
 """The format of a file of several entries: a Lockstep from before there were any says that it is to be upgraded."""
 
 TAG_FORMAT = 3
-"""The format of an entry with tags, or with tables that come back: older Locksteps say that they are to be upgraded."""
+"""The format of an entry with tags, with tables that come back, or of an export: older Locksteps say that they are to
+be upgraded."""
+
+EXPIRY_FORMAT = 4
+"""The format of an entry that lets older versions expire, and of entry 0 in a lake in which some did."""
+
+ADOPTION_FORMAT = 5
+"""The format of an entry with tables that were there before the lake had them, which an older Lockstep would delete;
+and of one that says what a plain Delta writer's commit was (`digest`)."""
+
+ARBITER_FORMAT = 6
+"""The format of entry 0 of a lake that has an arbiter: what an older Lockstep would put entries past."""
+
+NEWEST_FORMAT = ARBITER_FORMAT
 
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 """A bound, not a target: commits larger than INLINE_BYTES are staged in files and only named here."""
@@ -51,11 +65,16 @@ MAX_TAG_CHARACTERS = 255
 MAX_TAG_COMMENT_CHARACTERS = 1000
 """How long the name of a tag may be, and its comment: each database version keeps all of them."""
 
+MAX_NAMED = 10
+"""So many of the versions that are kept alone does a message name."""
+
 MAX_BATCH_NUMBER = 2**63 - 1
 """Delta's own bound of a transaction identifier's version, a `long`."""
 
 Isolation: TypeAlias = Literal["SNAPSHOT", "SERIALIZABLE"]
 Namespace: TypeAlias = tuple[str, ...]
+
+V = TypeVar("V")
 
 
 class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -70,6 +89,16 @@ class Name(Value, frozen=True, order=True):
 
     def __str__(self) -> str:
         return ".".join((*self.namespace, self.table))
+
+
+def names_in(values: Mapping[Name, V], namespace: Namespace) -> Iterator[Name]:
+    """Yield the names of a map that are in a namespace itself, in no order; of a checkpoint, only that range is read.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: a part cannot be read, nor made of entries.
+    """
+    low, high = Name(namespace=namespace, table=""), Name(namespace=(*namespace, ""), table="")
+    return (name for name, _ in between(values, low, high))
 
 
 class Commit(Value, frozen=True):
@@ -92,7 +121,10 @@ class Counts(Value, frozen=True):
 
 
 class TableWrite(Value, frozen=True):
-    """Delta commits of one table: its versions `from_version + 1 … to_version`, one commit each."""
+    """Delta commits of one table: its versions `from_version + 1 … to_version`, one commit each.
+
+    Those of an external entry are in the table's log alone; `digest` is that of the last one, see `Table`.
+    """
 
     id: str
     name: Name
@@ -101,13 +133,16 @@ class TableWrite(Value, frozen=True):
     to_version: int
     commits: list[Commit]
     counts: Counts = Counts()
+    digest: str = ""
 
 
 class TableDdl(Value, frozen=True):
     """A change of the catalog's list of tables.
 
     `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`. A `create`
-    that gives a `version` too brings back a table that was dropped, as it was at that version of its log.
+    that gives a `version` too brings back a table that was dropped, as it was at that version of its log; or, if it is
+    `adopted`, it takes in a table that the lake did not make. Then `location` may be a whole URL, of a folder outside
+    of the lake's root. `digest` is that of the commit of this version, see `Table`.
     """
 
     action: Literal["create", "rename", "drop"]
@@ -116,6 +151,8 @@ class TableDdl(Value, frozen=True):
     location: str = ""
     new_name: Name | None = None
     version: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    adopted: bool = False
+    digest: str = ""
 
 
 class NamespaceDdl(Value, frozen=True):
@@ -224,12 +261,76 @@ class Batch(Value, frozen=True):
         return f"batch {self.number} of application {self.application}"
 
 
+class Expiry(Value, frozen=True):
+    """Database versions that nobody can read after this: all below `first_kept` but those in `keep`, in order."""
+
+    first_kept: Annotated[int, msgspec.Meta(ge=1)]
+    keep: list[int] = []
+
+
+class Expired(Value, frozen=True):
+    """Which database versions can be read: all from `first_kept` on, and `kept`, which are below it and in order."""
+
+    first_kept: int = 0
+    kept: tuple[int, ...] = ()
+
+    def has(self, version: int) -> bool:
+        """Tell whether nobody can read a version any more."""
+        return version < self.first_kept and not self.keeps(version)
+
+    def keeps(self, version: int) -> bool:
+        """Tell whether a version is kept alone."""
+        at = bisect_left(self.kept, version)
+        return at < len(self.kept) and self.kept[at] == version
+
+    def floor(self, version: int) -> int:
+        """Return the version that the entries up to a version that is kept begin with, or what stands for them."""
+        return min(version, self.first_kept)
+
+    def readable(self, head: int) -> str:
+        """Return which versions there are up to the head, in words."""
+        alone = ", ".join(map(str, self.kept[-MAX_NAMED:]))
+        fewer = f"{len(self.kept) - MAX_NAMED} more and " if len(self.kept) > MAX_NAMED else ""
+        return f"{self.first_kept} to {head}" + (f", and {fewer}{alone}" if self.kept else "")
+
+
+ExportMode: TypeAlias = Literal["full", "partial", "minimal"]
+"""What an export takes along: all; the tables' logs, which name the data where it is; or the database's entry alone."""
+
+
+class Origin(Value, frozen=True):
+    """What an export was made of: a database version of another lake.
+
+    `export` is the export's id, `root` the other lake's URL, `version` its database version. `batches` are those that
+    the version knew; all else that it said is in the entry that has the origin.
+    """
+
+    export: str
+    mode: ExportMode
+    root: str
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    batches: list[Batch] = []
+
+
+class Arbitrated(Value, frozen=True):
+    """Who decides which entry a database version is, since the store does not.
+
+    `kind` is `valkey` or `dynamodb`, `name` the prefix of its keys, or its table. There is no address and no secret:
+    those are each client's own to know.
+    """
+
+    kind: str
+    name: str
+
+
 class Entry(Value, frozen=True):
     """One version of the database.
 
-    `kind` is `create` (version 0, an empty database), `transaction`, `external`: commits that a plain Delta writer
-    made, found in a table's log and taken into the timeline (their `writes` carry no commits: they are published), or
-    `abort`: the transactions whose ids are in `aborts` can never commit after it; it changes nothing else.
+    `kind` is `create` (version 0: an empty database, or, with an `origin`, what an export holds), `transaction`,
+    `external`: commits that a plain Delta writer made, found in a table's log and taken into the timeline (their
+    `writes` carry no commits: they are published), `abort`: the transactions whose ids are in `aborts` can never commit
+    after it; it changes nothing else, or `expiry`, which changes nothing but which older versions there are, as
+    `expires` says.
     Order of meaning: `namespaces`, then the drops of `views`, then `tables`, then what else is in `views`, then
     `writes`, then `moved`, then `batch`, then `tags`. So a name goes from a table to a view, or the other way, in one
     entry.
@@ -239,12 +340,13 @@ class Entry(Value, frozen=True):
     they changed: it comes before that version in every serial order, though it committed after it.
 
     `batch` is the micro-batch that the transaction carried out, which no later one may do again.
+    `arbiter`, of version 0 alone, says who decides the entries after it.
     """
 
     format: int
     version: int
     committed_at: datetime
-    kind: Literal["create", "transaction", "external", "abort"]
+    kind: Literal["create", "transaction", "external", "abort", "expiry"]
     transaction: TransactionInfo
     namespaces: list[NamespaceDdl] = []
     tables: list[TableDdl] = []
@@ -257,21 +359,36 @@ class Entry(Value, frozen=True):
     batch: Batch | None = None
     aborts: list[str] = []
     tags: list[TagDdl] = []
+    expires: Expiry | None = None
+    origin: Origin | None = None
+    arbiter: Arbitrated | None = None
 
     @property
     def needed_format(self) -> int:
         """The format that says whether an older Lockstep can read it."""
-        return TAG_FORMAT if self.tags or any(ddl.version is not None for ddl in self.tables) else FORMAT
+        if self.arbiter is not None:
+            return ARBITER_FORMAT
+        if self.expires is not None:
+            return EXPIRY_FORMAT
+        if any(ddl.adopted or ddl.digest for ddl in self.tables) or any(write.digest for write in self.writes):
+            return ADOPTION_FORMAT
+        is_new = self.tags or self.origin is not None or any(ddl.version is not None for ddl in self.tables)
+        return TAG_FORMAT if is_new else FORMAT
 
 
 class Table(Value, frozen=True):
-    """A table in one database version: `version` is Delta's own, `since` the database version of its last change."""
+    """A table in one database version: `version` is Delta's own, `since` the database version of its last change.
+
+    `digest` is that of the newest commit's file (`lockstep.delta.log.digest`) if no entry holds the commit, since a
+    plain Delta writer made it; empty where an entry holds it, or the file was large or gone when it was looked at.
+    """
 
     id: str
     name: Name
     location: str
     version: int
     since: int
+    digest: str = ""
 
 
 class View(Value, frozen=True):
@@ -301,24 +418,43 @@ class Index(Value, frozen=True):
     """What finds things in a `Database` without a look at all of them; it follows from `tables` and `views`.
 
     `ids` and `locations` are the names of the tables by id and by location, `inside` says how many tables and views a
-    namespace has, if any. All are persistent maps, see `Database`.
+    namespace has, if any. `spelled` are the names with capital letters in them, of tables and views, by `folded`; None
+    if nobody knows them: then all names are to be looked at. All are persistent maps, see `Database`.
     """
 
     ids: Mapping[str, Name] = Map()
     locations: Mapping[str, Name] = Map()
     inside: Mapping[Namespace, int] = Map()
+    spelled: Mapping[Name, tuple[Name, ...]] | None = Map()
 
     @classmethod
     def of(cls, tables: Mapping[Name, Table], views: Iterable[Name]) -> Index:
-        """Count what these tables and views are."""
+        """Index these tables and views."""
+        views = list(views)
         return cls(
             ids=Map((table.id, name) for name, table in tables.items()),
             locations=Map((table.location, name) for name, table in tables.items()),
             inside=Map(Counter(name.namespace for name in (*tables, *views))),
+            spelled=spelled_of((*tables, *views)),
         )
 
 
+def folded(name: Name) -> Name:
+    """Return a name as it is compared where case does not count."""
+    return Name(namespace=tuple(part.lower() for part in name.namespace), table=name.table.lower())
+
+
+def spelled_of(names: Iterable[Name]) -> Map[Name, tuple[Name, ...]]:
+    """Return what an index has as `spelled` of these names."""
+    found: dict[Name, list[Name]] = {}
+    for name in names:
+        if (key := folded(name)) != name:
+            found.setdefault(key, []).append(name)
+    return Map((key, tuple(sorted(several))) for key, several in found.items())
+
+
 NOT_INDEXED = Index()
+NOTHING_EXPIRED = Expired()
 
 
 class Database(Value, frozen=True):
@@ -332,6 +468,8 @@ class Database(Value, frozen=True):
     CorruptTimelineError where the part is damaged and so are the entries. Whoever makes a value may give any mappings,
     and no `index`.
 
+    `expired` says which of the versions up to this one there still are.
+
     `set_aside` says by table id why a table cannot be used at this version, as far as whoever read the version knows:
     what was ratified for it could not be published, and may end at another table version than this value says.
     """
@@ -343,6 +481,7 @@ class Database(Value, frozen=True):
     views: Mapping[Name, View] = {}
     batches: Mapping[str, int] = {}
     tags: Mapping[str, Tag] = {}
+    expired: Expired = NOTHING_EXPIRED
     set_aside: dict[str, LockstepError] = {}
     index: Index = NOT_INDEXED
 
@@ -361,6 +500,13 @@ class Database(Value, frozen=True):
     def has_batch(self, batch: Batch) -> bool:
         """Tell whether this micro-batch, or a later one of its application, is recorded."""
         return batch.number <= self.batches.get(batch.application, -1)
+
+    def like(self, key: Name) -> list[Name]:
+        """Return the names of tables and views that are `key` where case does not count, as `folded` has it."""
+        if self.index.spelled is None:
+            return [name for name in (*self.tables, *self.views) if folded(name) == key]
+        found = (key, *self.index.spelled.get(key, ()))
+        return [name for name in found if name in self.tables or name in self.views]
 
     def tag(self, name: str) -> Tag | None:
         """Return the tag of this name, in whatever case."""

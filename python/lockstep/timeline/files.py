@@ -16,9 +16,19 @@ from typing import Annotated, Protocol
 import msgspec
 
 from lockstep._version import __version__
-from lockstep.errors import CorruptTimelineError
+from lockstep.errors import CorruptTimelineError, ExpiredError
+from lockstep.storage import Names
 from lockstep.timeline.clock import to_millisecond
-from lockstep.timeline.entry import FORMAT, GROUP_FORMAT, MAX_ENTRY_BYTES, TAG_FORMAT, Entry, Value
+from lockstep.timeline.entry import (
+    EXPIRY_FORMAT,
+    FORMAT,
+    GROUP_FORMAT,
+    MAX_ENTRY_BYTES,
+    NEWEST_FORMAT,
+    Entry,
+    Value,
+)
+from lockstep.timeline.fence import fence
 from lockstep.workers import Threads
 
 FOLDER = "_lockstep/timeline"
@@ -31,6 +41,9 @@ MAX_GROUP = 32
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be; the last for brackets nested without end."""
 
+_WRAPPED = b'{"format":%d,"first":' % EXPIRY_FORMAT
+"""How entry 0 begins in a lake in which versions expired."""
+
 _NAME = re.compile(r"(\d{20})\.json")
 
 
@@ -41,8 +54,17 @@ RESTORE = "Nothing is guessed: restore the file from a backup, or from the store
 class Gets(Protocol):
     """What files are read from: a store, or what was read of it ahead."""
 
+    @property
+    def quick(self) -> bool:
+        """Whether to have a thread read a file takes longer than to read it."""
+        ...
+
     def get(self, path: str) -> bytes | None:
         """Return a whole file, or None when there is none at this path."""
+        ...
+
+    def list(self, folder: str, after: str | None = None) -> Names:
+        """Return the names in a folder, sorted, that sort after one."""
         ...
 
 
@@ -72,6 +94,19 @@ def encode_all(entries: Sequence[bytes]) -> bytes:
     if len(entries) == 1:
         return entries[0]
     return b'{"format":%d,"entries":[%b]}' % (GROUP_FORMAT, b",".join(entries))
+
+
+def wrapped(first: bytes) -> bytes:
+    """Return the file of entry 0 in a lake in which versions expired, which has it as it was written.
+
+    A Lockstep that does not know that versions can expire reads its format first, and says that it is to be upgraded.
+    """
+    return first if is_wrapped(first) else b"%b%b}" % (_WRAPPED, first)
+
+
+def is_wrapped(data: bytes) -> bool:
+    """Tell whether the file of entry 0 is that of a lake in which versions expired."""
+    return data.startswith(_WRAPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +162,13 @@ def decode_all(data: bytes, first: int) -> list[Entry]:
     try:
         # The format first, and alone: a later format's new field is not an error but a reason to upgrade.
         number = _decode_format(data).format
-        if number > TAG_FORMAT:
+        if number > NEWEST_FORMAT:
             raise CorruptTimelineError(
                 f"{path}: format {number}, of a newer Lockstep than this one ({__version__}), which reads formats "
-                f"{FORMAT} to {TAG_FORMAT}. The file is not damaged: upgrade Lockstep here"
+                f"{FORMAT} to {NEWEST_FORMAT}. The file is not damaged: upgrade Lockstep here"
             )
         if number < FORMAT:
-            raise damaged(first, f"format {number}, expected {FORMAT} to {TAG_FORMAT}")
+            raise damaged(first, f"format {number}, expected {FORMAT} to {NEWEST_FORMAT}")
         entries = _decode_group(data).entries if number == GROUP_FORMAT else [_decode_entry(data)]
     except UNREADABLE as error:
         raise damaged(first, f"expected a timeline entry: {error}") from error
@@ -197,6 +232,8 @@ def read(storage: Gets, first: int) -> File | None:
         CorruptTimelineError: see `decode`.
     """
     data = storage.get(entry_path(first))
+    if data is not None and first == 0 and is_wrapped(data):
+        data = data[len(_WRAPPED) : -1]
     return None if data is None else File(first, data, decode_all(data, first))
 
 
@@ -212,11 +249,27 @@ def find(storage: Gets, version: int) -> File | None:
     earlier = range(version - 1, max(-1, version - MAX_GROUP), -1)
     for begin in range(0, len(earlier), READERS):
         some = earlier[begin : begin + READERS]
-        with Threads(len(some), thread_name_prefix="lockstep-timeline") as pool:
+        with Threads(len(some), thread_name_prefix="lockstep-timeline", quick=storage.quick) as pool:
             files = list(pool.map(partial(read, storage), some))
         if (file := next((file for file in files if file is not None), None)) is not None:
             return file if version <= file.last else None  # files follow one another, so no other can hold it
     return None
+
+
+def gone(storage: Gets, version: int, last: int) -> ExpiredError | CorruptTimelineError:
+    """Return what to say of an entry that is not there: that its version expired, or that it is lost.
+
+    Args:
+        last: the newest version that is known.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    if first_kept := fence(storage, version):
+        return ExpiredError(f"database version {version} has expired: entries below {first_kept} are gone")
+    return CorruptTimelineError(
+        f"{entry_path(version)} is missing: expected every entry from 0 to {last} that has not expired. {RESTORE}"
+    )
 
 
 def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: int = READERS) -> list[Stored]:
@@ -228,6 +281,7 @@ def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: in
 
     Raises:
         UnavailableError: the store failed.
+        ExpiredError: one is gone because its version expired.
         CorruptTimelineError: one is missing, or see `decode`.
     """
     numbers = list(versions)
@@ -238,19 +292,17 @@ def read_known(storage: Gets, versions: Iterable[int], last: int, *, readers: in
             entries.update((stored.entry.version, stored) for stored in file.stored())
 
     read_one = partial(read, storage)
-    if min(len(numbers), readers) < 2:
+    if (most := min(len(numbers), readers)) < 2:
         for version in numbers:
             if version not in entries:
                 take(read_one(version))
     else:
-        with Threads(min(readers, len(numbers)), thread_name_prefix="lockstep-timeline") as pool:
+        with Threads(most, thread_name_prefix="lockstep-timeline", quick=storage.quick) as pool:
             for file in pool.map(read_one, numbers):
                 take(file)
     for version in numbers:
         if version not in entries:
             take(find(storage, version))
         if version not in entries:
-            raise CorruptTimelineError(
-                f"{entry_path(version)} is missing: expected every entry from 0 to {last}. {RESTORE}"
-            )
+            raise gone(storage, version, last)
     return [entries[version] for version in numbers]

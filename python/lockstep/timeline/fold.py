@@ -8,17 +8,15 @@ it writes it, only a damaged or foreign file can do that.
 
 **Amendments.** A commit is ratified under one table version and may be pushed to a later one, before it is published,
 by a plain Delta writer. A later `external` entry says so in `moved`. From then on every older database version sees
-the table where the commit really is: `amendments` collects what a timeline says, and `apply` and `fold` take it.
-Where an entry has several commits of a table, the first may be in the table's log when a plain Delta writer takes the
-version of the next: `placements` tells the version of each.
+the table where the commit really is: `amendments` (`lockstep.timeline.placements`) collects what a timeline says, and
+`apply` and `fold` take it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import islice, pairwise
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
 
 import msgspec
 from immutables import Map
@@ -30,6 +28,8 @@ from lockstep.timeline.entry import (
     Batch,
     Database,
     Entry,
+    Expired,
+    Expiry,
     Index,
     Moved,
     Name,
@@ -42,24 +42,13 @@ from lockstep.timeline.entry import (
     TagDdl,
     View,
     ViewDdl,
+    folded,
     tag_key,
 )
-from lockstep.timeline.files import RESTORE, entry_path
-from lockstep.timeline.layered_map import LayeredMap, Mutation, fetch
+from lockstep.timeline.layered_map import Changing, fetch
+from lockstep.timeline.placements import NOT_MOVED, Moves, misfit
+from lockstep.timeline.places import is_below, is_folder_outside, is_table_folder
 
-if TYPE_CHECKING:
-    from immutables._protocols import MapMutation
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-Moves: TypeAlias = Mapping[tuple[str, int], int]
-"""(table id, version of the entry that wrote it) → the table version where that entry's last commit is now."""
-
-Placements: TypeAlias = Map[tuple[str, int], tuple[int, ...]]
-"""(table id, version of the entry that wrote it) → the table version of each of that entry's commits, in order."""
-
-NOT_MOVED: Moves = MappingProxyType({})
 DEFAULT_NAMESPACE: Namespace = ("default",)
 
 FETCHED_FOR = 64
@@ -113,115 +102,7 @@ def amended(db: Database, moves: Moves) -> Database:
     return state.database()
 
 
-def amendments(entries: Iterable[Entry]) -> dict[tuple[str, int], int]:
-    """Collect from a whole timeline where the commits that were moved end; the last word on a commit wins.
-
-    Raises:
-        CorruptTimelineError: see `placements`.
-    """
-    return ends(placements(entries))
-
-
-def ends(places: Mapping[tuple[str, int], tuple[int, ...]]) -> dict[tuple[str, int], int]:
-    """Return the amendments that placements make."""
-    return {key: versions[-1] for key, versions in places.items()}
-
-
-def placements(entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Collect from a whole timeline the versions of the commits that were moved; the last word on a commit wins.
-
-    Raises:
-        CorruptTimelineError: an entry moves a commit that no earlier entry made, or moves it back, or leaves two
-            commits of a table at one version.
-    """
-    by_table: dict[str, dict[int, tuple[int, ...]]] = {}
-    places: dict[tuple[str, int], tuple[int, ...]] = {}
-    for entry in entries:
-        places |= _move_all(entry, by_table)
-        for write in movable(entry):
-            by_table.setdefault(write.id, {})[entry.version] = as_ratified(write)
-    return places
-
-
-def placements_after(places: Placements, entry: Entry, between: Iterable[Entry]) -> Placements:
-    """Return the placements after one more entry, as `placements` of the whole timeline does.
-
-    Args:
-        places: those before it.
-        entry: the entry.
-        between: the entries from the first one whose commits it moves (`first_moved`) to the one before it.
-
-    Raises:
-        CorruptTimelineError: see `placements`.
-    """
-    ids = {move.id for move in entry.moved}
-    by_table: dict[str, dict[int, tuple[int, ...]]] = {}
-    for earlier in between:
-        for write in movable(earlier):
-            if write.id in ids:
-                versions = places.get((write.id, earlier.version)) or as_ratified(write)
-                by_table.setdefault(write.id, {})[earlier.version] = versions
-    return places.update(_move_all(entry, by_table))
-
-
-def first_moved(entry: Entry) -> int:
-    """Return the first entry whose commits an entry moves, which moves some."""
-    return max(0, min(move.entry for move in entry.moved))
-
-
-def movable(entry: Entry) -> list[TableWrite]:
-    """Return the writes of an entry that can be moved; those of an external one were published before it was."""
-    return entry.writes if entry.kind == "transaction" else []
-
-
-def _move_all(entry: Entry, by_table: dict[str, dict[int, tuple[int, ...]]]) -> dict[tuple[str, int], tuple[int, ...]]:
-    """Move what an entry moves, and return where that is now.
-
-    Args:
-        by_table: by table id and entry, in the order of entries, where each commit is; changed in place.
-    """
-    places: dict[tuple[str, int], tuple[int, ...]] = {}
-    for move in entry.moved:
-        versions = by_table.get(move.id, {}).get(move.entry)
-        if not versions:
-            raise _corrupt(entry, f"moves table {move.id} in entry {move.entry}, which did not write it")
-        by_table[move.id][move.entry] = places[move.id, move.entry] = _versions_after(entry, move, versions)
-    for id_ in {move.id for move in entry.moved}:
-        for (one, low), (other, high) in pairwise(by_table[id_].items()):
-            if low[-1] >= high[-1]:
-                raise _corrupt(
-                    entry, f"puts table {id_} of entry {other} at {high[-1]}: entry {one} is at {low[-1]} already"
-                )
-    return places
-
-
-def as_ratified(write: TableWrite) -> tuple[int, ...]:
-    """Return the table version that each of a write's commits was ratified for."""
-    return tuple(range(write.to_version - len(write.commits) + 1, write.to_version + 1))
-
-
-def _versions_after(entry: Entry, move: Moved, versions: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the versions of a write's commits after a move: the first ones stay, the others end at its version."""
-    if move.to_version <= versions[-1]:
-        raise _corrupt(
-            entry, f"moves table {move.id} in entry {move.entry} to {move.to_version}, not past {versions[-1]}"
-        )
-    if not 0 <= move.kept < len(versions):
-        raise _corrupt(
-            entry,
-            f"moves table {move.id} in entry {move.entry} and keeps {move.kept} of its {len(versions)} commits: "
-            "expected to keep less than all",
-        )
-    behind = len(versions) - move.kept
-    return versions[: move.kept] + tuple(range(move.to_version - behind + 1, move.to_version + 1))
-
-
 _NOTHING: Map[Any, Any] = Map()
-
-
-def _changing(values: Mapping[K, V]) -> MapMutation[K, V] | Mutation[K, V]:
-    """Return a copy of a `Database`'s map that can be changed; it shares with the map all that is not changed."""
-    return (values if isinstance(values, Map | LayeredMap) else Map(values)).mutate()
 
 
 class _State:
@@ -230,15 +111,17 @@ class _State:
     def __init__(self, db: Database | None, moves: Moves) -> None:
         self._version = -1 if db is None else db.version
         self._committed_at = None if db is None else db.committed_at
-        self._namespaces = _changing(_NOTHING if db is None else db.namespaces)
-        self._tables = _changing(_NOTHING if db is None else db.tables)
-        self._views = _changing(_NOTHING if db is None else db.views)
-        self._batches = _changing(_NOTHING if db is None else db.batches)
-        self._tags = _changing(_NOTHING if db is None else db.tags)
+        self._namespaces = Changing(_NOTHING if db is None else db.namespaces)
+        self._tables = Changing(_NOTHING if db is None else db.tables)
+        self._views = Changing(_NOTHING if db is None else db.views)
+        self._batches = Changing(_NOTHING if db is None else db.batches)
+        self._tags = Changing(_NOTHING if db is None else db.tags)
+        self._expired = Expired() if db is None else db.expired
         index = Index() if db is None else db.index
-        self._names = _changing(index.ids)
-        self._locations = _changing(index.locations)
-        self._inside = _changing(index.inside)
+        self._names = Changing(index.ids)
+        self._locations = Changing(index.locations)
+        self._inside = Changing(index.inside)
+        self._spelled = None if index.spelled is None else Changing(index.spelled)
         self._moves = moves
 
     def database(self) -> Database:
@@ -253,7 +136,13 @@ class _State:
             batches=self._batches.finish(),
             views=self._views.finish(),
             tags=self._tags.finish(),
-            index=Index(ids=self._names.finish(), locations=self._locations.finish(), inside=self._inside.finish()),
+            expired=self._expired,
+            index=Index(
+                ids=self._names.finish(),
+                locations=self._locations.finish(),
+                inside=self._inside.finish(),
+                spelled=None if self._spelled is None else self._spelled.finish(),
+            ),
         )
 
     def apply(self, entry: Entry) -> None:
@@ -275,8 +164,11 @@ class _State:
             self._move(entry, move)
         if entry.batch is not None:
             self._record(entry, entry.batch)
+        self._inherit([] if entry.origin is None else entry.origin.batches)
         for tag in entry.tags:
             self._change_tag(entry, tag)
+        if entry.expires is not None:
+            self._expire(entry, entry.expires)
         self._check_result(entry)
         self._version = entry.version
         self._committed_at = entry.committed_at
@@ -286,43 +178,33 @@ class _State:
         for (id_, entry), to_version in self._moves.items():
             name = self._names.get(id_) if entry <= self._version else None
             if name is not None and (table := self._tables[name]).version < to_version:
-                self._tables[name] = msgspec.structs.replace(table, version=to_version)
+                self._tables[name] = msgspec.structs.replace(table, version=to_version, digest="")
 
     def _check_header(self, entry: Entry) -> None:
         """See that the entry is the next one, and of a kind that may say what it says."""
         if entry.version != self._version + 1:
-            raise _corrupt(entry, f"expected entry {self._version + 1}")
+            raise misfit(entry, f"expected entry {self._version + 1}")
         if self._committed_at is not None and entry.committed_at <= self._committed_at:
             at, previous = entry.committed_at.isoformat(), self._committed_at.isoformat()
-            raise _corrupt(entry, f"committed at {at}: expected a time after {previous}, its predecessor's")
-        if (entry.kind == "create") != (entry.version == 0):
-            raise _corrupt(entry, f"is of kind {entry.kind!r}: expected 'create' in entry 0 and only there")
-        if entry.kind == "create" and (_touches(entry) or entry.moved):
-            raise _corrupt(entry, "touches tables or views: expected an empty database")
+            raise misfit(entry, f"committed at {at}: expected a time after {previous}, its predecessor's")
+        _check_create(entry)
         if entry.version > 0 and not -1 < entry.transaction.base_version < entry.version:
             base = entry.transaction.base_version
-            raise _corrupt(entry, f"is based on database version {base}: expected one from 0 to {entry.version - 1}")
-        if entry.moved and entry.kind != "external":
-            raise _corrupt(entry, f"is of kind {entry.kind!r} and moves commits: expected that of 'external' only")
-        if (entry.kind == "abort") != bool(entry.aborts):
-            raise _corrupt(
-                entry, f"is of kind {entry.kind!r} and aborts {entry.aborts}: expected ids with 'abort' only"
-            )
-        if entry.kind == "abort" and (entry.namespaces or _touches(entry)):
-            raise _corrupt(entry, "aborts transactions and touches tables or views: expected one of the two")
+            raise misfit(entry, f"is based on database version {base}: expected one from 0 to {entry.version - 1}")
+        _check_kind(entry)
         ids = [write.id for write in entry.writes]
         if len(set(ids)) != len(ids):
-            raise _corrupt(entry, "writes a table twice: expected one write for each table")
+            raise misfit(entry, "writes a table twice: expected one write for each table")
 
     def _change_namespace(self, entry: Entry, ddl: NamespaceDdl) -> None:
         name = ".".join(ddl.name)
         if not ddl.name or not all(ddl.name):
-            raise _corrupt(entry, f"names a namespace {name!r}: expected no empty part")
+            raise misfit(entry, f"names a namespace {name!r}: expected no empty part")
         exists = ddl.name in self._namespaces
         if ddl.action == "create" and exists:
-            raise _corrupt(entry, f"creates namespace {name}: expected no such namespace before")
+            raise misfit(entry, f"creates namespace {name}: expected no such namespace before")
         if ddl.action != "create" and not exists:
-            raise _corrupt(entry, f"has {ddl.action} of namespace {name}: expected it to exist")
+            raise misfit(entry, f"has {ddl.action} of namespace {name}: expected it to exist")
         if ddl.action == "drop":
             del self._namespaces[ddl.name]
         else:
@@ -340,7 +222,7 @@ class _State:
             del self._locations[table.location]
             return
         if ddl.new_name is None:
-            raise _corrupt(entry, f"renames table {ddl.name}: expected a new name")
+            raise misfit(entry, f"renames table {ddl.name}: expected a new name")
         self._take_name(entry, ddl.new_name)
         self._count(ddl.new_name, 1)
         self._put(msgspec.structs.replace(table, name=ddl.new_name, since=entry.version))
@@ -348,29 +230,39 @@ class _State:
     def _create(self, entry: Entry, ddl: TableDdl) -> None:
         self._take_name(entry, ddl.name)
         if not ddl.id or ddl.id in self._names:
-            raise _corrupt(entry, f"creates table {ddl.name} with id {ddl.id!r}: expected a new one")
-        if not ddl.location or ddl.location in self._locations:
-            raise _corrupt(entry, f"creates table {ddl.name} at {ddl.location!r}: expected a folder of its own")
+            raise misfit(entry, f"creates table {ddl.name} with id {ddl.id!r}: expected a new one")
+        is_adopted_outside = (ddl.adopted or ddl.version is not None) and is_folder_outside(ddl.location)
+        if not (is_table_folder(ddl.location) or is_adopted_outside) or ddl.location in self._locations:
+            what = "a folder of its own, below the root"
+            raise misfit(entry, f"creates table {ddl.name} at {ddl.location!r}: expected {what}")
         self._count(ddl.name, 1)
-        version = NEW if ddl.version is None else ddl.version
-        self._put(Table(id=ddl.id, name=ddl.name, location=ddl.location, version=version, since=entry.version))
+        self._put(
+            Table(
+                id=ddl.id,
+                name=ddl.name,
+                location=ddl.location,
+                version=NEW if ddl.version is None else ddl.version,
+                since=entry.version,
+                digest=ddl.digest,
+            )
+        )
 
     def _take_name(self, entry: Entry, name: Name, what: str = "table") -> None:
         if name in self._tables or name in self._views or not name.table:
-            raise _corrupt(entry, f"gives a {what} the name {name}: expected one that is free")
+            raise misfit(entry, f"gives a {what} the name {name}: expected one that is free")
         if name.namespace not in self._namespaces:
-            raise _corrupt(entry, f"gives a {what} the name {name}: expected its namespace to exist")
+            raise misfit(entry, f"gives a {what} the name {name}: expected its namespace to exist")
 
     def _drop_view(self, entry: Entry, ddl: ViewDdl) -> None:
         self._check_view(entry, ddl)
         if ddl.definition is not None:
-            raise _corrupt(entry, f"drops view {ddl.name} and defines it: expected one of the two")
+            raise misfit(entry, f"drops view {ddl.name} and defines it: expected one of the two")
         del self._views[ddl.name]
         self._count(ddl.name, -1)
 
     def _define_view(self, entry: Entry, ddl: ViewDdl) -> None:
         if ddl.definition is None:
-            raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected its definition")
+            raise misfit(entry, f"has {ddl.action} of view {ddl.name}: expected its definition")
         if ddl.action == "create":
             self._take_name(entry, ddl.name, "view")
             self._count(ddl.name, 1)
@@ -380,50 +272,52 @@ class _State:
 
     def _check_view(self, entry: Entry, ddl: ViewDdl) -> None:
         if ddl.name not in self._views:
-            raise _corrupt(entry, f"has {ddl.action} of view {ddl.name}: expected it to exist")
+            raise misfit(entry, f"has {ddl.action} of view {ddl.name}: expected it to exist")
 
     def _write(self, entry: Entry, write: TableWrite) -> None:
         table = self._table(entry, write.id, write.name, "write")
         if write.location != table.location:
-            raise _corrupt(entry, f"writes table {write.name} at {write.location!r}: expected {table.location!r}")
+            raise misfit(entry, f"writes table {write.name} at {write.location!r}: expected {table.location!r}")
         if write.from_version != table.version and not self._was_moved(table):
-            raise _corrupt(entry, f"writes table {write.name} from {write.from_version}: expected {table.version}")
+            raise misfit(entry, f"writes table {write.name} from {write.from_version}: expected {table.version}")
         if write.to_version <= write.from_version:
-            raise _corrupt(
-                entry, f"writes table {write.name} to {write.to_version}: expected past {write.from_version}"
-            )
+            raise misfit(entry, f"writes table {write.name} to {write.to_version}: expected past {write.from_version}")
         commits = 0 if entry.kind == "external" else write.to_version - write.from_version
         if len(write.commits) != commits:
-            raise _corrupt(entry, f"has {len(write.commits)} commits of table {write.name}: expected {commits}")
+            raise misfit(entry, f"has {len(write.commits)} commits of table {write.name}: expected {commits}")
         if any((commit.inline is None) == (commit.staged is None) for commit in write.commits):
-            raise _corrupt(
-                entry, f"writes table {write.name}: expected each commit to be inline or staged, and not both"
-            )
-        version = max(write.to_version, self._moves.get((write.id, entry.version), NEW))
-        self._tables[table.name] = msgspec.structs.replace(
-            table, version=max(version, table.version), since=entry.version
-        )
+            raise misfit(entry, f"writes table {write.name}: expected each commit to be inline or staged, and not both")
+        if any(commit.staged is not None and not is_below(commit.staged) for commit in write.commits):
+            raise misfit(entry, f"writes table {write.name}: expected staged commits below its folder")
+        version = max(write.to_version, self._moves.get((write.id, entry.version), NEW), table.version)
+        digest = write.digest if version == write.to_version else ""
+        self._tables[table.name] = msgspec.structs.replace(table, version=version, since=entry.version, digest=digest)
+
+    def _inherit(self, batches: Iterable[Batch]) -> None:
+        """Take over what an export's source knew of streaming applications."""
+        for batch in batches:
+            self._batches[batch.application] = batch.number
 
     def _record(self, entry: Entry, batch: Batch) -> None:
         if entry.kind != "transaction":
-            raise _corrupt(entry, f"is of kind {entry.kind!r} and records {batch}: expected that of 'transaction' only")
+            raise misfit(entry, f"is of kind {entry.kind!r} and records {batch}: expected that of 'transaction' only")
         last = self._batches.get(batch.application)
         if last is not None and batch.number <= last:
-            raise _corrupt(entry, f"records {batch}: expected a number above {last}, the last one")
+            raise misfit(entry, f"records {batch}: expected a number above {last}, the last one")
         self._batches[batch.application] = batch.number
 
     def _change_tag(self, entry: Entry, ddl: TagDdl) -> None:
         tag = self._tags.get(tag_key(ddl.name))
         if ddl.action == "drop":
             if tag is None:
-                raise _corrupt(entry, f"drops tag {ddl.name}: expected it to exist")
+                raise misfit(entry, f"drops tag {ddl.name}: expected it to exist")
             del self._tags[tag_key(ddl.name)]
             return
         if tag is not None:
-            raise _corrupt(entry, f"creates tag {ddl.name}: expected no such tag before")
+            raise misfit(entry, f"creates tag {ddl.name}: expected no such tag before")
         version = entry.version if ddl.version is None else ddl.version
-        if version > entry.version:
-            raise _corrupt(entry, f"creates tag {ddl.name} of database version {version}: expected one that there is")
+        if version > entry.version or self._expired.has(version):
+            raise misfit(entry, f"creates tag {ddl.name} of database version {version}: expected one that there is")
         self._tags[tag_key(ddl.name)] = Tag(
             name=ddl.name,
             version=version,
@@ -433,6 +327,19 @@ class _State:
             comment=ddl.comment,
         )
 
+    def _expire(self, entry: Entry, expiry: Expiry) -> None:
+        """Let versions expire; what has expired stays so."""
+        before = self._expired
+        if not before.first_kept <= expiry.first_kept <= self._version:
+            raise misfit(
+                entry,
+                f"lets versions below {expiry.first_kept} expire: expected {before.first_kept} to {self._version}",
+            )
+        in_order = sorted(set(expiry.keep)) == expiry.keep and all(0 <= v < expiry.first_kept for v in expiry.keep)
+        if not in_order or any(map(before.has, expiry.keep)):
+            raise misfit(entry, f"keeps {expiry.keep}: expected versions that there are, in order and below the first")
+        self._expired = Expired(first_kept=expiry.first_kept, kept=tuple(expiry.keep))
+
     def _was_moved(self, table: Table) -> bool:
         """Tell whether the table is where an amendment put it: then an entry after that may not have known it yet."""
         return any(id_ == table.id and to_version == table.version for (id_, _), to_version in self._moves.items())
@@ -440,35 +347,38 @@ class _State:
     def _move(self, entry: Entry, move: Moved) -> None:
         """Put the table where its moved commits are; `amendments` has judged whether the move itself makes sense."""
         if move.entry >= entry.version:
-            raise _corrupt(entry, f"moves a commit of entry {move.entry}: expected an earlier entry")
+            raise misfit(entry, f"moves a commit of entry {move.entry}: expected an earlier entry")
         name = self._names.get(move.id)
         if name is None:  # It has been dropped since; the versions before the drop still see it, moved.
             return
-        version = max(self._tables[name].version, move.to_version)
-        self._tables[name] = msgspec.structs.replace(self._tables[name], version=version, since=entry.version)
+        table = self._tables[name]
+        version = max(table.version, move.to_version)
+        digest = table.digest if version > move.to_version else ""
+        self._tables[name] = msgspec.structs.replace(table, version=version, since=entry.version, digest=digest)
 
     def _check_result(self, entry: Entry) -> None:
         """See that the whole entry leaves no table without a version, and nothing without a namespace."""
         created_ids = {ddl.id for ddl in entry.tables if ddl.action == "create"}
         for id_ in created_ids:
             if id_ in self._names and self._tables[self._names[id_]].version == NEW:
-                raise _corrupt(entry, f"creates table {self._names[id_]}: expected a write of its first version")
+                raise misfit(entry, f"creates table {self._names[id_]}: expected a write of its first version")
         for namespace in {ddl.name for ddl in entry.namespaces if ddl.action == "drop"}:
             if namespace in self._inside and namespace not in self._namespaces:
                 names = (*self._tables.finish(), *self._views.finish())
                 remainder = min(str(name) for name in names if name.namespace == namespace)
-                raise _corrupt(entry, f"drops namespace {'.'.join(namespace)}: expected nothing in it, not {remainder}")
-        if entry.kind == "create" and (len(self._namespaces), self._namespaces.get(DEFAULT_NAMESPACE)) != (1, {}):
+                raise misfit(entry, f"drops namespace {'.'.join(namespace)}: expected nothing in it, not {remainder}")
+        is_empty = entry.kind == "create" and entry.origin is None
+        if is_empty and (len(self._namespaces), self._namespaces.get(DEFAULT_NAMESPACE)) != (1, {}):
             namespaces = dict(self._namespaces.finish())
-            raise _corrupt(entry, f"creates namespaces {namespaces}: expected 'default' alone, without properties")
+            raise misfit(entry, f"creates namespaces {namespaces}: expected 'default' alone, without properties")
 
     def _table(self, entry: Entry, id_: str, name: Name, action: str) -> Table:
         """Return the table that has this name and this id."""
         table: Table | None = self._tables.get(name)
         if table is None:
-            raise _corrupt(entry, f"has {action} of table {name}: expected it to exist")
+            raise misfit(entry, f"has {action} of table {name}: expected it to exist")
         if table.id != id_:
-            raise _corrupt(entry, f"has {action} of table {name} with id {id_}: expected id {table.id}")
+            raise misfit(entry, f"has {action} of table {name} with id {id_}: expected id {table.id}")
         return table
 
     def _put(self, table: Table) -> None:
@@ -483,12 +393,42 @@ class _State:
             self._inside[name.namespace] = number
         else:
             del self._inside[name.namespace]
+        if self._spelled is not None and (key := folded(name)) != name:
+            others = [each for each in self._spelled.get(key, ()) if each != name]
+            if spelled := sorted([*others, name] if by > 0 else others):
+                self._spelled[key] = tuple(spelled)
+            else:
+                del self._spelled[key]
+
+
+def _check_create(entry: Entry) -> None:
+    """See that entry 0, and no other, begins a database: an empty one, or what an export holds."""
+    if (entry.kind == "create") != (entry.version == 0):
+        raise misfit(entry, f"is of kind {entry.kind!r}: expected 'create' in entry 0 and only there")
+    if entry.arbiter is not None and entry.kind != "create":
+        raise misfit(entry, f"is of kind {entry.kind!r} and names an arbiter: expected that of 'create' only")
+    if entry.origin is not None and entry.kind != "create":
+        raise misfit(entry, f"is of kind {entry.kind!r} and has an origin: expected that of 'create' only")
+    if entry.kind == "create" and (entry.moved or (_touches(entry) and entry.origin is None)):
+        raise misfit(entry, "touches tables or views: expected an empty database")
+    if entry.kind == "create" and (entry.writes or entry.reads or entry.view_reads):
+        raise misfit(entry, "writes or reads tables: expected none before there is a database")
+
+
+def _check_kind(entry: Entry) -> None:
+    """See that what an entry says is what those of its kind may say."""
+    if entry.moved and entry.kind != "external":
+        raise misfit(entry, f"is of kind {entry.kind!r} and moves commits: expected that of 'external' only")
+    if (entry.kind == "abort") != bool(entry.aborts):
+        raise misfit(entry, f"is of kind {entry.kind!r} and aborts {entry.aborts}: expected ids with 'abort' only")
+    if entry.kind == "abort" and (entry.namespaces or _touches(entry)):
+        raise misfit(entry, "aborts transactions and touches tables or views: expected one of the two")
+    if (entry.kind == "expiry") != (entry.expires is not None):
+        raise misfit(entry, f"is of kind {entry.kind!r}: expected what expires with 'expiry' only")
+    if entry.kind == "expiry" and (entry.namespaces or _touches(entry)):
+        raise misfit(entry, "lets versions expire and touches tables or views: expected one of the two")
 
 
 def _touches(entry: Entry) -> bool:
     """Tell whether an entry changes or reads tables or views."""
     return bool(entry.tables or entry.views or entry.writes or entry.reads or entry.view_reads or entry.tags)
-
-
-def _corrupt(entry: Entry, what: str) -> CorruptTimelineError:
-    return CorruptTimelineError(f"timeline entry {entry.version} {what} ({entry_path(entry.version)}). {RESTORE}")

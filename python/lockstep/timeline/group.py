@@ -20,16 +20,29 @@ from typing import Literal, TypeAlias
 
 from cachetools import LRUCache
 
-from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnavailableError
+from lockstep.arbiters import Arbiter
+from lockstep.errors import (
+    CorruptTimelineError,
+    ExpiredError,
+    InvalidError,
+    LockstepError,
+    SnapshotTooOldError,
+    UnavailableError,
+    UnsupportedError,
+)
 from lockstep.storage import Mine, Theirs
+from lockstep.storage.proof import prove_or_look
 from lockstep.timeline.ahead import fetch_for
-from lockstep.timeline.checkpoint import State
+from lockstep.timeline.arbitration import Arbitration, refusal
 from lockstep.timeline.clock import to_millisecond
-from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, Entry
+from lockstep.timeline.entry import FORMAT, MAX_ENTRY_BYTES, NEW, Arbitrated, Entry
+from lockstep.timeline.fence import now
 from lockstep.timeline.files import MAX_GROUP, RESTORE, File, decode, decode_all, encode, encode_all, entry_path, find
 from lockstep.timeline.growth import Growing
 from lockstep.timeline.layered_map import LayeredMap
 from lockstep.timeline.outcomes import AppendOutcome, Behind, Lost, MakeEntry, Ratified, Unknown
+from lockstep.timeline.past import Past
+from lockstep.timeline.state import State
 
 ATTEMPTS = 3
 """How often an append is tried, and how often its outcome is read back, before it is `Unknown`."""
@@ -117,13 +130,44 @@ class _Group:
 
 
 class Appending(Growing):
-    """A timeline that this process appends to; safe to share between threads."""
+    """A timeline that this process appends to; safe to share between threads.
+
+    Attributes:
+        arbiter_name: who decides this lake's entries, as its entry 0 says; None: its store does.
+        arbitration: how this process has them decided there; None if the store does, or it may not.
+        refusal: why this process may not append; empty if it may.
+    """
+
+    arbiter_name: Arbitrated | None = None
+    arbitration: Arbitration | None = None
+    refusal: str = ""
 
     def _begin_appending(self) -> None:
         """Make the queue: at most one group that is being put, and one behind it that others join."""
         self._turn = threading.Condition()
         self._groups: list[_Group] = []
+        self._last_doubtful = NEW  # the highest name of a file of which nobody knew whether it was written
         self._own: LRUCache[str, None] = LRUCache(REMEMBERED)
+        self._is_proven = self.storage.is_proven_by_use
+
+    def _arbitrate(self, first: Entry, arbiter: Arbiter | None) -> None:
+        """Have entries decided by the lake's arbiter, which its entry 0 names, if that is the one that is given."""
+        self.arbiter_name = first.arbiter
+        self.refusal = refusal(first.arbiter, arbiter, self.storage.url)
+        if arbiter is not None and first.arbiter is not None and not self.refusal:
+            self.arbitration = Arbitration(self.storage, arbiter, first.transaction.id)
+
+    def prove_store(self) -> None:
+        """See that of several writers of an object one wins here, once for this timeline.
+
+        Where an arbiter decides, nothing that matters depends on that.
+
+        Raises:
+            UnsupportedError, UnavailableError, CorruptTimelineError: see `lockstep.storage.proof.prove`.
+        """
+        if not self._is_proven:
+            prove_or_look(self.storage, is_arbitrated=self.arbiter_name is not None)
+            self._is_proven = True
 
     def append(self, draft: MakeEntry, after: int, behind: Behind | None = None) -> AppendOutcome:
         """Try to make an entry the next version; THE commit.
@@ -143,9 +187,16 @@ class Appending(Growing):
 
         Raises:
             InvalidError: the entry is too large, or does not fit the database; nothing was written.
+            UnsupportedError: the store lets more than one writer of an object win, or the lake's arbiter is another one
+                than this process was given, or may forget; nothing was written.
             UnavailableError: the store said no before it wrote anything (no space, no permission); nothing was written.
+            SnapshotTooOldError: what comes after the head has expired; nothing was committed.
+            ArbiterError: the arbiter does not fit the store; nothing of this was committed.
             CorruptTimelineError: what has the version cannot be read.
         """
+        if self.refusal:
+            raise UnsupportedError(self.refusal)
+        self.prove_store()
         if not 0 <= after <= self._head.version:
             raise InvalidError(f"cannot append after database version {after}: there are 0 to {self._head.version}")
         if isinstance(self._head.tables, LayeredMap):
@@ -279,25 +330,34 @@ class Appending(Growing):
                 group.result = _Doubtful(UnavailableError("the thread that wrote the entry was interrupted"))
                 group.result = self._put(group)
         finally:
+            if isinstance(group.result, _Doubtful):
+                self._last_doubtful = max(self._last_doubtful, group.first)
             with self._turn:
                 self._groups.remove(group)
                 self._turn.notify_all()
             group.ended.set()
 
     def _put(self, group: _Group) -> _Result:
-        path, data = entry_path(group.first), encode_all([member.data for member in group.members])
+        data = encode_all([member.data for member in group.members])
+        sent = now()
         self._puts_begun = begun = self._puts_begun + 1  # groups are put one after the other
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                match self.storage.put_if_absent(path, data):
+                put = self._decide(group, data)
+                self._make_sure(group.first - 1)  # the name may be free because what had it has expired
+                match put:
                     case Mine():
+                        self._sure_at = max(self._sure_at, sent)
                         file = File(group.first, data, [member.entry for member in group.members])
                         self._absorb_file(file, [member.state for member in group.members])
-                        self._put_landed = begun
+                        if group.first > self._last_doubtful:  # else an earlier put of these bytes may have landed
+                            self._put_landed = begun
                         return "landed"
                     case Theirs(content):
                         return self._read_taken(File(group.first, content, decode_all(content, group.first)))
             except LockstepError as error:
+                if isinstance(error, SnapshotTooOldError) and self._expired_since(group):
+                    return _Doubtful(UnavailableError(f"entry {group.first} was written, and has expired since"))
                 if not isinstance(error, UnavailableError):
                     return _Refused(error)
                 if error.definite and attempt == 1:  # a write before this one might still arrive
@@ -315,13 +375,28 @@ class Appending(Growing):
                     return _Doubtful(error)
         raise AssertionError("the last attempt returns")
 
+    def _decide(self, group: _Group, data: bytes) -> Mine | Theirs:
+        """Make the file of a group the one of its versions, unless another is: the store decides, or the arbiter."""
+        if self.arbitration is None:
+            return self.storage.put_if_absent(entry_path(group.first), data)
+        return self.arbitration.put(group.first, group.state.database.version, data)
+
+    def _expired_since(self, group: _Group) -> bool:
+        """Tell whether a group landed after all, long ago: who let it expire wrote that into the history first."""
+        try:
+            past = Past(self.storage, self._history).newest_first(group.first + 1, group.first, group.first - 1)
+            return any(entry.transaction.id == group.members[0].entry.transaction.id for entry in past)
+        except LockstepError:
+            return True  # nobody knows
+
     def _read_taken(self, file: File) -> _Result:
         """Take in what has the version that a group was for."""
         try:
-            self._absorb_file(file)
+            self._make_sure(file.first - 1)
+            self._absorb_files([file])
         except UnavailableError as error:
             return _Doubtful(error)
-        except CorruptTimelineError as error:
+        except (CorruptTimelineError, ExpiredError) as error:
             return _Refused(error)
         return "taken"
 

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
-from itertools import count
 
 from lockstep.timeline.ahead import fetch_for
-from lockstep.timeline.checkpoint import State
 from lockstep.timeline.clock import far_ahead
 from lockstep.timeline.entry import Entry
+from lockstep.timeline.fence import counts_on, fence, left_behind, now
 from lockstep.timeline.files import File, Gets, Stored, read
 from lockstep.timeline.fold import FETCHED_FOR
 from lockstep.timeline.known import Known
+from lockstep.timeline.state import State
+
+READ_AT_ONCE = 64
+"""So many files are read before what they need of a checkpoint is, for all of them together."""
 
 _log = logging.getLogger(__name__)
 
 
 class Growing(Known):
-    """A timeline that this process reads on; safe to share between threads."""
+    """A timeline that this process reads on; safe to share between threads.
+
+    Attributes:
+        _sure_at: when the head was known to be one after which nothing has expired, see `lockstep.timeline.fence`.
+    """
+
+    _sure_at = -math.inf
 
     def refresh(self, *, files: int | None = None) -> list[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
@@ -28,6 +38,7 @@ class Growing(Known):
 
         Raises:
             UnavailableError: the store failed; what was read before that is kept.
+            SnapshotTooOldError: the next one has expired; the lake is to be opened again.
             CorruptTimelineError: a new entry cannot be read or does not fit.
         """
         version = self._head.version
@@ -35,13 +46,50 @@ class Growing(Known):
         return self.entries(version)
 
     def _read_on(self, storage: Gets, at_most: int | None = None) -> None:
-        begun = self._puts_begun
-        for number in count():
-            if self._put_landed > begun:
-                return  # it was put since this call began, behind all that there was then
-            if number == at_most or (file := read(storage, self._head.version + 1)) is None:
-                return
+        begun, number, is_end, is_free = self._puts_begun, 0, False, False
+        while not is_end:
+            files: list[File] = []
+            head, asked = self._head.version, now()
+            try:
+                while len(files) < READ_AT_ONCE and not is_end:
+                    # What was put since this call began is behind all that there was then.
+                    if is_end := self._put_landed > begun or number == at_most:
+                        break
+                    asked = now()
+                    file = read(storage, files[-1].last + 1 if files else head + 1)
+                    if is_end := file is None:
+                        is_free = True
+                        break
+                    files.append(file)
+                    number += 1
+            finally:
+                self._make_sure(head)
+                self._absorb_files(files)
+            if is_free and storage is self.storage:  # else it was asked ahead, nobody knows when
+                self._sure_at = max(self._sure_at, asked)
+
+    def _absorb_files(self, files: Sequence[File]) -> None:
+        """Make the last entry of files that follow one another the head."""
+        fetch_for(self._head, [entry for file in files for entry in file.entries])
+        for file in files:
             self._absorb_file(file)
+
+    def _make_sure(self, head: int) -> None:
+        """See that what was just found, or not found, behind a head is what comes after it (`lockstep.timeline.fence`).
+
+        Raises:
+            UnavailableError: the store failed.
+            SnapshotTooOldError: what came after it has expired.
+        """
+        expired = self._head.expired.first_kept
+        if head + 1 < expired:  # another thread has begun anew meanwhile, and what it is sure of is a later head
+            raise left_behind(head, expired)
+        if counts_on(self._sure_at):
+            return
+        began = now()
+        if first_kept := fence(self.storage, head + 1):
+            raise left_behind(head, first_kept)
+        self._sure_at = max(self._sure_at, began)
 
     def _absorb_file(self, file: File, states: Sequence[State] | None = None) -> None:
         """Make the last entry of a file the head: all of its entries at once, or none.
@@ -51,8 +99,6 @@ class Growing(Known):
         Args:
             states: as `_absorb` says.
         """
-        if states is None:
-            fetch_for(self._head, file.entries)
         self._absorb(file.stored(), first=file.first, states=states)
 
     def _absorb_all(self, new: Sequence[Stored]) -> None:

@@ -67,7 +67,7 @@ def write_hint(storage: Storage, hint: Hint) -> None:
     Raises:
         UnavailableError: the store failed.
     """
-    storage.put(HINT, msgspec.json.encode(hint))
+    storage.put_advice(HINT, msgspec.json.encode(hint), over=True)
 
 
 def lost_entries(version: int, last: int | None, said_by: str = HINT) -> CorruptTimelineError:

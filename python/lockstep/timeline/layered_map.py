@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from immutables import Map
 
 from lockstep.workers import Threads
+
+if TYPE_CHECKING:
+    from immutables._protocols import MapMutation
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,6 +27,11 @@ READERS = 64
 
 class Base(ABC, Generic[K, V]):
     """What a layered map stands on: pairs that never change. No value is None."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether to have a thread read what is not in memory takes longer than to read it."""
+        return False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -38,6 +46,11 @@ class Base(ABC, Generic[K, V]):
     @abstractmethod
     def items(self) -> Iterator[tuple[K, V]]:
         """Yield all pairs, in the order of the keys."""
+        ...
+
+    @abstractmethod
+    def between(self, low: K, high: K) -> Iterator[tuple[K, V]]:
+        """Yield the pairs whose keys are `low` or later, and before `high`, in order; only their range is read."""
         ...
 
     @abstractmethod
@@ -98,6 +111,15 @@ class LayeredMap(Mapping[K, V]):
                 yield key, old
         for key, value in self.changes.items():
             if value is not None:
+                yield key, value
+
+    def between(self, low: K, high: K) -> Iterator[tuple[K, V]]:
+        """Yield those of `items` whose keys are `low` or later, and before `high`; only their range is read."""
+        for key, old in self.base.between(low, high):
+            if key not in self.changes:
+                yield key, old
+        for key, value in self.changes.items():
+            if value is not None and _is_between(low, key, high):
                 yield key, value
 
     def set(self, key: K, value: V) -> LayeredMap[K, V]:
@@ -163,6 +185,48 @@ class Mutation(Generic[K, V]):
         return LayeredMap(self._base, self._changes.finish(), self._length)
 
 
+class Changing(Generic[K, V]):
+    """A map of either kind in the making, which is copied with its first change: who changes none pays for none.
+
+    A copy shares with the map all that is not changed.
+    """
+
+    __slots__ = ("_copy", "_values")
+
+    def __init__(self, values: Mapping[K, V]) -> None:
+        """Begin with what a map has."""
+        self._values: Map[K, V] | LayeredMap[K, V] = values if isinstance(values, Map | LayeredMap) else Map(values)
+        self._copy: MapMutation[K, V] | Mutation[K, V] | None = None
+
+    def get(self, key: K, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        return (self._values if self._copy is None else self._copy).get(key, default)
+
+    def __getitem__(self, key: K) -> V:
+        return (self._values if self._copy is None else self._copy)[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in (self._values if self._copy is None else self._copy)
+
+    def __len__(self) -> int:
+        return len(self._values if self._copy is None else self._copy)
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._changed()[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        del self._changed()[key]
+
+    def _changed(self) -> MapMutation[K, V] | Mutation[K, V]:
+        if self._copy is None:
+            self._copy = self._values.mutate()
+        return self._copy
+
+    def finish(self) -> Map[K, V] | LayeredMap[K, V]:
+        """Return the map, the very one that this began with if nothing changed; this is of no use after that."""
+        return self._values if self._copy is None else self._copy.finish()
+
+
 class _Items(ItemsView[K, V]):
     _mapping: LayeredMap[K, V]
 
@@ -185,19 +249,37 @@ def _find(base: Base[Any, V], changes: Any, key: object) -> V | None:
     return base.get(key) if value is _NOT_CHANGED else value
 
 
+def between(values: Mapping[K, V], low: K, high: K) -> Iterator[tuple[K, V]]:
+    """Yield the pairs of a map whose keys are `low` or later, and before `high`, in no order.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: what a lookup would raise.
+    """
+    if isinstance(values, LayeredMap):
+        return values.between(low, high)
+    return ((key, value) for key, value in values.items() if _is_between(low, key, high))
+
+
+def _is_between(low: Any, key: Any, high: Any) -> bool:
+    return bool(low <= key < high)
+
+
 def fetch(*wanted: tuple[Mapping[Any, Any], Iterable[Any]]) -> None:
     """Have these keys of these maps in memory, reading side by side what is not.
 
     Raises:
         UnavailableError, CorruptTimelineError: what a lookup would raise.
     """
-    side_by_side(read for values, keys in wanted if isinstance(values, LayeredMap) for read in values.base.reads(keys))
+    bases = [(values.base, keys) for values, keys in wanted if isinstance(values, LayeredMap)]
+    side_by_side(
+        (read for base, keys in bases for read in base.reads(keys)), quick=all(base.quick for base, _ in bases)
+    )
 
 
-def side_by_side(calls: Iterable[Callable[[], V]]) -> list[V]:
-    """Return what each call returns, in order; `READERS` of them are made at a time."""
+def side_by_side(calls: Iterable[Callable[[], V]], *, quick: bool = False) -> list[V]:
+    """Return what each call returns, in order; `READERS` of them are made at a time, and of quick ones less."""
     wanted = list(calls)
     if len(wanted) < 2:
         return [call() for call in wanted]
-    with Threads(min(READERS, len(wanted)), thread_name_prefix="lockstep-parts") as pool:
+    with Threads(min(READERS, len(wanted)), thread_name_prefix="lockstep-parts", quick=quick) as pool:
         return list(pool.map(lambda call: call(), wanted))

@@ -16,27 +16,49 @@ from __future__ import annotations
 
 import logging
 import uuid
+from contextlib import suppress
 
 from immutables import Map
 from msgspec import UNSET, structs
 
+from lockstep.arbiters import Arbiter
 from lockstep.arguments import takes
-from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
+from lockstep.errors import CorruptTimelineError, ExpiredError, InvalidError, SnapshotTooOldError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
+from lockstep.storage.proof import prove_or_look
 from lockstep.timeline.ahead import Ahead
-from lockstep.timeline.checkpoint import Checkpoints, State, proof_of_later, versions
+from lockstep.timeline.arbitration import Arbitration
+from lockstep.timeline.base import base_path, write_base
+from lockstep.timeline.checkpoint import Checkpoints, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
-from lockstep.timeline.entry import FORMAT, Database, Entry, NamespaceDdl, TransactionInfo
-from lockstep.timeline.files import FOLDER, RESTORE, Gets, encode, entry_path, find, read, read_known, version_in
-from lockstep.timeline.fold import DEFAULT_NAMESPACE, Placements, apply, fold
+from lockstep.timeline.entry import (
+    ARBITER_FORMAT,
+    FORMAT,
+    Arbitrated,
+    Database,
+    Entry,
+    Expired,
+    NamespaceDdl,
+    TransactionInfo,
+)
+from lockstep.timeline.fence import fence, now
+from lockstep.timeline.files import FOLDER, RESTORE, Gets, encode, entry_path, find, gone, read, read_known, version_in
+from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply, fold
 from lockstep.timeline.group import Appending
 from lockstep.timeline.hint import Hint, lost_entries, read_hint, write_hint
 from lockstep.timeline.history import History
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.manifest import manifest_path
+from lockstep.timeline.parts import UnusableError
+from lockstep.timeline.placements import Placements
+from lockstep.timeline.segment import SEGMENT_VERSIONS
+from lockstep.timeline.state import State
 
 OPENED_AT_ONCE = 512
 """So many entries are read before they are folded, when a timeline is opened."""
+
+OPENINGS = 3
+"""So often is it tried to open a timeline whose versions expire meanwhile."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,9 +87,10 @@ class Timeline(Appending):
         super().__init__(storage, state, clock=clock, history=history, checkpoints=checkpoints, every=checkpoint_every)
         self._writes_checkpoints = checkpoint_every > 0
         self._due_state: State | None = None
+        self._segment_due: int | None = None
         self._checkpoint: int | None = None
         self._hint: Hint | None = None  # as this process wrote it last
-        self._published_through = published_through
+        self._published_through = max(published_through, state.database.expired.first_kept - 1)
         self._begin_appending()
         if far := far_ahead(self._head, clock()):
             _log.warning("%s", far)
@@ -92,19 +115,26 @@ class Timeline(Appending):
         application: str = "",
         message: str = "",
         checkpoint_every: int = CHECKPOINT_EVERY,
+        arbiter: Arbiter | None = None,
     ) -> Timeline:
         """Write entry 0 and open; a timeline that exists, or that another process makes meanwhile, is just opened.
 
+        Args:
+            arbiter: who decides the entries of the lake, now and for ever; None: its store does.
+
         Raises:
-            UnavailableError: the store failed; calling again is safe.
-            CorruptTimelineError: see `open`.
+            UnsupportedError: the store lets more than one writer of an object win, see `lockstep.storage.proof`; or the
+                arbiter may forget what it decides.
+            UnavailableError: the store, or the arbiter, failed; calling again is safe.
+            CorruptTimelineError: see `open`; or the arbiter knows another lake at this root.
         """
-        if read_hint(storage) is not None or versions(storage):
-            # There was one: if its entries are lost, a new one must not hide that.
-            return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every)
+        # There was one: if its entries are lost, a new one must not hide that.
+        was_there = read_hint(storage) is not None or versions(storage) or fence(storage)
+        if was_there or (arbiter is not None and storage.exists(entry_path(0))):
+            return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every, arbiter=arbiter)
         now = to_millisecond(clock())
         entry = Entry(
-            format=FORMAT,
+            format=FORMAT if arbiter is None else ARBITER_FORMAT,
             version=0,
             committed_at=now,
             kind="create",
@@ -118,37 +148,84 @@ class Timeline(Appending):
                 message=message,
             ),
             namespaces=[NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
+            arbiter=None if arbiter is None else Arbitrated(kind=arbiter.kind, name=arbiter.name),
         )
-        match storage.put_if_absent(entry_path(0), encode(entry)):
+        prove_or_look(storage, is_arbitrated=arbiter is not None)
+        if arbiter is None:
+            outcome = storage.put_if_absent(entry_path(0), encode(entry))
+        else:
+            outcome = Arbitration(storage, arbiter, entry.transaction.id).put(0, 0, encode(entry))
+        match outcome:
             case Mine():
                 _log.info("made the timeline of %s", storage.url)
             case Theirs():
                 _log.debug("%s has a timeline already", storage.url)
-        return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every)
+        return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every, arbiter=arbiter)
 
     @classmethod
     @takes(storage=Storage, checkpoint_every=int)
-    def open(cls, storage: Storage, *, clock: Clock = utc_now, checkpoint_every: int = CHECKPOINT_EVERY) -> Timeline:
+    def open(
+        cls,
+        storage: Storage,
+        *,
+        clock: Clock = utc_now,
+        checkpoint_every: int = CHECKPOINT_EVERY,
+        arbiter: Arbiter | None = None,
+    ) -> Timeline:
         """Read the newest checkpoint and the entries since, of a timeline without checkpoints all entries.
 
         Args:
             checkpoint_every: `write_checkpoint` has something to write at versions that are multiples of this; never,
                 if it is 0.
+            arbiter: who decides the lake's entries, if it has an arbiter. It is not asked before something is appended.
+                Without the right one, the timeline can only be read: see `refusal`.
 
         Raises:
             InvalidError: there is none at this root.
+            UnsupportedError: the store lets more than one writer of an object win.
             UnavailableError: the store failed.
+            ExpiredError: entries that are needed were deleted meanwhile, for they expired, `OPENINGS` times.
             CorruptTimelineError: an entry that is needed is missing, cannot be read, or does not fit the others.
         """
+        timeline = cls._opened(storage, clock, checkpoint_every, arbiter)
+        try:
+            timeline.prove_store()
+        except UnavailableError as error:
+            # Who may only read cannot race, and a store that is full or busy lets nobody: that is no reason not to
+            # read. Should this process append or publish after all, it races then.
+            _log.info("%s was not raced, for it cannot be written now: %s", storage.url, error)
+        return timeline
+
+    @classmethod
+    def _opened(cls, storage: Storage, clock: Clock, checkpoint_every: int, arbiter: Arbiter | None) -> Timeline:
+        for _ in range(OPENINGS - 1):
+            with suppress(ExpiredError):
+                return cls._open(storage, clock, checkpoint_every, arbiter)
+        return cls._open(storage, clock, checkpoint_every, arbiter)
+
+    @classmethod
+    def _open(cls, storage: Storage, clock: Clock, checkpoint_every: int, arbiter: Arbiter | None) -> Timeline:
+        began = now()
         hint = read_hint(storage)
         files = Ahead(storage, _needed(hint))
+        gone_below = fence(storage)
+        if hint is not None and hint.version < gone_below:
+            hint, files = None, Ahead(storage, ())  # it has expired: the entries up to it begin with nothing any more
         hint = _end(storage, hint, files)
         history = History()
-        checkpoints = Checkpoints(storage, history)
+        checkpoints = Checkpoints(storage, history, every=checkpoint_every or CHECKPOINT_EVERY)
+        checkpoints.expire(Expired(first_kept=gone_below))
         candidate = None if hint.checkpoint is UNSET else hint.checkpoint
         state = None
-        if candidate is not None or hint.version >= CHECKPOINT_EVERY:  # a shorter history is not worth a listing
-            state = checkpoints.newest(hint.version, candidate, files)
+        if candidate is not None or gone_below or hint.version >= CHECKPOINT_EVERY:  # else it is not worth a listing
+            state = checkpoints.newest(hint.version, candidate, files, at_least=gone_below)
+        if state is None and gone_below:
+            state = checkpoints.newest_base(range(gone_below, hint.version + 1))
+            if state is None:
+                raise CorruptTimelineError(
+                    f"entries below {gone_below} have expired, and no checkpoint and no base of a version since then "
+                    f"can be used: expected {base_path(gone_below)}. {RESTORE}"
+                )
         checkpoint = None if state is None else state.database.version
         [first] = read_known(files, [0], hint.version)  # who cleans up by age takes the oldest first: that is found
         timeline = cls(
@@ -160,7 +237,8 @@ class Timeline(Appending):
             checkpoint_every=checkpoint_every,
             published_through=hint.published_through,
         )
-        timeline._checkpoint = checkpoint
+        timeline._checkpoint, timeline._sure_at = checkpoint, began
+        timeline._arbitrate(first.entry, arbiter)
         history.keep([first])
         new = range(timeline.head.version + 1, hint.version + 1)
         for begin in range(0, len(new), OPENED_AT_ONCE):
@@ -171,12 +249,34 @@ class Timeline(Appending):
         timeline._read_on(files)
         return timeline
 
+    def refresh(self, *, files: int | None = None) -> list[Entry]:
+        """Read what was committed since, and return the entries that are new since this call began, oldest first.
+
+        Where what came after the head has expired, the timeline begins anew, as `open` does: there is no way from the
+        one head to the other, and nothing is returned.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: see `Growing.refresh`, and `open`.
+        """
+        try:
+            return super().refresh(files=files)
+        except SnapshotTooOldError as error:
+            _log.info("%s", error)
+        fresh = type(self).open(self.storage, clock=self._clock, checkpoint_every=self._every)
+        with self._lock:
+            if fresh.head.version > self._head.version:
+                self._cache.clear()
+                self._anchors.clear()
+                self._head_file = fresh.head_file
+                self._take(fresh.head, fresh.placements)
+        return []
+
     @property
     def published_through(self) -> int:
         """Every commit of the entries 0 … this is known to be published.
 
         It saves looking, and comes from the hint: a commit that turns out to be missing in a table's log is
-        unpublished, whatever this says.
+        unpublished, whatever this says. No version expires before its commits are published.
         """
         return self._published_through
 
@@ -201,7 +301,7 @@ class Timeline(Appending):
                 checkpoint=UNSET if self._checkpoint is None else self._checkpoint,
                 file=UNSET if self._head_file == self._head.version else self._head_file,
             )
-            if hint == self._hint:
+            if hint == self._hint or not self.storage.is_writable(FOLDER):
                 return
             self._hint = hint
         try:
@@ -210,6 +310,37 @@ class Timeline(Appending):
             with self._lock:
                 self._hint = None
             _log.warning("the timeline's hint was not written; opening it will cost more until it is: %s", error)
+
+    def secure_version(self, version: int) -> None:
+        """See that a version can be read without the entries before it: by its base, and by its checkpoint too.
+
+        Raises:
+            InvalidError, ExpiredError, UnavailableError, CorruptTimelineError: it cannot be read, or not be written.
+        """
+        state, file = self.state_at(version), find(self.storage, version)
+        if file is None:
+            raise gone(self.storage, version, self.head.version)
+        self._checkpoints.write(state, file)
+        try:
+            write_base(self.storage, state, file)
+        except UnusableError as error:
+            raise UnavailableError(f"{base_path(version)} was written, and cannot be read: {error}") from error
+
+    @property
+    def segment_due(self) -> int | None:
+        """The last version of a segment of the history that this process has seen the end of, and not written."""
+        return self._segment_due
+
+    def write_due_segment(self) -> None:
+        """Write the segment that is due, if one is, and of those before it some that are missing.
+
+        Raises:
+            UnavailableError, CorruptTimelineError: see `write_segments`; the next one makes up for it.
+        """
+        with self._lock:
+            due, self._segment_due = self._segment_due, None
+        if due is not None:
+            self.write_segments(due)
 
     @property
     def checkpoint_due(self) -> int | None:
@@ -253,8 +384,11 @@ class Timeline(Appending):
 
     def _take(self, head: Database, places: Placements | None) -> None:
         super()._take(head, places)
+        self._published_through = max(self._published_through, head.expired.first_kept - 1)
         if self._writes_checkpoints and head.version % self._every == 0:
             self._due_state = State(self._head, self._placements)
+        if self._writes_checkpoints and (head.version + 1) % SEGMENT_VERSIONS == 0:
+            self._segment_due = head.version
 
 
 def _needed(hint: Hint | None) -> list[str]:

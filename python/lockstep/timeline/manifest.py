@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from lockstep.timeline.entry import Batch, Name, Namespace, Table, Tag, Value, V
 from lockstep.timeline.files import UNREADABLE, Gets, read
 from lockstep.timeline.hint import CHECKPOINTS
 from lockstep.timeline.parts import Kind, Part, UnusableError, digest_of
+from lockstep.timeline.state import Header
 
 FORMAT = 2
 """Format 1 had parts that were read all at once; such a checkpoint is passed over."""
@@ -37,6 +37,13 @@ class _Named(Value, frozen=True):
 
     key: str
     name: Name
+
+
+class _Spelled(Value, frozen=True):
+    """The names with capital letters that are this one where case does not count."""
+
+    key: Name
+    names: tuple[Name, ...]
 
 
 class _Inside(Value, frozen=True):
@@ -67,6 +74,7 @@ KINDS: Mapping[str, Kind[Any, Any]] = {
     "inside": Kind(
         msgspec.json.Decoder(_Inside), lambda k, v: _Inside(namespace=k, count=v), lambda x: (x.namespace, x.count)
     ),
+    "spelled": Kind(msgspec.json.Decoder(_Spelled), lambda k, v: _Spelled(key=k, names=v), lambda x: (x.key, x.names)),
     "moved": Kind(
         msgspec.json.Decoder(_Placed),
         lambda k, v: _Placed(id=k[0], entry=k[1], versions=v),
@@ -76,17 +84,12 @@ KINDS: Mapping[str, Kind[Any, Any]] = {
 """How the maps of a state are written, by the names that they have in a manifest."""
 
 
-class Manifest(Value, frozen=True):
-    """What a checkpoint is of: the version, its time, the SHA-256 of its entry's file; and the parts of each map.
+class Manifest(Header, frozen=True, kw_only=True):
+    """What a checkpoint is of, and the parts of each map.
 
-    `first` is the version that has given that file its name, if it is another one. A lake without tags has manifests
-    that Locksteps from before there were any can read.
+    Older ones have no `spelled`: who reads one has to look at all names, until the next one is written.
     """
 
-    format: int
-    version: int
-    committed_at: datetime
-    entry: str
     tables: list[Part[Name]]
     views: list[Part[Name]]
     namespaces: list[Part[Namespace]]
@@ -95,12 +98,12 @@ class Manifest(Value, frozen=True):
     locations: list[Part[str]]
     inside: list[Part[Namespace]]
     moved: list[Part[tuple[str, int]]]
-    first: int | None = None
     tags: list[Part[str]] = msgspec.field(default_factory=list)
+    spelled: list[Part[Name]] | None = None
 
     def digests(self) -> set[str]:
         """Return the digests of all parts."""
-        return {part.digest for name in KINDS for part in getattr(self, name)}
+        return {part.digest for name in KINDS for part in getattr(self, name) or ()}
 
 
 class _Format(msgspec.Struct):
@@ -159,17 +162,17 @@ def read_manifest(storage: Gets, version: int) -> Manifest:
     return manifest
 
 
-def check_entry(storage: Gets, manifest: Manifest) -> None:
-    """See that a checkpoint's entry is the one that the timeline has.
+def check_entry(storage: Gets, of: Header) -> None:
+    """See that the entry of a checkpoint, or of a base, is the one that the timeline has.
 
     Raises:
         UnusableError: it is not.
         UnavailableError, CorruptTimelineError: the store failed, or the entry cannot be read.
     """
-    file = read(storage, manifest.version if manifest.first is None else manifest.first)
-    if file is None or (entry := file.entry(manifest.version)) is None:
+    file = read(storage, of.version if of.first is None else of.first)
+    if file is None or (entry := file.entry(of.version)) is None:
         raise UnusableError("its entry is not there")
-    if digest_of(file.data) != manifest.entry:
+    if digest_of(file.data) != of.entry:
         raise UnusableError("its entry is another one: it is of another history")
-    if entry.committed_at != manifest.committed_at:
+    if entry.committed_at != of.committed_at:
         raise UnusableError("its entry has another time")

@@ -157,12 +157,14 @@ class PartCache:
 
     Attributes:
         bad: the digests of parts that were found missing or damaged, and were not written again since.
+        quick: whether to have a thread read one takes longer than to read it.
     """
 
     def __init__(self, storage: Storage, size: int = KEPT_BYTES) -> None:
         """Keep so many bytes of parts' files at most."""
         self.bad: set[str] = set()
         self._storage = storage
+        self.quick = storage.quick
         self._kept: LRUCache[str, Pairs[Any, Any]] = LRUCache(size, getsizeof=attrgetter("size"))
         self._lock = threading.Lock()
 
@@ -235,6 +237,11 @@ class SortedParts(Base[K, V]):
         self._whole = whole
         self._length = sum(part.count for part in parts)
 
+    @property
+    def quick(self) -> bool:
+        """Whether the store's files are read at once."""
+        return self._cache.quick
+
     def __len__(self) -> int:
         return self._length
 
@@ -257,14 +264,26 @@ class SortedParts(Base[K, V]):
 
     def items(self) -> Iterator[tuple[K, V]]:
         """Yield all pairs in order; some parts are read at a time."""
-        for begin in range(0, len(self.parts), READERS):
-            numbers = range(begin, min(begin + READERS, len(self.parts)))
+        for pairs in self._ranged(range(len(self.parts))):
+            yield from pairs
+
+    def _ranged(self, wanted: range) -> Iterator[Pairs[K, V]]:
+        for begin in range(0, len(wanted), READERS):
+            numbers = wanted[begin : begin + READERS]
             if all(self.parts[number].digest in self._cache for number in numbers):
                 for number in numbers:
-                    yield from self.pairs(number, evict=False)
+                    yield self.pairs(number, evict=False)
             else:
-                for pairs in side_by_side([partial(self.pairs, number, evict=False) for number in numbers]):
-                    yield from pairs
+                yield from side_by_side([partial(self.pairs, number, evict=False) for number in numbers])
+
+    def between(self, low: K, high: K) -> Iterator[tuple[K, V]]:
+        """Yield the pairs in a range of keys, in order; some parts are read at a time."""
+        if not self.parts:
+            return
+        begin, end = self.find(low), self.find(high) + 1
+        wanted: Any = low, high
+        for pairs in self._ranged(range(begin, end)):
+            yield from ((key, value) for key, value in pairs if wanted[0] <= key < wanted[1])
 
     def reads(self, keys: Iterable[K]) -> list[Callable[[], object]]:
         """Return what reads the parts that these keys would be in, of those that are not in memory."""

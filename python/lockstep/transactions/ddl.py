@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Protocol, TypeVar
@@ -22,6 +22,7 @@ from lockstep.timeline.entry import (
     View,
     ViewDdl,
     ViewDefinition,
+    folded,
 )
 
 T = TypeVar("T")
@@ -65,6 +66,10 @@ def check_tag(ddl: TagDdl) -> None:
 class HasNames(Protocol):
     """What has tables, views and namespaces: a database version, or a transaction's view of one."""
 
+    def like(self, key: Name) -> list[Name]:
+        """Return the names of tables and views that are `key` where case does not count."""
+        ...
+
     @property
     def tables(self) -> Mapping[Name, Table]: ...  # those of `Database` and `Transaction`
     @property
@@ -73,17 +78,11 @@ class HasNames(Protocol):
     def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]: ...
 
 
-def folded(name: Name) -> Name:
-    """Return a name as it is compared where case does not count."""
-    return Name(namespace=tuple(part.lower() for part in name.namespace), table=name.table.lower())
-
-
 def spellings(name: Name, scope: HasNames) -> list[Name]:
     """Return the stored names that one whose case does not count may mean: itself alone, if that is one."""
     if name in scope.tables or name in scope.views:
         return [name]
-    key = folded(name)
-    return sorted(each for each in (*scope.tables, *scope.views) if folded(each) == key)
+    return sorted(scope.like(folded(name)))
 
 
 def spelled(name: Name, scope: HasNames) -> Name:
@@ -123,8 +122,7 @@ def _only(candidates: Sequence[T], name: str) -> T:
 def holder(name: Name, scope: HasNames, *, case_sensitive: bool = True) -> str | None:
     """Return what has this name, a "table" or a "view", which share their names; None if it is free."""
     if not case_sensitive:
-        key = folded(name)
-        name = next((each for each in (*scope.tables, *scope.views) if folded(each) == key), name)
+        name = next(iter(scope.like(folded(name))), name)
     if name in scope.tables:
         return "table"
     return "view" if name in scope.views else None
@@ -145,6 +143,7 @@ def net_ddl(
     unique: str,
     *,
     returned: Mapping[str, Table] = MappingProxyType({}),
+    adopted: Collection[str] = (),
 ) -> list[TableDdl]:
     """Return the changes between two lists of tables, in an order in which each finds its name free.
 
@@ -153,6 +152,7 @@ def net_ddl(
     Args:
         unique: a text that no name has in it, for detours.
         returned: by id, the tables among those that had been dropped, at the versions at which they come back.
+        adopted: the ids of those among `returned` that the lake did not have before.
     """
     old, new = {table.id: table for table in before}, {table.id: table for table in after}
     renames = [
@@ -173,6 +173,8 @@ def net_ddl(
                 name=table.name,
                 location=table.location,
                 version=returned[id].version if id in returned else None,
+                adopted=id in adopted,
+                digest=returned[id].digest if id in returned else "",
             )
             for id, table in new.items()
             if id not in old

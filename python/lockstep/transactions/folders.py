@@ -6,9 +6,7 @@ import re
 
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Name
-
-RESERVED_FOLDERS = frozenset({"_delta_log", "_lockstep", "_symlink_format_manifest"})
-"""Folders whose files are other than data, wherever they lie: what may be done to a file follows from its path."""
+from lockstep.timeline.places import RESERVED_FOLDERS
 
 MAX_FOLDER_CHARACTERS = 64
 MAX_FOLDERS = 8
@@ -25,6 +23,11 @@ def new_location(name: Name, id: str) -> str:
     """Return a folder for a new table: readable, and unique because the id is."""
     parts = (*name.namespace[: MAX_FOLDERS - 1], name.table)
     return f"{'/'.join(map(_folder, parts))}-{id}"
+
+
+def is_own(location: str, id: str) -> bool:
+    """Tell whether a lake made the folder of a table: only those end in the table's id, see `new_location`."""
+    return location.endswith(f"-{id}")
 
 
 def _folder(part: str) -> str:

@@ -22,9 +22,11 @@ from lockstep.timeline.entry import (
     View,
     ViewDdl,
     ViewDefinition,
+    folded,
+    names_in,
     tag_key,
 )
-from lockstep.transactions.ddl import check_name, check_size, check_tag, folded, holder, net_ddl, net_views
+from lockstep.transactions.ddl import check_name, check_size, check_tag, holder, net_ddl, net_views
 
 NOT_EMPTY = "2BP01"
 NO_TAG = "42704"
@@ -57,6 +59,7 @@ class Names:
         self._namespace_ddl: list[NamespaceDdl] = []
         self._changed_tags: dict[str, TagDdl | None] = {}
         self._returned: dict[str, Table] = {}
+        self._adopted: dict[str, None] = {}
         self._take(base)
 
     def _take(self, base: Database) -> None:
@@ -145,6 +148,12 @@ class Names:
         """Return the table whose data lies in this folder."""
         return None if (name := self._locations.get(location)) is None else self._tables[name]
 
+    def like(self, key: Name) -> list[Name]:
+        """Return the names of tables and views that are `key` where case does not count, as `folded` has it."""
+        changed = (name for name in (*self._changed_tables, *self._changed_views) if folded(name) == key)
+        found = {*self.base.like(key), *changed}
+        return [name for name in found if name in self._tables or name in self._views]
+
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def put(self, table: Table) -> None:
@@ -178,25 +187,50 @@ class Names:
         """Bring back a table that another transaction dropped, under a name, as it was at its version.
 
         Raises:
-            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken, or the table is there.
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken, or the table is there,
+                be it that somebody has adopted its folder since, under this name or another.
             InvalidError: this transaction itself dropped it, or did so with what it had brought back.
         """
         if (other := self.table_by_id(table.id)) is not None:
             raise DuplicateError(
                 f"table {table.name} with id {table.id} is there, as {other.name}, and need not be brought back"
             )
-        if self.base.table_by_id(table.id) is not None or table.id in self._returned:
-            raise InvalidError(
-                f"table {table.name} was dropped by this transaction itself: ROLLBACK, or ROLLBACK TO a savepoint from "
-                "before that"
+        if (other := self.table_at(table.location)) is not None:
+            raise DuplicateError(
+                f"table {table.name} cannot come back: its folder {table.location} was adopted since, and is table "
+                f"{other.name} of this lake. Rename that one, or release it first"
             )
+        if self.base.table_by_id(table.id) is not None or table.id in self._returned:
+            raise own_drop(table.name)
         self.check_free(name)
         self._returned[table.id] = back = msgspec.structs.replace(table, name=name, since=self.base.version)
         self.put(back)
 
+    def adopt_table(self, table: Table) -> None:
+        """Take in a table that is there already, as it is at its version; the lake did not make it.
+
+        Raises:
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken, or the lake has the
+                table under another one.
+        """
+        if (other := self.table_at(table.location)) is not None:
+            raise DuplicateError(f"{table.location} is table {other.name} of this lake already")
+        self.check_free(table.name)
+        self._returned[table.id] = table
+        self._adopted[table.id] = None
+        self.put(table)
+
+    def is_adopted(self, table: Table) -> bool:
+        """Whether the transaction itself took the table in."""
+        return table.id in self._adopted
+
     def is_returned(self, table: Table) -> bool:
-        """Whether a table is in no snapshot: the transaction brought it back."""
+        """Whether a table is in no snapshot: the transaction brought it back, or took it in."""
         return table.id in self._returned
+
+    def returned(self) -> list[Table]:
+        """Return the tables that it brought back, or took in, and that are there, as it calls them."""
+        return [table for id_ in self._returned if (table := self.table_by_id(id_)) is not None]
 
     def put_tables(self, tables: Iterable[Table]) -> None:
         """Give tables, which are all there, these names, in whatever order they become free.
@@ -269,7 +303,8 @@ class Names:
             InvalidError (2BP01): it is not empty, and `cascade` was not asked for.
         """
         self.check_namespace(name)
-        inside = sorted(n for n in (*self._tables, *self._views) if n.namespace[: len(name)] == name)
+        within = [n for n in self._namespaces if n[: len(name)] == name]
+        inside = sorted(n for values in (self._tables, self._views) for each in within for n in names_in(values, each))
         below = sorted((n for n in self._namespaces if n[: len(name)] == name and n != name), key=len, reverse=True)
         if (inside or below) and not cascade:
             what = inside[0] if inside else ".".join(below[0])
@@ -286,6 +321,10 @@ class Names:
         """Return the tag of a name, in whatever case; one of its own as it is going to be."""
         key = tag_key(name)
         return self._changed_tags[key] if key in self._changed_tags else self.base.tag(name)
+
+    def tag_keys(self) -> set[str]:
+        """Return how the names are told from one another of all tags that there may be; some may be gone."""
+        return {*self.base.tags, *self._changed_tags}
 
     def create_tag(self, ddl: TagDdl) -> None:
         """Give a database version a name.
@@ -335,7 +374,7 @@ class Names:
         """Return the net changes of the list of tables, see `net_ddl`."""
         before = [table for name in self._changed_tables if (table := self.base.tables.get(name)) is not None]
         after = [table for name in self._changed_tables if (table := self._tables.get(name)) is not None]
-        return net_ddl(before, after, unique, returned=self._returned)
+        return net_ddl(before, after, unique, returned=self._returned, adopted=self._adopted)
 
     def view_ddl(self) -> list[ViewDdl]:
         """Return the net changes of the list of views, see `net_views`."""
@@ -353,6 +392,19 @@ class Names:
         names = {ddl.name for ddl in self._namespace_ddl}
         transient = {name for name in names if name not in self._namespaces and name not in self.base.namespaces}
         return [ddl for ddl in self._namespace_ddl if ddl.name not in transient]
+
+
+def tags_in(scope: Names | Database) -> list[Tag | TagDdl]:
+    """Return the tags of a database version, or those that a transaction sees, by name."""
+    keys = scope.tags if isinstance(scope, Database) else scope.tag_keys()
+    return [tag for key in sorted(keys) if (tag := scope.tag(key)) is not None]
+
+
+def own_drop(name: Name) -> InvalidError:
+    """Return what it means that a transaction is to bring back a table which it has dropped itself."""
+    return InvalidError(
+        f"table {name} was dropped by this transaction itself: ROLLBACK, or ROLLBACK TO a savepoint from before that"
+    )
 
 
 def _persistent(values: Mapping[K, V]) -> Map[K, V]:

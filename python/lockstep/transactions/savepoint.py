@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lockstep.errors import InvalidError, UndefinedError
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.names import Names
+
+MAX_SAVEPOINTS = 1000
+NO_SAVEPOINT = "3B001"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +24,6 @@ class Creation:
 
 
 @dataclass(frozen=True, slots=True)
-class Savepoint:
-    """What a transaction had done when the savepoint was set."""
-
-    name: str
-    staged: Mapping[str, tuple[int, ...]]
-    names: Names
-    creations: Mapping[str, Creation]
-    statements: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Undone:
     """What going back to a savepoint leaves in the store: nobody sees it once it is gone.
 
@@ -41,3 +34,80 @@ class Undone:
 
     cut: list[tuple[Table, list[int], list[int]]]
     folders: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a transaction had done when the savepoint was set."""
+
+    name: str
+    staged: Mapping[str, tuple[int, ...]]
+    names: Names
+    creations: Mapping[str, Creation]
+    statements: tuple[str, ...]
+
+    def undone(self, staged: Mapping[str, list[int]], tables: Mapping[str, Table], *, folders: list[str]) -> Undone:
+        """Return what going back to it leaves in the store.
+
+        Args:
+            staged: by table id, the versions that are staged now.
+            tables: those tables by their ids.
+            folders: those of tables that were made since.
+        """
+        kept = {id: list(self.staged.get(id, ())) for id in staged}
+        cut = [
+            (tables[id], kept[id], versions[len(kept[id]) :])
+            for id, versions in staged.items()
+            if len(versions) > len(kept[id]) and tables[id].location not in folders
+        ]
+        return Undone(cut, folders)
+
+
+class Savepoints:
+    """The savepoints of a transaction, in order. A name that is taken hides the older one until it is released."""
+
+    def __init__(self, transaction: str) -> None:
+        """Begin with none; messages name the transaction."""
+        self._transaction = transaction
+        self._points: list[Savepoint] = []
+
+    def __iter__(self) -> Iterator[Savepoint]:
+        return iter(self._points)
+
+    def add(self, point: Savepoint) -> None:
+        """Add one behind the others.
+
+        Raises:
+            InvalidError: there are `MAX_SAVEPOINTS`.
+        """
+        if len(self._points) >= MAX_SAVEPOINTS:
+            raise InvalidError(f"transaction {self._transaction} has {MAX_SAVEPOINTS} savepoints; RELEASE some")
+        self._points.append(point)
+
+    def go_back_to(self, name: str) -> Savepoint:
+        """Return a savepoint, and forget those after it.
+
+        Raises:
+            UndefinedError (3B001): there is none of this name.
+        """
+        at = self._find(name)
+        del self._points[at + 1 :]
+        return self._points[at]
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint, and those after it.
+
+        Raises:
+            UndefinedError (3B001): there is none of this name.
+        """
+        del self._points[self._find(name) :]
+
+    def _find(self, name: str) -> int:
+        for at in reversed(range(len(self._points))):
+            if self._points[at].name == name.casefold():
+                return at
+        raise UndefinedError(
+            f"transaction {self._transaction} has no savepoint {name}; it has "
+            f"{', '.join(point.name for point in self._points) or 'none'}",
+            sqlstate=NO_SAVEPOINT,
+        )

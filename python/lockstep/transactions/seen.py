@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from lockstep.timeline.entry import Entry, Name
-from lockstep.transactions.ddl import folded
+from lockstep.timeline.entry import Entry, Name, folded
 
 
 @dataclass

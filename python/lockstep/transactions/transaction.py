@@ -10,7 +10,6 @@ versions only; the commits themselves lie in the tables' staging folders.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +22,6 @@ from lockstep.errors import (
     NoTransactionError,
     ReadOnlyError,
     TransactionStateError,
-    UndefinedError,
 )
 from lockstep.timeline.entry import (
     NEW,
@@ -38,36 +36,15 @@ from lockstep.timeline.entry import (
     TransactionInfo,
     View,
 )
-from lockstep.transactions.folders import new_location
+from lockstep.transactions.contents import Contents
+from lockstep.transactions.folders import is_own, new_location
 from lockstep.transactions.names import Names
-from lockstep.transactions.savepoint import Creation, Savepoint, Undone
+from lockstep.transactions.savepoint import Creation, Savepoint, Savepoints, Undone
 from lockstep.transactions.seen import Seen
+from lockstep.transactions.state import State
+from lockstep.transactions.statements import note
 
 T = TypeVar("T")
-
-MAX_STATEMENTS = 100
-MAX_STATEMENT_CHARACTERS = 1000
-"""How much of a transaction's text its entry keeps."""
-
-MAX_CONTENT_CHARACTERS = 8 * 1024 * 1024
-"""So much of what was staged is kept in memory until COMMIT; the rest is read back."""
-
-MAX_SAVEPOINTS = 1000
-NO_SAVEPOINT = "3B001"
-
-
-def shortened(text: str) -> str:
-    """Return a statement's text as an entry keeps it: on one line, and bounded."""
-    return " ".join(text.split())[:MAX_STATEMENT_CHARACTERS]
-
-
-class State(enum.StrEnum):
-    """Where a transaction is in its life."""
-
-    REQUESTED = "REQUESTED"
-    INFLIGHT = "INFLIGHT"
-    COMPLETED = "COMPLETED"
-    ROLLED_BACK = "ROLLED_BACK"
 
 
 @dataclass
@@ -78,6 +55,7 @@ class Transaction:
         id: unique for ever.
         base: its snapshot.
         began_at: when, UTC.
+        refusal: why it may not write though nobody said READ ONLY; empty if it may.
         record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
         batch: the micro-batch that it carries out, if it is one: its entry records it.
         epoch: how often it went back to a savepoint; its URIs differ from one to the next.
@@ -85,10 +63,17 @@ class Transaction:
         names: what the names of tables, views and namespaces mean to it; `changing` is how to change that. Who looks
             there has to note what it was told in `seen`.
         seen: what it has seen of its snapshot.
-        failure: what the first failed write said, once one failed.
+        failure: what the first failed write said, once one failed, after which only a rollback is left.
+        failed_statement: what a statement said that failed and left nothing behind; going back to a savepoint from
+            before it makes that good.
         in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
         vectors: files of deletion vectors that COMMIT wrote for it, relative to the lake's root.
+        keeps_files: whether a rollback leaves the data files that its commits add, and the folders of tables that it
+            made: another attempt at the same has, or will have, the same files.
+        claimed: the locations of tables that it claimed for its lake, or found claimed, see `lockstep.lake.claims`.
+        released: the ids of tables that it gives back, whoever made them.
+        is_noted: whether it is kept that and why it was rolled back, see `lockstep.commit.ended`.
         state, version: see `State`; the database version that it committed, the snapshot's if that changed nothing.
     """
 
@@ -97,6 +82,7 @@ class Transaction:
     began_at: datetime
     isolation: Isolation = "SERIALIZABLE"
     read_only: bool = False
+    refusal: str = ""
     record_reads: bool = False
     batch: Batch | None = None
     comment: str = ""
@@ -106,8 +92,13 @@ class Transaction:
     staged: dict[str, list[int]] = field(default_factory=dict)
     case_sensitive: bool = True
     failure: str | None = None
+    failed_statement: str | None = None
     in_doubt: int | None = None
     vectors: set[str] = field(default_factory=set)
+    keeps_files: bool = False
+    claimed: set[str] = field(default_factory=set)
+    released: set[str] = field(default_factory=set)
+    is_noted: bool = False
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)
@@ -115,21 +106,19 @@ class Transaction:
     seen: Seen = field(init=False)
     _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
-    _contents: dict[tuple[str, int], str] = field(init=False, default_factory=dict)
-    _content_size: int = field(init=False, default=0)
+    _contents: Contents = field(init=False, default_factory=Contents)
     _looked_at: set[str] = field(init=False, default_factory=set)
     _creations: dict[str, Creation] = field(init=False, default_factory=dict)
-    _savepoints: list[Savepoint] = field(init=False, default_factory=list)
+    _savepoints: Savepoints = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = Names(self.base, case_sensitive=self.case_sensitive)
         self.seen = Seen(self.id, None if self.batch is None else self.batch.application)
+        self._savepoints = Savepoints(self.id)
 
     def __repr__(self) -> str:
-        writes = f", {len(self.staged)} tables written" if self.staged else ""
-        return (
-            f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{writes}>"
-        )
+        done = f", {len(self.staged)} tables written" if self.staged else ""
+        return f"<Transaction {self.id} {self.state} {self.isolation} from database version {self.base.version}{done}>"
 
     # --- what it sees -------------------------------------------------------------------------------------------------
 
@@ -157,6 +146,11 @@ class Transaction:
         """The views that it sees, as `tables`; of one that it made itself, `since` is the snapshot's version then."""
         self.seen.every_name = True
         return self.names.views
+
+    def like(self, key: Name) -> list[Name]:
+        """Return the names of tables and views that it sees that are `key` where case does not count."""
+        self.seen.every_name = True
+        return self.names.like(key)
 
     @property
     def namespaces(self) -> Mapping[Namespace, Mapping[str, str]]:
@@ -225,9 +219,14 @@ class Transaction:
         self.seen.tables.add(table.id)
         self._reads.touch(table.id, number)
 
-    def settle(self, numbers: Iterable[int]) -> None:
-        """Note of which uses of tables all is known: they read columns, and the rows that `read` notes."""
+    def settle(self, numbers: Iterable[int], unused: Iterable[int] = ()) -> None:
+        """Note of which uses of tables all is known: they read columns, and the rows that `read` notes.
+
+        Args:
+            unused: the uses that did not come about. What was seen stays seen.
+        """
         self._reads.settle(numbers)
+        self._reads.forget(unused)
 
     def read(self, table: Table, predicate: str | None = None) -> None:
         """Note that rows of the table were read: those that satisfy the predicate, or any."""
@@ -242,9 +241,7 @@ class Transaction:
 
     def note_statement(self, text: str) -> None:
         """Keep a statement's text for the entry, bounded; an analysis that runs twice says it once."""
-        short = shortened(text)
-        if len(self.statements) < MAX_STATEMENTS and self.statements[-1:] != [short]:
-            self.statements.append(short)
+        note(self.statements, text)
 
     # --- what it does -------------------------------------------------------------------------------------------------
 
@@ -272,7 +269,7 @@ class Transaction:
 
         Raises:
             NoTransactionError, TransactionStateError: see `check_usable`.
-            ReadOnlyError: it was begun READ ONLY.
+            ReadOnlyError: it was begun READ ONLY, or the lake can only be read.
             FailedTransactionError: a write of it failed; only ROLLBACK helps.
         """
         self.check_usable()
@@ -280,10 +277,20 @@ class Transaction:
             raise ReadOnlyError(
                 "this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write"
             )
+        if self.refusal:
+            raise ReadOnlyError(self.refusal)
         self.check_sound()
 
     def check_sound(self) -> None:
         """Raise if a write of this transaction failed."""
+        self._check_not_lost()
+        if self.failed_statement is not None:
+            raise FailedTransactionError(
+                "a write of this transaction failed, so nothing is left but to roll it back, or to go back to a "
+                f"savepoint from before. The failure was: {self.failed_statement}"
+            )
+
+    def _check_not_lost(self) -> None:
         if self.failure is not None:
             raise FailedTransactionError(
                 f"a write of this transaction failed, so it can only be rolled back. The failure was: {self.failure}"
@@ -309,16 +316,17 @@ class Transaction:
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
         self.names.put(table := self._table_at(location))
         self.staged.setdefault(table.id, []).append(version)
-        self._content_size -= len(self._contents.pop((table.id, version), ""))  # of what was taken back
-        if content is not None and self._content_size + len(content) <= MAX_CONTENT_CHARACTERS:
-            self._content_size += len(content)
-            self._contents[table.id, version] = content
+        self._contents.keep(table.id, version, content)
         self.state = State.INFLIGHT
         return table
 
     def staged_content(self, table: Table, version: int) -> str | None:
         """Return what a staged commit says; None if that is not in memory."""
-        return self._contents.get((table.id, version))
+        return self._contents.of(table.id, version)
+
+    def staged_bytes(self) -> int:
+        """Return how large the data files are that it has written, as far as its staged commits are in memory."""
+        return self._contents.bytes_added()
 
     def _table_at(self, location: str) -> Table:
         if (table := self.names.table_at(location)) is not None:
@@ -374,9 +382,7 @@ class Transaction:
         """
         self.check_usable()
         self.check_sound()
-        if len(self._savepoints) >= MAX_SAVEPOINTS:
-            raise InvalidError(f"transaction {self.id} has {MAX_SAVEPOINTS} savepoints; RELEASE some")
-        self._savepoints.append(
+        self._savepoints.add(
             Savepoint(
                 name=name.casefold(),
                 staged={id: tuple(versions) for id, versions in self.staged.items()},
@@ -394,19 +400,13 @@ class Transaction:
             FailedTransactionError: another transaction ended this one, or an earlier undo failed.
         """
         self.check_usable()
-        self.check_sound()
-        at = self._find_savepoint(name)
-        del self._savepoints[at + 1 :]
-        point = self._savepoints[at]
+        self._check_not_lost()
+        point = self._savepoints.go_back_to(name)
+        self.failed_statement = None  # each savepoint that there is, is from before: none is set after a failure
         by_id = {table.id: table for table in self.dropped_tables}
         for names in (self.names, point.names):
             by_id |= {id: table for id in self.staged if (table := names.table_by_id(id)) is not None}
-        cut = [
-            (by_id[id], list(point.staged.get(id, ())), versions[len(point.staged.get(id, ())) :])
-            for id, versions in self.staged.items()
-            if len(versions) > len(point.staged.get(id, ())) and by_id[id].location not in self._folders_since(point)
-        ]
-        undone = Undone(cut, self._folders_since(point))
+        undone = point.undone(self.staged, by_id, folders=self._folders_since(point))
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
         self.statements, self._creations = list(point.statements), dict(point.creations)
@@ -421,17 +421,7 @@ class Transaction:
         """
         self.check_usable()
         self.check_sound()
-        del self._savepoints[self._find_savepoint(name) :]
-
-    def _find_savepoint(self, name: str) -> int:
-        for at in reversed(range(len(self._savepoints))):
-            if self._savepoints[at].name == name.casefold():
-                return at
-        raise UndefinedError(
-            f"transaction {self.id} has no savepoint {name}; it has "
-            f"{', '.join(point.name for point in self._savepoints) or 'none'}",
-            sqlstate=NO_SAVEPOINT,
-        )
+        self._savepoints.release(name)
 
     def _folders_since(self, point: Savepoint) -> list[str]:
         return [location for location in self._creations if location not in point.creations]
@@ -455,6 +445,19 @@ class Transaction:
     def dropped_tables(self) -> list[Table]:
         """The tables that it staged commits for, and then dropped."""
         return [table for table in self.names.dropped if table.id in self.staged]
+
+    def let_go(self) -> list[Table]:
+        """The tables of its snapshot that are its lake's no more, and whose folders stay with somebody else."""
+        gone = {table.id: table for table in self.names.dropped if self.names.table_by_id(table.id) is None}
+        return [
+            table
+            for id, table in gone.items()
+            if self.base.table_by_id(id) is not None and (id in self.released or not is_own(table.location, id))
+        ]
+
+    def taken_in(self) -> list[Table]:
+        """The tables that it adopted or brought back, and that have to be its lake's by a claim."""
+        return [table for table in self.names.returned() if table.location in self.claimed]
 
     def changes_names(self) -> bool:
         """Whether it makes, drops or renames anything, all in all."""

@@ -17,12 +17,13 @@ import pytest
 from pyroaring import BitMap64
 
 from lockstep.commit.announce import FOLDER
+from lockstep.commit.ended import Refusal, ended_transactions
 from lockstep.conflict.lock_policy import Policy, Resolution
 from lockstep.delta.combine.deletion_vectors import inline, serialize
 from lockstep.errors import CommitUnknownError, ConflictError, FailedTransactionError, NoTransactionError
 from lockstep.storage import Storage
 from lockstep.timeline.files import entry_path
-from lockstep.transactions.transaction import State
+from lockstep.transactions.state import State
 from tests.support.faulty import FaultyStorage, Operation
 from tests.support.gate import wait_until
 from tests.support.lakes import add, create, files, metadata, open_catalog, remove, stage
@@ -56,6 +57,9 @@ def test_wait_die_the_younger_dies_at_its_statement(begin: Begin) -> None:
     with pytest.raises(FailedTransactionError, match="gives way"):
         younger.commit()
     assert younger.tx.state is State.ROLLED_BACK
+    [record] = ended_transactions(older.catalog.lake)
+    assert record.transaction == younger.tx.id
+    assert record.conflict == Refusal(rule="wait-die", about="default.a", winner=older.tx.id)
     assert older.commit() == 2
     assert files(older.catalog, "a") == {"older"}
     [table] = older.catalog.timeline.head.tables.values()
@@ -316,6 +320,10 @@ def test_waiting_has_an_end(begin: Begin, policy: Policy, waits: str) -> None:
     with pytest.raises(ConflictError, match=rf"transaction {first.tx.id}, .* within lock-timeout \(0.05 s\)"):
         second.replace_p()
     assert announced(first.catalog) == [f"{first.tx.id}.json"]
+    assert ended_transactions(first.catalog.lake) == [], "it is open yet"
+    second.rollback()
+    [record] = ended_transactions(first.catalog.lake)
+    assert record.conflict == Refusal(rule="lock-timeout", about="default.a", winner=first.tx.id)
     first.commit()
 
 

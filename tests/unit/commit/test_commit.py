@@ -27,7 +27,7 @@ from lockstep.retry import RACE
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import INLINE_BYTES
 from lockstep.timeline.files import entry_path
-from lockstep.transactions.transaction import State
+from lockstep.transactions.state import State
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,

@@ -15,7 +15,8 @@ from lockstep.errors import (
     ConflictError,
 )
 from lockstep.timeline.entry import Isolation
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     CONSTRAINT,

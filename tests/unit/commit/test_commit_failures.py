@@ -21,7 +21,8 @@ from lockstep.lake.verify import verify
 from lockstep.storage import Theirs
 from lockstep.timeline.entry import Isolation
 from lockstep.timeline.files import entry_path
-from lockstep.transactions.transaction import State, Transaction
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage, TakenError
 from tests.support.lakes import (
     add,

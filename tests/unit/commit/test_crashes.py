@@ -16,7 +16,7 @@ from lockstep.errors import (
 )
 from lockstep.storage import open_storage
 from lockstep.timeline.files import entry_path
-from lockstep.transactions.transaction import State
+from lockstep.transactions.state import State
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.outcomes import Committed
 from lockstep.delta.log import commit_path
 from lockstep.errors import CommitUnknownError, ConflictError, UnavailableError
+from lockstep.lake.gate import Gate
 from lockstep.lake.verify import verify
 from lockstep.timeline.append import LOSSES
 from lockstep.timeline.files import entry_path, find
@@ -286,3 +288,64 @@ def test_many_in_two_processes_lose_and_double_nothing(store: FaultyStorage) -> 
         assert files(reader, f"t{me}") == {f"{me}-{number}" for number in range(6)}
     assert files(reader, "shared") == {f"{me}-{number}" for me in range(8) for number in (0, 3)}
     assert not verify(store.inner, reader.timeline).differences
+
+
+def test_what_a_waiting_entry_comes_to_precede_is_not_what_it_preceded_before(store: FaultyStorage) -> None:
+    """One waits behind p, and is looked at by c; then another process takes p's version, so that b precedes that."""
+    here = open_catalog(store)
+    create(here, *"abcde", files=["p"])
+    there = open_catalog(store.inner)
+    other = staged(there, "a", add("a-1"), remove("q"), reads="e")
+    stage(there, other, "c", remove("p"))
+    stage(there, other, "d", remove("p"))
+    first, b = staged(here, "d", remove("p")), staged(here, "b", reads="a")
+    c, last = staged(here, "c", remove("p")), staged(here, "e", reads="b")
+    futures: list[Future[Committed]] = []
+
+    def has_waiting(entries: int) -> bool:
+        return waiting(here.timeline) == entries
+
+    def come() -> None:
+        for tx in (b, c):
+            more = waiting(here.timeline) + 1
+            futures.append(pool.submit(here.commit, tx))
+            until(partial(has_waiting, more))
+        there.commit(other)
+
+    with ThreadPoolExecutor(4) as pool:
+        store.interrupt("put_if_absent", come, path=entry_path(here.timeline.head.version + 1))
+        with pytest.raises(ConflictError):
+            here.commit(first)
+        landed = futures[0].result(PATIENCE_S)
+        assert isinstance(futures[1].exception(PATIENCE_S), ConflictError)
+    assert landed.entry is not None
+    assert landed.entry.precedes == there.timeline.head.version == landed.version - 1
+    with pytest.raises(ConflictError):  # other before last, last before b, b before other: no serial order
+        here.commit(last)
+
+
+def test_a_reader_whose_lost_commit_arrives_late_is_in_the_timeline_once(store: FaultyStorage) -> None:
+    catalog = open_catalog(store)
+    create(catalog, "a", files=["p"])
+    tx = catalog.begin(record_reads=True)
+    tx.read(tx.table(named("a")))
+    path = entry_path(catalog.timeline.head.version + 1)
+    store.go_down(path, landed=True)
+    with pytest.raises(CommitUnknownError):
+        catalog.commit(tx)
+    store.heal()
+    late = store.inner.get(path)
+    assert late is not None
+    store.inner.delete(path)  # it is still on its way when the second COMMIT looks for it
+
+    class Arriving(Gate):  # asked as soon as everything has been looked at
+        def wait(self, transaction: str) -> None:
+            if store.inner.get(path) is None:
+                store.inner.put(path, late or b"")
+                catalog.timeline.refresh()
+            super().wait(transaction)
+
+    catalog.lake.gate = Arriving()
+    catalog.commit(tx)
+    ids = [entry.transaction.id for entry in catalog.timeline.entries(-1)]
+    assert ids.count(tx.id) == 1

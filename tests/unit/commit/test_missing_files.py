@@ -17,7 +17,7 @@ from lockstep.errors import (
     MissingFilesError,
     UnavailableError,
 )
-from lockstep.transactions.transaction import State
+from lockstep.transactions.state import State
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     NEW_TABLE,

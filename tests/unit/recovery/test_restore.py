@@ -102,7 +102,7 @@ def test_names_mean_what_they_meant(
             run(catalog, change)
     assert names_of(catalog.database()) != names_of(then)
     tx = catalog.begin()
-    assert restore_to(catalog.timeline, tx, then, ALL) == []
+    assert restore_to(catalog.lake, tx, then, ALL) == []
     catalog.commit(tx)
     assert names_of(catalog.database()) == names_of(then)
     assert {name: t.version for name, t in catalog.database().tables.items()} == {
@@ -112,7 +112,7 @@ def test_names_mean_what_they_meant(
 
 def test_nothing_to_do_is_nothing_done(catalog: TransactionalCatalog) -> None:
     tx = catalog.begin()
-    assert restore_to(catalog.timeline, tx, catalog.database(), ALL) == []
+    assert restore_to(catalog.lake, tx, catalog.database(), ALL) == []
     assert catalog.commit(tx).entry is None
 
 
@@ -123,7 +123,7 @@ def test_logs_that_went_on_are_delta_s_to_restore(catalog: TransactionalCatalog)
     run(catalog, drop("a"))
     run(catalog, rename("s.t", "moved"))
     tx = catalog.begin()
-    restores = restore_to(catalog.timeline, tx, then, ALL)
+    restores = restore_to(catalog.lake, tx, then, ALL)
     assert restores == [TableRestore(named("a"), 0), TableRestore(named("s.t"), 0)]
     assert tx.table(named("a")).version == 1  # as it was last: Delta goes on from there
     assert tx.table(named("s.t")).version == 1
@@ -133,14 +133,14 @@ def test_what_the_transaction_wrote_itself_goes_too(catalog: TransactionalCatalo
     then = catalog.database()
     tx = catalog.begin()
     stage(catalog, tx, "b", add("mine"))
-    assert restore_to(catalog.timeline, tx, then, ALL) == [TableRestore(named("b"), 0)]
+    assert restore_to(catalog.lake, tx, then, ALL) == [TableRestore(named("b"), 0)]
 
 
 def test_a_table_that_was_not_there_goes(catalog: TransactionalCatalog) -> None:
     then = catalog.database()
     create(catalog, "later")
     tx = catalog.begin()
-    restore_to(catalog.timeline, tx, then, ALL)
+    restore_to(catalog.lake, tx, then, ALL)
     catalog.commit(tx)
     assert named("later") not in catalog.database().tables
     assert named("later") in catalog.timeline.at(then.version + 1).tables
@@ -157,7 +157,7 @@ def test_a_part_is_restored_and_the_rest_stays(catalog: TransactionalCatalog) ->
         (Selection(names=frozenset({named("s.u"), named("b")})), {"default.b", "s.t"}),
     ):
         tx = catalog.begin()
-        restore_to(catalog.timeline, tx, then, selection)
+        restore_to(catalog.lake, tx, then, selection)
         assert {str(name) for name in tx.tables} == expected
         catalog.rollback(tx)
 
@@ -166,9 +166,9 @@ def test_what_nobody_has_is_refused(catalog: TransactionalCatalog) -> None:
     then = catalog.database()
     tx = catalog.begin()
     with pytest.raises(UndefinedError, match=r"no table or view default\.nope"):
-        restore_to(catalog.timeline, tx, then, Selection(names=frozenset({named("nope")})))
+        restore_to(catalog.lake, tx, then, Selection(names=frozenset({named("nope")})))
     with pytest.raises(UndefinedError, match="no namespace nope"):
-        restore_to(catalog.timeline, tx, then, Selection(namespaces=frozenset({("nope",)})))
+        restore_to(catalog.lake, tx, then, Selection(namespaces=frozenset({("nope",)})))
 
 
 def test_a_name_that_another_has_refuses_the_whole(catalog: TransactionalCatalog) -> None:
@@ -178,7 +178,7 @@ def test_a_name_that_another_has_refuses_the_whole(catalog: TransactionalCatalog
     tx = catalog.begin()
     before = dict(tx.tables)
     with pytest.raises(DuplicateError, match=r"default\.a exists"):
-        restore_to(catalog.timeline, tx, then, Selection(ids=frozenset({then.tables[named("a")].id})))
+        restore_to(catalog.lake, tx, then, Selection(ids=frozenset({then.tables[named("a")].id})))
     assert dict(tx.tables) == before
     assert catalog.commit(tx).entry is None
 
@@ -190,7 +190,7 @@ def test_another_that_used_what_was_restored_conflicts(store: FaultyStorage) -> 
     run(one, rename("a", "b"))
     other = open_catalog(store)
     tx = one.begin()
-    restore_to(one.timeline, tx, then, ALL)
+    restore_to(one.lake, tx, then, ALL)
     append(other, "b", "x")
     with pytest.raises(ConflictError, match="which this transaction renamed"):
         one.commit(tx)
@@ -207,7 +207,7 @@ def test_a_revert_takes_back_one_transaction(
     version = run(catalog, *changes)
     create(catalog, "unrelated")
     tx = catalog.begin()
-    assert revert(catalog.timeline, tx, version) == []
+    assert revert(catalog.lake, tx, version) == []
     catalog.commit(tx)
     tables, views, namespaces = names_of(catalog.database())
     assert isinstance(tables, dict)
@@ -219,7 +219,7 @@ def test_a_write_is_reverted_by_its_log(catalog: TransactionalCatalog) -> None:
     version = append(catalog, "a", "x")
     append(catalog, "b", "y")
     tx = catalog.begin()
-    assert revert(catalog.timeline, tx, version) == [TableRestore(named("a"), 0)]
+    assert revert(catalog.lake, tx, version) == [TableRestore(named("a"), 0)]
 
 
 def test_what_others_built_upon_stays(catalog: TransactionalCatalog) -> None:
@@ -227,13 +227,13 @@ def test_what_others_built_upon_stays(catalog: TransactionalCatalog) -> None:
     later = append(catalog, "a", "y")
     tx = catalog.begin()
     with pytest.raises(InvalidError, match=rf"version {later} .* changed table default\.a after it"):
-        revert(catalog.timeline, tx, version)
+        revert(catalog.lake, tx, version)
 
 
 @pytest.mark.parametrize("version", [0, 99, -1])
 def test_nothing_to_revert(catalog: TransactionalCatalog, version: int) -> None:
     with pytest.raises(InvalidError):
-        revert(catalog.timeline, catalog.begin(), version)
+        revert(catalog.lake, catalog.begin(), version)
 
 
 # --- diff -------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from lockstep.catalog import TransactionalCatalog, find_tag
+from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.outcomes import Committed
 from lockstep.errors import ConflictError, CorruptTimelineError, DuplicateError, InvalidError, UndefinedError
 from lockstep.timeline.checkpoint import versions
@@ -15,6 +15,7 @@ from lockstep.timeline.entry import FORMAT, TAG_FORMAT, Tag, TagDdl
 from lockstep.timeline.files import FOLDER, decode_all, entry_path
 from lockstep.timeline.fold import fold
 from lockstep.timeline.log import Timeline
+from lockstep.transactions.lookup import find_tag
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, named, open_catalog, stage
 

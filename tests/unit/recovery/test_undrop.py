@@ -21,7 +21,7 @@ def drop(catalog: TransactionalCatalog, name: str = "a") -> int:
 
 def bring_back(catalog: TransactionalCatalog, name: str = "a", id: str | None = None) -> int:
     tx = catalog.begin()
-    undrop(catalog.timeline, tx, named(name), id=id)
+    undrop(catalog.lake, tx, named(name), id=id)
     return catalog.commit(tx).version
 
 
@@ -47,7 +47,7 @@ def test_it_is_as_it_was(catalog: TransactionalCatalog) -> None:
 def test_it_may_be_written_in_the_same_transaction(catalog: TransactionalCatalog) -> None:
     drop(catalog)
     tx = catalog.begin()
-    undrop(catalog.timeline, tx, named("a"))
+    undrop(catalog.lake, tx, named("a"))
     stage(catalog, tx, "a", add("q"))
     catalog.commit(tx)
     assert files(catalog, "a") == {"p", "q"}
@@ -57,7 +57,7 @@ def test_it_may_be_written_in_the_same_transaction(catalog: TransactionalCatalog
 def test_a_rollback_leaves_it_dropped(catalog: TransactionalCatalog) -> None:
     drop(catalog)
     tx = catalog.begin()
-    undrop(catalog.timeline, tx, named("a"))
+    undrop(catalog.lake, tx, named("a"))
     stage(catalog, tx, "a", add("q"))
     catalog.rollback(tx)
     assert named("a") not in catalog.database().tables
@@ -97,17 +97,17 @@ def test_what_is_there_or_never_was_cannot_come_back(catalog: TransactionalCatal
         bring_back(catalog, "c", id=there)
     tx = catalog.begin()
     tx.changing().drop_table(named("a"))
-    with pytest.raises(UndefinedError):
-        undrop(catalog.timeline, tx, named("a"))  # it is not dropped yet
+    with pytest.raises(InvalidError, match="by this transaction itself"):
+        undrop(catalog.lake, tx, named("a"))  # it is not dropped yet
 
 
 def test_its_own_drop_of_what_came_back_is_final_until_the_end(catalog: TransactionalCatalog) -> None:
     drop(catalog)
     tx = catalog.begin()
-    undrop(catalog.timeline, tx, named("a"))
+    undrop(catalog.lake, tx, named("a"))
     tx.changing().drop_table(named("a"))
     with pytest.raises(InvalidError, match="dropped by this transaction itself"):
-        undrop(catalog.timeline, tx, named("a"))
+        undrop(catalog.lake, tx, named("a"))
     assert catalog.commit(tx).entry is None
 
 
@@ -117,7 +117,7 @@ def test_two_that_bring_back_one_table_conflict(store: FaultyStorage) -> None:
     drop(one)
     other = open_catalog(store)
     tx = one.begin()
-    undrop(one.timeline, tx, named("a"))
+    undrop(one.lake, tx, named("a"))
     [gone] = dropped_tables(other.timeline)
     bring_back(other, "b", id=gone.id)
     with pytest.raises(ConflictError, match="created table"):

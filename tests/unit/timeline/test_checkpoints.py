@@ -13,16 +13,18 @@ from immutables import Map
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.lake.verify import verify
-from lockstep.timeline.checkpoint import Checkpoints, State, read_state, versions
+from lockstep.timeline.checkpoint import Checkpoints, read_state, versions
 from lockstep.timeline.entry import Entry, Moved
 from lockstep.timeline.files import FOLDER as ENTRIES
 from lockstep.timeline.files import File, encode, entry_path
-from lockstep.timeline.fold import amendments, as_ratified, fold, placements
+from lockstep.timeline.fold import fold
 from lockstep.timeline.hint import HINT, Hint, write_hint
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.manifest import FOLDER, KINDS, manifest_path, read_manifest
 from lockstep.timeline.parts import FOLDER as PARTS_FOLDER
 from lockstep.timeline.parts import NewPart, cut, part_path
+from lockstep.timeline.placements import amendments, as_ratified, placements
+from lockstep.timeline.state import State
 from tests.support.checkpoints import checkpoint, entries_read, long_history, state_of, stored
 from tests.support.entries import commit, entry
 from tests.support.faulty import FaultyStorage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.faulty import FaultyStorage
 from tests.support.queueing import Queue, anyhow, waiting, while_putting
 
 THREE = ("b", "c", "d")
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def three(queue: Queue) -> None:
@@ -371,3 +373,18 @@ def test_any_entry_of_a_long_group_is_found(timeline: Timeline, store: FaultySto
         assert (file.first, file.last) == (2, MAX_GROUP + 1)
     assert find(store, MAX_GROUP + 2) is None
     assert ids(timeline.entries(1)) == names
+
+
+def test_refresh_reads_all_that_was_there_beside_a_put_that_landed_long_ago(store: FaultyStorage) -> None:
+    """An append in doubt that is tried again may be of the very same bytes: its answer tells nothing of the end."""
+    ahead = Timeline.create(store.inner, clock=lambda: NOW + timedelta(seconds=30))
+    ours = Timeline.open(store, clock=lambda: NOW)
+    store.go_down(entry_path(1), landed=True)
+    assert isinstance(ours.append(draft("a"), 0), Unknown)
+    store.heal()
+    for id_ in "bc":
+        ahead.refresh()
+        assert isinstance(ahead.append(draft(id_), ahead.head.version), Ratified)
+    store.interrupt("get", lambda: ours.append(draft("a"), 0), path=entry_path(1))
+    ours.refresh()
+    assert ours.head.version == 3

@@ -16,12 +16,13 @@ from lockstep.errors import CorruptTimelineError, UnavailableError
 from lockstep.timeline.checkpoint import Checkpoints, read_state, versions
 from lockstep.timeline.entry import Database, Entry
 from lockstep.timeline.files import entry_path
-from lockstep.timeline.fold import amendments, fold
+from lockstep.timeline.fold import fold
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.manifest import FOLDER, manifest_path, read_manifest
 from lockstep.timeline.outcomes import Ratified
 from lockstep.timeline.parts import FOLDER as PARTS
 from lockstep.timeline.parts import digest_of, part_path
+from lockstep.timeline.placements import amendments
 from tests.support.checkpoints import checkpoint, entries_read, long_history, state_of, stored
 from tests.support.entries import entry
 from tests.support.faulty import FaultyStorage

@@ -13,7 +13,7 @@ import pytest
 
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.storage import open_storage
-from lockstep.timeline.files import entry_path
+from lockstep.timeline.files import FOLDER, entry_path
 from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from tests.support.entries import T0, FakeClock, commit, ids
@@ -184,10 +184,10 @@ def test_nothing_opens_without_a_hint_that_the_store_fails_to_give(timeline: Tim
 def test_a_right_hint_spares_the_listing(timeline: Timeline, store: FaultyStorage) -> None:
     """With a hint nothing is listed; that is all that it is for."""
     commit(timeline, "a", "b")
-    before = store.count("list")
+    before = store.count("list", FOLDER)
     publish(timeline, 2)
     assert Timeline.open(store).published_through == 2
-    assert store.count("list") == before
+    assert store.count("list", FOLDER) == before
 
 
 def test_the_watermark_only_rises(timeline: Timeline, store: FaultyStorage) -> None:

@@ -166,8 +166,8 @@ def drop_field(field: str) -> Callable[[dict[str, Any]], Any]:
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "future format": (lambda v: v.update(format=4, brand_new=True), "format 4, of a newer Lockstep than this one"),
-    "no such format": (lambda v: v.update(format=0), "format 0, expected 1 to 3"),
+    "future format": (lambda v: v.update(format=7, brand_new=True), "format 7, of a newer Lockstep than this one"),
+    "no such format": (lambda v: v.update(format=0), "format 0, expected 1 to 6"),
     "no format": (drop_field("format"), "missing required field `format`"),
     "format of another type": (lambda v: v.update(format="1"), "Expected `int`"),
     "unknown field": (lambda v: v.update(extra=1), "unknown field `extra`"),

@@ -230,6 +230,11 @@ def in_a_file(data: bytes, cardinality: int, id: UUID) -> tuple[Descriptor, byte
     return descriptor, bytes([FILE_VERSION]) + size + data + checksum
 
 
+def placed(descriptor: Descriptor, id: UUID) -> Descriptor:
+    """Return the descriptor of a vector whose file is, under this id, in the table's folder."""
+    return {**descriptor, "storageType": "u", "pathOrInlineDv": _to_z85(id.bytes)}
+
+
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 

@@ -81,6 +81,7 @@ def possible(file: FileValues, column: Path, kind: Kind | None) -> Possible:
     return Possible(null=type(nulls) is not int or nulls != 0, values=values)
 
 
+@lru_cache(maxsize=4096)
 def _of_partition(text: str | None, kind: Kind | None) -> Possible:
     if not text:
         return Possible(null=True, values=NOTHING)

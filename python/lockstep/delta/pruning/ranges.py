@@ -99,11 +99,11 @@ def complement(ranges: Ranges) -> Ranges:
 
 def overlap(one: Ranges, other: Ranges) -> bool:
     """Return whether two sets of one kind may have a value in common."""
-    if not one or not other:
+    if not _meet(one, other):
         return False
-    if not _before(one[0].lower, other[-1].upper) or not _before(other[0].lower, one[-1].upper):
-        return False  # the one ends before the other begins: most files are nowhere near what was read
-    return any(_before(a.lower, b.upper) and _before(b.lower, a.upper) for a in one for b in other)
+    return len(one) == len(other) == 1 or any(
+        _before(a.lower, b.upper) and _before(b.lower, a.upper) for a in one for b in other
+    )
 
 
 def union(one: Ranges, other: Ranges) -> Ranges:
@@ -113,6 +113,8 @@ def union(one: Ranges, other: Ranges) -> Ranges:
 
 def intersect(one: Ranges, other: Ranges) -> Ranges:
     """Return the values that are in both of two sets of one kind."""
+    if not _meet(one, other):
+        return NOTHING
     ranges = []
     i = j = 0
     while i < len(one) and j < len(other):
@@ -127,6 +129,11 @@ def intersect(one: Ranges, other: Ranges) -> Ranges:
         else:
             j += 1
     return tuple(ranges)
+
+
+def _meet(one: Ranges, other: Ranges) -> bool:
+    """Return whether neither of two sets ends before the other begins: most files are nowhere near what was read."""
+    return bool(one and other) and _before(one[0].lower, other[-1].upper) and _before(other[0].lower, one[-1].upper)
 
 
 def _before(lower: Cut | None, upper: Cut | None) -> bool:

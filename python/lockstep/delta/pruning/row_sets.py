@@ -26,7 +26,7 @@ MAX_TOUCHES = 10000
 
 
 class RowsRead:
-    """What a transaction has read, by table id. It is only ever added to."""
+    """What a transaction has read, by table id. It is only ever added to, but for uses of which there were none."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Rows] = {}
@@ -44,6 +44,11 @@ class RowsRead:
     def settle(self, numbers: Iterable[int]) -> None:
         """Note of which uses all is known: they read columns, and the rows that were added."""
         self._settled_uses.update(numbers)
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Take back uses that were added ahead, and of which there were none."""
+        unused = set(numbers)
+        self._uses = {use for use in self._uses if use[1] not in unused}
 
     def by_table(self) -> dict[str, Rows]:
         """Return all that was read."""

@@ -2,8 +2,8 @@
 
 It keeps what belongs to a session, its open transaction, and leaves every decision about data to
 `TransactionalCatalog`. Which version a statement reads, its requests say. No thread-locals: Py4J calls from threads of
-its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables` and `views`. The secret that a
-request to an attached host must show is made and compared in `lockstep.spark.bridge`.
+its own choosing. Who answers what is in `lockstep.spark.host.transactions`, `tables`, `writes`, `row_changes`, `views`
+and `system`. The secret that a request to an attached host must show is made and compared in `lockstep.spark.bridge`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 import msgspec
 
 from lockstep.errors import LockstepError, NoTransactionError
+from lockstep.spark.host.keeper import Keeper
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.procedures import ProcedureRequests
 from lockstep.spark.host.protocol import Request, decode, description_of
@@ -24,10 +25,14 @@ from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.tables import Claim
 from lockstep.spark.host.protocol.transactions import CheckSetting, Ended, HostLost, Lapse
 from lockstep.spark.host.requests import Operation
+from lockstep.spark.host.retention import RetentionRequests
+from lockstep.spark.host.row_changes import RowChangeRequests
 from lockstep.spark.host.sessions import Session
+from lockstep.spark.host.system import SystemRequests
 from lockstep.spark.host.tables import TableRequests
 from lockstep.spark.host.transactions import TransactionRequests, end_unasked
 from lockstep.spark.host.views import ViewRequests
+from lockstep.spark.host.writes import WriteRequests
 from lockstep.transactions.transaction import Transaction
 
 REMEMBERED_SESSIONS = 1000
@@ -43,13 +48,18 @@ class Host:
         self.lakehouses = Lakehouses(application)
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self.keeper = Keeper(self._all_sessions)
         transactions = TransactionRequests(self)
         self._in_lost = transactions.in_lost
         self._operations: Mapping[type[RequestBase], Operation] = {
             **transactions.operations,
             **TableRequests(self).operations,
+            **WriteRequests(self).operations,
+            **RowChangeRequests(self).operations,
             **ViewRequests(self).operations,
             **ProcedureRequests(self).operations,
+            **RetentionRequests(self).operations,
+            **SystemRequests(self).operations,
         }
 
     def call(self, request: str | bytes) -> str:
@@ -81,9 +91,8 @@ class Host:
 
     def close(self) -> None:
         """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""
-        with self._lock:
-            sessions = list(self._sessions.values())
-        for session in sessions:
+        self.keeper.close()
+        for session in self._all_sessions():
             with session.lock:
                 if session.transaction is not None and session.catalog is not None and session.transaction.is_open:
                     end_unasked(session.transaction, session.catalog)
@@ -107,6 +116,10 @@ class Host:
             with self._lock:
                 session.requests -= 1
 
+    def _all_sessions(self) -> list[Session]:
+        with self._lock:
+            return list(self._sessions.values())
+
     def _forget_idle(self) -> None:
         """Forget the session that has been idle longest: what it is remembered for is long over."""
         for id, session in self._sessions.items():
@@ -120,11 +133,9 @@ class Host:
         Raises:
             NoTransactionError: it has ended.
         """
-        with self._lock:
-            sessions = list(self._sessions.values())
-        for session in sessions:
+        for session in self._all_sessions():
             tx, house = session.transaction, session.catalog  # read once: the session may end it at any moment
-            if tx is not None and house is not None and tx.id == id:
+            if tx is not None and house is not None and tx.id == id and session.lost_transaction is None:
                 return session, house, tx
         raise _no_transaction(id)
 

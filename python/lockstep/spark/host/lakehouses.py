@@ -11,7 +11,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import TypeAlias
@@ -24,21 +24,31 @@ from lockstep.catalog import TransactionalCatalog, current_user
 from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
-from lockstep.retry import race_backoff
+from lockstep.retention.ages import Retention
+from lockstep.retry import race_backoff, seconds
 from lockstep.settings import (
+    ARBITER,
+    CATALOG_IDLE_TIMEOUT,
+    CATALOG_STATEMENT_TIMEOUT,
+    CATALOG_TRANSACTION_TIMEOUT,
     CHECKPOINT_INTERVAL,
     CREATE,
+    FSYNC_DATA,
+    IDLE_TIMEOUT,
     ISOLATION,
     OUTSIDE_WRITES,
     PREFIX_OF_CATALOG,
     RECORD_READS,
     ROOT,
+    STATEMENT_TIMEOUT,
     STORE,
+    TRANSACTION_TIMEOUT,
     Setting,
     at,
 )
-from lockstep.spark.host.uris import Uris
+from lockstep.spark.host.uris import Uris, outside_location
 from lockstep.storage import url_of
+from lockstep.storage.outside import comparable
 from lockstep.timeline.entry import Isolation
 from lockstep.transactions.savepoint import Creation
 
@@ -55,17 +65,24 @@ _Setup: TypeAlias = tuple[str, str]
 """A catalog's name, and the digest of its settings."""
 
 _Place: TypeAlias = tuple[str, str]
-"""Where a lake's folders really are, and the digest of the settings for its store."""
+"""Where a lake's folders really are, and the digest of how its store is opened."""
 
 
 @dataclass
 class Lakehouse:
-    """A catalog as some sessions have it: the lake behind it, how Spark names its folders, and their settings."""
+    """A catalog as some sessions have it: the lake behind it, how Spark names its folders, and their settings.
+
+    Attributes:
+        timeouts: seconds of what sessions do not say themselves, by the setting that they would say; 0 is for ever.
+        retention: what is kept for how long.
+    """
 
     name: str
     catalog: TransactionalCatalog
     uris: Uris
     allows_outside_writes: bool = False
+    timeouts: Mapping[Setting, float] = field(default_factory=dict)
+    retention: Retention = field(default_factory=lambda: Retention.of({}))
 
     def is_same(self, other: Lakehouse) -> bool:
         """Whether it is the same catalog, whatever is set for it."""
@@ -146,11 +163,27 @@ class Lakehouses:
         with self._lock:
             return self._catalogs.setdefault(setup, house)
 
+    def of_root(self, url: str, catalogs: Mapping[str, Mapping[str, str]]) -> Lakehouse | None:
+        """Return a catalog, of those that a session has, whose lake has its root at a URL; None if there is none.
+
+        Raises:
+            LockstepError: that lake cannot be opened.
+        """
+        for name, options in sorted(catalogs.items()):
+            try:
+                root = self._urls(ROOT.value_in(options) or "")
+            except LockstepError:  # what is set for it makes no sense; its own statements are told so
+                continue
+            if comparable(root) == comparable(url):
+                return self.get(name, options)
+        return None
+
     def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]]) -> Lakehouse:
         """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.
 
-        Of two with the same root it is the stricter: the URI does not say which of them the statement named. No other
-        catalog is opened, for whether it can be is nothing to this statement.
+        One that lies in none of them is of a table that one of them has adopted. Of two with the same root it is the
+        stricter: the URI does not say which of them the statement named. No other catalog is opened, for whether it can
+        be is nothing to this statement.
 
         Raises:
             InvalidError: there is none.
@@ -158,6 +191,11 @@ class Lakehouses:
         """
         roots = {name: uris.real("") for name, options in catalogs.items() if (uris := self._holder(uri, options))}
         if not roots:
+            location = outside_location(uri)
+            adopters = [house for house in self if house.name in catalogs and _has(house, location)]
+            adopters = [house for house in adopters if self.get(house.name, catalogs[house.name]) is house]
+            if adopters:
+                return max(adopters, key=lambda house: house.strictness)
             raise InvalidError(
                 f"no Lockstep catalog of this session holds {uri}: that URI is of another session, or of a "
                 "transaction that ended. Use the table by its name, as lake.namespace.table"
@@ -183,8 +221,15 @@ class Lakehouses:
             isolation = isolation_of(ISOLATION, options) or "SERIALIZABLE"
             record_reads = flag(RECORD_READS, options) or False
             flag(CREATE, options)
+            flag(FSYNC_DATA, options)
             checkpoint_interval(options)
             backoff, resolution = race_backoff(options), Resolution.of(options)
+            timeouts = {
+                TRANSACTION_TIMEOUT: seconds(CATALOG_TRANSACTION_TIMEOUT, options),
+                IDLE_TIMEOUT: seconds(CATALOG_IDLE_TIMEOUT, options),
+                STATEMENT_TIMEOUT: seconds(CATALOG_STATEMENT_TIMEOUT, options),
+            }
+            retention = Retention.of(options)
         except InvalidError as error:
             raise InvalidError(f"catalog {name} ({PREFIX_OF_CATALOG}{name}.…): {error.message}") from error
         root = ROOT.value_in(options)
@@ -199,15 +244,17 @@ class Lakehouses:
             backoff=backoff,
             resolution=resolution,
         )
-        return Lakehouse(name, catalog, Uris(catalog.lake.storage.url), outside == "allow")
+        uris = Uris(catalog.lake.storage.url)
+        return Lakehouse(name, catalog, uris, outside == "allow", timeouts, retention)
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
         prefix = STORE.key.removesuffix("*")
         store = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
-        create = flag(CREATE, options) or False
+        create, fsync_data = flag(CREATE, options) or False, flag(FSYNC_DATA, options) or False
         url = self._urls(root)
-        place = (Uris(url).real(""), _digest(store))
+        arbiter = ARBITER.value_in(options)
+        place = (Uris(url).real(""), _digest({**store, FSYNC_DATA.name: str(fsync_data), ARBITER.name: arbiter or ""}))
         with self._lock:
             if (lake := self._lakes.get(place)) is not None:
                 return lake
@@ -217,7 +264,13 @@ class Lakehouses:
             return _of_another(opening)
         try:
             new_lake = TransactionalCatalog.open(
-                url, create=create, options=store, author=self._author, checkpoint_interval=checkpoint_interval(options)
+                url,
+                create=create,
+                options=store,
+                author=self._author,
+                checkpoint_interval=checkpoint_interval(options),
+                fsync_data=fsync_data,
+                arbiter=arbiter,
             ).lake
             with self._lock:
                 new_lake = self._lakes.setdefault(place, new_lake)
@@ -229,6 +282,10 @@ class Lakehouses:
         finally:
             with self._lock:
                 del self._opening[place, create]
+
+
+def _has(house: Lakehouse, location: str) -> bool:
+    return house.catalog.timeline.head.table_at(location) is not None
 
 
 def _of_another(opening: Future[Lake]) -> Lake:

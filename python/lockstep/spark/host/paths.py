@@ -22,17 +22,14 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
         UnsupportedError: one is; the message names it and the table, of several the first by name.
     """
     uris = Uris(_resolved(root_url))
-    locations = {f"{table.location}/": table for table in sorted(tables, key=lambda table: table.name)}
+    folders = {f"{uris.real(table.location)}/": table for table in sorted(tables, key=lambda table: table.name)}
     for path in paths:
         try:
-            location = uris.location_of(_resolved(url_of(path)))
+            meant = Uris(_resolved(url_of(path))).real("")
         except LockstepError:  # of a kind of store that no lake lies in
             continue
-        if location is None:
-            continue
-        inside = f"{location}/".lstrip("/")  # nothing, if the root lies there
-        for folder, table in locations.items():
-            if inside.startswith(folder) or folder.startswith(inside):
+        for folder, table in folders.items():
+            if meant.startswith(folder) or folder.startswith(meant):
                 raise UnsupportedError(
                     f"{path} is of table {table.name}: by its path it is read as it is published just now, which is "
                     "not the snapshot, and which nobody judges. Read the table by its name"

@@ -2,61 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from lockstep.commit.records import OpenRecord, abort, with_own
 from lockstep.errors import InvalidError, NoTransactionError, UndefinedError
-from lockstep.recovery.changes import restore_to, revert, undrop
-from lockstep.recovery.diff import diff
-from lockstep.recovery.dropped import dropped_tables
-from lockstep.recovery.restore import Selection, TableRestore
+from lockstep.lake.kept import check_readable
+from lockstep.recovery.tags import new_tag
+from lockstep.spark.host import upkeep
+from lockstep.spark.host.adoption_procedures import ADOPTION_PROCEDURES
+from lockstep.spark.host.calls import WHEN, answer_of, micros, stored_name_in, version_said
+from lockstep.spark.host.export_procedures import EXPORT_PROCEDURES
+from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.protocol.base import RequestBase
-from lockstep.spark.host.requests import Operation, Requests, operation
-from lockstep.spark.host.times import micros_of, time_of
-from lockstep.timeline.clock import to_millisecond
-from lockstep.timeline.entry import Database, Name, Table, Tag, TagDdl, tag_key
-from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
+from lockstep.spark.host.recovery_procedures import RECOVERY_PROCEDURES
+from lockstep.spark.host.requests import Change, Operation, Requests, operation
+from lockstep.timeline.entry import Database, Tag, TagDdl
+from lockstep.transactions.names import Names, tags_in
+from lockstep.transactions.statements import shortened
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
-    from lockstep.spark.host.lakehouses import Lakehouse
+    from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
     from lockstep.spark.host.sessions import Session
 
 NO_PROCEDURE = "42883"
-MOST_DAYS = 36_500
-MOST_ROWS = 10_000
-"""How many rows of history a procedure gives unless it is told how many."""
-
-Rows: TypeAlias = list[list[protocol.Value]]
-Answers: TypeAlias = "Callable[[ProcedureRequests, Session, protocol.CallProcedure], protocol.CallAnswer]"
-
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """One procedure.
-
-    Attributes:
-        says: what it does.
-        parameters: each with its type; the first `required` must be given.
-        columns: of what it gives, each with its type.
-        answers: what does it.
-        changes: whether it may change something.
-        needs_transaction: whether Delta has to do a part of it in the same transaction.
-    """
-
-    says: str
-    parameters: Mapping[str, str]
-    columns: Mapping[str, str]
-    answers: Answers
-    required: int = 0
-    changes: bool = False
-    needs_transaction: bool = False
 
 
 class ProcedureRequests(Requests):
@@ -72,6 +47,11 @@ class ProcedureRequests(Requests):
                 operation(protocol.CallProcedure, self._call),
             )
         )
+
+    @property
+    def houses(self) -> Lakehouses:
+        """All catalogs of the driver."""
+        return self._host.lakehouses
 
     def _list(self, _: Session, __: protocol.Procedures) -> protocol.ProceduresAnswer:
         return protocol.ProceduresAnswer(names=sorted(PROCEDURES))
@@ -98,7 +78,23 @@ class ProcedureRequests(Requests):
         )
 
     def _call(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
-        return PROCEDURES[request.procedure].answers(self, session, request)
+        procedure = PROCEDURES[request.procedure]
+        for name in islice(procedure.parameters, procedure.required):
+            if request.arguments.get(name) is None:
+                raise InvalidError(f"{request.procedure}: {name} is NULL: expected a {procedure.parameters[name]}")
+        return procedure.answers(self, session, request)
+
+    def house(self, request: protocol.CallProcedure) -> Lakehouse:
+        """Return the catalog that is called."""
+        return self._house(request)
+
+    def change(self, session: Session, request: protocol.CallProcedure, change: Change) -> int | None:
+        """Change names in the open transaction, or in one of its own, whose database version is returned."""
+        return self._change(session, request, change, request.text)
+
+    def names_in(self, session: Session, house: Lakehouse) -> Names | Database:
+        """Return the names that a session sees now."""
+        return self._names_in(session, house)
 
     # --- tags ---------------------------------------------------------------------------------------------------------
 
@@ -106,47 +102,40 @@ class ProcedureRequests(Requests):
         """Give a database version a name: an older one, or the one that this makes."""
         house, given = self._house(request), request.arguments
         name, days = str(given["tag"]), given.get("retain_days")
-        if isinstance(days, int) and not 0 < days <= MOST_DAYS:
-            raise InvalidError(f"retain_days is {days}: expected 1 to {MOST_DAYS}")
         if given.get("if_not_exists") and (tag := self._tag(session, house, name)) is not None:
-            return _answer([[tag.name, tag.version, _micros(tag.retain_until)]])
-        when = _when(given, "version", "timestamp")
-        until = to_millisecond(house.catalog.lake.clock() + timedelta(days=days)) if isinstance(days, int) else None
-        ddl = TagDdl(
-            action="create",
-            name=name,
+            return answer_of([[tag.name, tag.version, micros(tag.retain_until)]])
+        when = version_said(given, "version", "timestamp")
+        ddl = new_tag(
+            name,
             version=None if when is None else house.catalog.as_of(when).version,
-            retain_until=until,
+            days=days if isinstance(days, int) else None,
             comment=str(given.get("comment") or ""),
+            now=house.catalog.lake.clock(),
         )
+        if ddl.version is not None:
+            check_readable(house.catalog.lake, ddl.version)
         made = self._change(session, request, lambda tx: tx.changing().create_tag(ddl), request.text)
-        return _answer([[name, made if ddl.version is None else ddl.version, _micros(until)]])
+        return answer_of([[name, made if ddl.version is None else ddl.version, micros(ddl.retain_until)]])
 
     def drop_tag(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
         """Take a name from a database version."""
         name = str(request.arguments["tag"])
         tag = self._tag(session, self._house(request), name)
         if tag is None and request.arguments.get("if_exists"):
-            return _answer([[name, False]])
+            return answer_of([[name, False]])
         self._change(session, request, lambda tx: tx.changing().drop_tag(name), request.text)
-        return _answer([[name if tag is None else tag.name, True]])
+        return answer_of([[name if tag is None else tag.name, True]])
 
     def tags(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
         """List the tags."""
         house = self._house(request)
-        tx = session.inside(house)
-        if tx is None:
-            tags: Iterable[Tag | TagDdl] = house.catalog.database().tags.values()
-        else:
-            keys = {*tx.base.tags, *(tag_key(ddl.name) for ddl in tx.names.tag_ddl())}
-            tags = [tag for key in keys if (tag := tx.names.tag(key)) is not None]
-        return _answer(
+        return answer_of(
             [
                 [
-                    *(tag.name, tag.version, _micros(tag.created_at if isinstance(tag, Tag) else None)),
-                    *(_micros(tag.retain_until), tag.comment),
+                    *(tag.name, tag.version, micros(tag.created_at if isinstance(tag, Tag) else None)),
+                    *(micros(tag.retain_until), tag.comment),
                 ]
-                for tag in sorted(tags, key=lambda tag: tag_key(tag.name))
+                for tag in tags_in(self._names_in(session, house))
             ]
         )
 
@@ -154,102 +143,90 @@ class ProcedureRequests(Requests):
         tx = session.inside(house)
         return house.catalog.database().tag(name) if tx is None else tx.names.tag(name)
 
-    # --- what was -----------------------------------------------------------------------------------------------------
+    # --- transactions -------------------------------------------------------------------------------------------------
 
-    def dropped_tables(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
-        """List the tables that were dropped, the last one first."""
-        del session
+    def transactions(self, _: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """List the open transactions, this driver's and those of others."""
         house = self._house(request)
-        house.catalog.lake.refresh()
-        most = request.arguments.get("most") or MOST_ROWS
-        assert isinstance(most, int)
-        return _answer(
+        lake = house.catalog.lake
+        found = with_own(lake, self._host.keeper.open_in(house))
+        now = lake.clock()
+        return answer_of(
             [
                 [
-                    *(".".join(table.name.namespace), table.name.table, table.id, table.version),
-                    *(_micros(table.dropped_at), table.author, table.transaction),
+                    *(each.transaction, each.state.value, each.author, each.application, each.process),
+                    *(micros(each.began_at), micros(each.seen_at), each.is_alive(now), each.base_version),
+                    *(each.isolation, ", ".join(map(str, each.tables)), each.message),
                 ]
-                for table in islice(dropped_tables(house.catalog.timeline), max(0, most))
+                for each in found
             ]
         )
 
-    def undrop(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
-        """Bring back a dropped table."""
-        house, id_ = self._house(request), request.arguments.get("id")
-        name = _name(request, str(request.arguments["table"]))
-        tables: list[Table] = []
-
-        def change(tx: Transaction) -> None:
-            spelling = name if request.case_sensitive else spelled(name, tx.names)
-            tables.append(undrop(house.catalog.timeline, tx, spelling, id=None if id_ is None else str(id_)))
-
-        made = self._change(session, request, change, request.text)
-        table = tables[-1]
-        back = name if id_ is not None else table.name
-        return _answer([[".".join(back.namespace), back.table, table.id, table.version, made]])
-
-    def restore(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
-        """Take the database, or a part of it, back to an older version."""
-        tx, house = self._within(session, request)
-        if (when := _when(request.arguments, "version", "timestamp", "tag")) is None:
-            raise InvalidError("restore: say to which version, timestamp or tag")
-        then = house.catalog.as_of(when, at_most=tx.base.version)
-        selection = self._selection(request, tx, then)
-        restores = restore_to(house.catalog.timeline, tx, then, selection)
-        tx.note_statement(request.text)
-        return _answer([[then.version, len(restores), None]], restores)
-
-    def revert(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
-        """Take back what one transaction changed."""
-        tx, house = self._within(session, request)
-        version = request.arguments["version"]
-        assert isinstance(version, int)
-        if version > tx.base.version:
-            raise InvalidError(
-                f"database version {version} does not exist for this transaction: it sees 0 to {tx.base.version}"
-            )
-        restores = revert(house.catalog.timeline, tx, version)
-        tx.note_statement(request.text)
-        return _answer([[version, len(restores), None]], restores)
-
-    def diff(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
-        """Say what changed between two database versions."""
-        del session
-        house = self._house(request)
-        head = house.catalog.lake.refresh()
-        older, newer = request.arguments["from"], request.arguments.get("to")
-        assert isinstance(older, int)
-        return _answer(
-            [
-                [
-                    *(change.kind, change.name, change.change, change.old_name),
-                    *(change.from_version, change.to_version, change.transactions),
-                    *(change.counts.files_added, change.counts.files_removed),
-                    *(_known(change.counts.rows_added), _known(change.counts.rows_removed)),
-                ]
-                for change in diff(house.catalog.timeline, older, newer if isinstance(newer, int) else head.version)
-            ]
+    def abort(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """End an open transaction, of whatever process."""
+        house, given = self._house(request), request.arguments
+        id_ = str(given["transaction"])
+        if session.has(id_):
+            raise InvalidError(f"transaction {id_} is this session's own: ROLLBACK ends it")
+        here = {record.transaction: record.base_version for record in self._host.keeper.open_in(house)}
+        entry = abort(
+            house.catalog.lake,
+            id_,
+            author=house.catalog.author if request.user is None else request.user,
+            statement=shortened(request.text),
+            reason=shortened(str(given.get("reason") or "")),
+            snapshot=here.get(id_),
+            backoff=house.catalog.backoff,
         )
+        self._host.keeper.look_for_ended()
+        return answer_of([[id_, entry.version]])
 
-    def _within(self, session: Session, request: protocol.CallProcedure) -> tuple[Transaction, Lakehouse]:
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    def expire_snapshots(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """Make older database versions unreadable."""
+        house, own = self._outside(session, request)
+        return answer_of([upkeep.expire(house, own, request.arguments)])
+
+    def vacuum(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """Delete files that no version needs."""
+        house, own = self._outside(session, request)
+        upkeep.check_one(request.arguments)
+        table = None
+        if (said := request.arguments.get("table")) is not None:
+            head = house.catalog.lake.refresh()
+            table = stored_name_in(request, str(said), head)
+        return answer_of([upkeep.vacuum(house, own, request.arguments, table)])
+
+    def remove_orphan_files(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """Delete litter."""
+        house, own = self._outside(session, request)
+        return answer_of([upkeep.orphans(house, own, request.arguments)])
+
+    def maintain(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+        """Do all of it; Delta compacts the tables then."""
+        house, own = self._outside(session, request)
+        row = upkeep.maintain(house, own, request.arguments)
+        answer = answer_of([row])
+        return structs.replace(answer, compacts=upkeep.to_compact(house, request.arguments))
+
+    def _outside(self, session: Session, request: protocol.CallProcedure) -> tuple[Lakehouse, list[OpenRecord]]:
+        """Return the catalog, and what is open in it in this driver, of which others may not have been told."""
+        house = self._house(request)
+        upkeep.refuse_inside(session, house, request.procedure)
+        return house, self._host.keeper.open_in(house)
+
+    def within(self, session: Session, request: protocol.CallProcedure) -> tuple[Transaction, Lakehouse]:
+        """Return the open transaction, and the catalog that is called.
+
+        Raises:
+            NoTransactionError: none is open. LockstepError: it may not write, see `Transaction.check_writable`.
+        """
         house = self._house(request)
         if (tx := session.inside(house)) is None:
             raise NoTransactionError(f"{request.procedure} is done inside a transaction; none is open")
         tx.check_writable()
         return tx, house
-
-    def _selection(self, request: protocol.CallProcedure, tx: Transaction, then: Database) -> Selection:
-        tables, namespaces = request.arguments.get("tables"), request.arguments.get("namespaces")
-        if tables is None and namespaces is None:
-            return Selection(everything=True)
-        names = {_name(request, text) for text in _texts(tables)}
-        spaces = {tuple(_parts(request, text)) for text in _texts(namespaces)}
-        if not request.case_sensitive:
-            # What has the name now, and what had it then: the two may be spelled in two ways.
-            known = {name: {*spellings(name, tx.names), *spellings(name, then)} for name in names}
-            names = {spelling for name, each in known.items() for spelling in each or {name}}
-            spaces = {spelled_namespace(space, scope) for space in spaces for scope in (tx.names, then)}
-        return Selection(names=frozenset(names), namespaces=frozenset(spaces))
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------
@@ -289,68 +266,12 @@ def _typed(types: Mapping[str, str]) -> list[protocol.Typed]:
     return [protocol.Typed(name=name, type=kind) for name, kind in types.items()]
 
 
-def _answer(rows: Rows, restores: Iterable[TableRestore] = ()) -> protocol.CallAnswer:
-    return protocol.CallAnswer(
-        rows=rows,
-        restores=[
-            protocol.Restore(table=[*restore.name.namespace, restore.name.table], version=restore.version)
-            for restore in restores
-        ],
-    )
-
-
-def _when(given: Mapping[str, protocol.Value], *keys: str) -> int | datetime | str | None:
-    """Return the version, the time or the tag that is said as one of these; None if none is.
-
-    Raises:
-        InvalidError: several are.
-    """
-    values = {key: value for key in keys if (value := given.get(key)) is not None}
-    if len(values) > 1:
-        raise InvalidError(f"{' and '.join(values)} are given: expected one of them")
-    for key, value in values.items():
-        assert isinstance(value, int | str)
-        return time_of(value) if key == "timestamp" and isinstance(value, int) else value
-    return None
-
-
-def _texts(value: protocol.Value) -> list[str]:
-    return value if isinstance(value, list) else []
-
-
-def _parts(request: protocol.CallProcedure, text: str) -> list[str]:
-    """Return the parts of a name as SQL writes it, without the catalog."""
-    if not _NAME.fullmatch(text.strip()):
-        raise InvalidError(f"{text!r} is no name: write namespace.table, a part with other characters in backquotes")
-    parts = [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in _PART.findall(text.strip())]
-    return parts[1:] if len(parts) > 1 and parts[0] == request.catalog else parts
-
-
-def _name(request: protocol.CallProcedure, text: str) -> Name:
-    *namespace, table = _parts(request, text)
-    return Name(namespace=tuple(namespace) or ("default",), table=table)
-
-
-def _micros(time: datetime | None) -> int | None:
-    return None if time is None else micros_of(time)
-
-
-def _known(rows: int) -> int | None:
-    return None if rows < 0 else rows
-
-
-_PART = re.compile(r"`(?:[^`]|``)+`|[^.`]+")
-_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
-
-_WHEN = {"version": "bigint", "timestamp": "timestamp"}
-_RESTORED = {"restored_version": "bigint", "tables_restored": "bigint", "database_version": "bigint"}
-
 PROCEDURES: Mapping[str, Procedure] = {
     "create_tag": Procedure(
         says="Gives a database version a name: the one that this makes, or an older one.",
         parameters={
             "tag": "string",
-            **_WHEN,
+            **WHEN,
             "retain_days": "int",
             "comment": "string",
             "if_not_exists": "boolean",
@@ -380,69 +301,58 @@ PROCEDURES: Mapping[str, Procedure] = {
         },
         answers=ProcedureRequests.tags,
     ),
-    "dropped_tables": Procedure(
-        says="Lists the tables that were dropped and are not there, the last one first.",
-        parameters={"most": "int"},
+    "transactions": Procedure(
+        says="Lists the open transactions: all of this driver, of others those that have written something.",
+        parameters={},
         columns={
-            "namespace": "string",
-            "table": "string",
-            "id": "string",
-            "dropped_by": "bigint",
-            "dropped_at": "timestamp",
-            "author": "string",
             "transaction_id": "string",
-        },
-        answers=ProcedureRequests.dropped_tables,
-    ),
-    "undrop": Procedure(
-        says="Brings back the table of a name that was dropped last, or one by its id under that name.",
-        parameters={"table": "string", "id": "string"},
-        required=1,
-        columns={
-            "namespace": "string",
-            "table": "string",
-            "id": "string",
-            "table_version": "bigint",
+            "state": "string",
+            "author": "string",
+            "application": "string",
+            "process": "string",
+            "began_at": "timestamp",
+            "seen_at": "timestamp",
+            "is_alive": "boolean",
             "database_version": "bigint",
+            "isolation": "string",
+            "tables": "string",
+            "comment": "string",
         },
-        answers=ProcedureRequests.undrop,
-        changes=True,
+        answers=ProcedureRequests.transactions,
     ),
-    "restore": Procedure(
-        says="Takes the database, or some namespaces and tables of it, back to an older version.",
-        parameters={**_WHEN, "tag": "string", "namespaces": "array<string>", "tables": "array<string>"},
-        columns=_RESTORED,
-        answers=ProcedureRequests.restore,
-        changes=True,
-        needs_transaction=True,
-    ),
-    "revert": Procedure(
-        says="Takes back what one database version changed, unless a later one changed it too.",
-        parameters={"version": "bigint"},
+    "abort": Procedure(
+        says="Ends an open transaction of any process, which can never commit from then on.",
+        parameters={"transaction": "string", "reason": "string"},
         required=1,
-        columns={"reverted_version": "bigint", "tables_restored": "bigint", "database_version": "bigint"},
-        answers=ProcedureRequests.revert,
-        changes=True,
-        needs_transaction=True,
+        columns={"transaction_id": "string", "aborted_by": "bigint"},
+        answers=ProcedureRequests.abort,
     ),
-    "diff": Procedure(
-        says="Says what changed from one database version to another, the newest if none is said.",
-        parameters={"from": "bigint", "to": "bigint"},
-        required=1,
-        columns={
-            "kind": "string",
-            "name": "string",
-            "change": "string",
-            "old_name": "string",
-            "from_version": "bigint",
-            "to_version": "bigint",
-            "transactions": "bigint",
-            "files_added": "bigint",
-            "files_removed": "bigint",
-            "rows_added": "bigint",
-            "rows_removed": "bigint",
-        },
-        answers=ProcedureRequests.diff,
+    "expire_snapshots": Procedure(
+        says="Makes older database versions unreadable, so that what only they need can be deleted.",
+        parameters={"older_than": "timestamp", "retain_last": "int", "dry_run": "boolean"},
+        columns=upkeep.EXPIRED,
+        answers=ProcedureRequests.expire_snapshots,
     ),
+    "vacuum": Procedure(
+        says="Deletes files that no version needs which can be read: of a table, a namespace, or all.",
+        parameters={"table": "string", "namespace": "string", "dry_run": "boolean"},
+        columns=upkeep.SWEPT,
+        answers=ProcedureRequests.vacuum,
+    ),
+    "remove_orphan_files": Procedure(
+        says="Deletes what dead transactions left, and folders of tables that no version has.",
+        parameters={"older_than": "timestamp", "dry_run": "boolean"},
+        columns=upkeep.SWEPT,
+        answers=ProcedureRequests.remove_orphan_files,
+    ),
+    "maintain": Procedure(
+        says="Expires versions, deletes what nobody needs, and compacts the tables, as the settings say.",
+        parameters={"dry_run": "boolean", "optimize": "boolean"},
+        columns={**upkeep.EXPIRED, **upkeep.SWEPT, "compacted_tables": "bigint"},
+        answers=ProcedureRequests.maintain,
+    ),
+    **ADOPTION_PROCEDURES,
+    **RECOVERY_PROCEDURES,
+    **EXPORT_PROCEDURES,
 }
 """All procedures, by name."""

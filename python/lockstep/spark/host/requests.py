@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from lockstep.catalog import find_table
-from lockstep.errors import UndefinedError
+from lockstep.errors import UndefinedError, UnsupportedError
 from lockstep.spark.host.protocol.base import (
     AboutCatalog,
     AboutName,
@@ -18,8 +17,10 @@ from lockstep.spark.host.protocol.base import (
     RequestBase,
 )
 from lockstep.spark.host.sessions import Session
-from lockstep.timeline.entry import Database, Name, Namespace, Table
+from lockstep.system.tables import NAMESPACE as SYSTEM
+from lockstep.timeline.entry import Database, Name, Namespace, Table, names_in
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
+from lockstep.transactions.lookup import find_table
 from lockstep.transactions.names import NO_NAMESPACE, Names
 from lockstep.transactions.transaction import Transaction
 
@@ -32,6 +33,9 @@ Operation: TypeAlias = Callable[[Session, Any], Answer]
 """What answers the requests of one class, and is called with no other: `operation` sees to that."""
 
 R = TypeVar("R", bound=RequestBase)
+
+RESERVED = "42939"
+"""PostgreSQL's SQLSTATE of a reserved name."""
 
 
 def operation(kind: type[R], answers: Callable[[Session, R], Answer]) -> tuple[type[RequestBase], Operation]:
@@ -76,6 +80,7 @@ class Requests:
     def _new_name(self, session: Session, house: Lakehouse, request: AboutName, to: tuple[str, ...], old: Name) -> Name:
         """Return what a request renames a table or view to, which may be its own name in another case."""
         new = new_name_of(request, to, old)
+        self._refuse_system(session, house, new.namespace)
         name = new if request.case_sensitive else spelled(new, self._scope(session, house))
         return Name(namespace=name.namespace, table=new.table) if name == old else name
 
@@ -94,15 +99,39 @@ class Requests:
                 names += [spelling for each in names for database in at for spelling in spellings(each, database)]
         return house.catalog.read(mentions, pin=pin, seen=names)
 
+    def _is_reserved(self, session: Session, house: Lakehouse, namespace: Namespace) -> bool:
+        """Tell whether a namespace is that of the system tables, or one below it.
+
+        A lake from before there were any may have a namespace called so: that goes on being the lake's own.
+        """
+        is_own = any(map(is_of_system, self._names_in(session, house).namespaces)) if is_of_system(namespace) else False
+        return is_of_system(namespace) and not is_own
+
+    def _refuse_system(self, session: Session, house: Lakehouse, namespace: Namespace) -> None:
+        """Refuse to change what is in the namespace of the system tables, or the namespace itself."""
+        if self._is_reserved(session, house, namespace):
+            raise UnsupportedError(
+                f"namespace {'.'.join(namespace)} is Lockstep's own: its tables show what the lake says of itself, and "
+                "nothing in it is made, changed or dropped. Choose another name",
+                sqlstate=RESERVED,
+            )
+
     def _change(self, session: Session, request: AboutCatalog, change: Change, text: str) -> int | None:
         """Change the catalog in the open transaction, or in one of its own, whose database version is returned."""
         house = self._house(request)
+        if isinstance(request, AboutName | AboutNamespace):
+            self._refuse_system(session, house, request.namespace)
         if (tx := session.inside(house)) is not None:
             change(tx)
             tx.note_statement(text)
             return None
         done = house.catalog.run(change, text, author=request.user, case_sensitive=request.case_sensitive)
         return done.version
+
+
+def is_of_system(namespace: Namespace) -> bool:
+    """Tell whether a namespace is called as that of the system tables, in whatever case, or lies in one that is."""
+    return namespace[:1] != () and namespace[0].lower() == SYSTEM
 
 
 def _names(names: Iterable[Parts]) -> list[Name]:
@@ -145,8 +174,8 @@ def new_name_of(request: AboutName, to: tuple[str, ...], old: Name) -> Name:
     return Name(namespace=to[:-1] or old.namespace, table=to[-1])
 
 
-def listing(request: AboutNamespace, scope: Transaction | Database, names: Iterable[Name]) -> Listing:
-    """Return those of the names that are in the namespace of a request, by their last parts, and how that is stored.
+def listing(request: AboutNamespace, scope: Transaction | Database, values: Mapping[Name, Any]) -> Listing:
+    """Return the names of a map that are in the namespace of a request, by their last parts, and how that is stored.
 
     Raises:
         UndefinedError (3F000): there is no such namespace.
@@ -154,4 +183,4 @@ def listing(request: AboutNamespace, scope: Transaction | Database, names: Itera
     namespace = stored_namespace(request, request.namespace, scope) or ("default",)
     if namespace not in scope.namespaces:
         raise UndefinedError(f"no namespace {'.'.join(namespace)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
-    return Listing(names=sorted(name.table for name in names if name.namespace == namespace), namespace=namespace)
+    return Listing(names=sorted(name.table for name in names_in(values, namespace)), namespace=namespace)

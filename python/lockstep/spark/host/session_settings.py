@@ -5,12 +5,16 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from lockstep.errors import InvalidError, UndefinedError
+from lockstep.retry import seconds
 from lockstep.settings import (
     DRIVER_STATE_FILES,
+    IDLE_TIMEOUT,
     ON_STATEMENT_ERROR,
     SESSION_ISOLATION,
     SESSION_RECORD_READS,
     SHARED_TRANSACTION_TIMEOUT,
+    STATEMENT_TIMEOUT,
+    TRANSACTION_TIMEOUT,
     Setting,
     at,
 )
@@ -19,6 +23,8 @@ from lockstep.spark.host.protocol.base import Settings
 
 PREFIX = "lockstep."
 UNDEFINED_SETTING = "42704"
+TIMEOUTS = (TRANSACTION_TIMEOUT, IDLE_TIMEOUT, STATEMENT_TIMEOUT)
+"""How long a transaction may be open, be idle, and how long its statements may run."""
 
 
 def check_known(settings: Settings) -> None:
@@ -50,6 +56,8 @@ def check(settings: Settings) -> None:
     flag(SESSION_RECORD_READS, settings)
     goes_on(settings)
     kept_seconds(settings)
+    for setting in TIMEOUTS:
+        timeout(setting, settings)
     _whole_number(DRIVER_STATE_FILES, settings, "a whole number")
 
 
@@ -72,6 +80,15 @@ def kept_seconds(settings: Settings) -> int:
         InvalidError: the setting is no number.
     """
     return _whole_number(SHARED_TRANSACTION_TIMEOUT, settings, "a number of seconds")
+
+
+def timeout(setting: Setting, settings: Settings) -> float | None:
+    """Return how many seconds one of the `TIMEOUTS` says, 0 for ever; None if the session says nothing.
+
+    Raises:
+        InvalidError: the setting is no duration.
+    """
+    return None if setting.value_in(settings) is None else seconds(setting, settings)
 
 
 def _whole_number(setting: Setting, settings: Settings, expected: str) -> int:

@@ -27,12 +27,14 @@ class LostTransaction:
         why: what had happened.
         refusal: what COMMIT and ROLLBACK answer, unless it was rolled back: it is committed, or nobody knows.
         find_out: tells what became of a COMMIT that had no answer, and sees that it stays so; None where it is known.
+        sqlstate: of what its statements are refused with, where that is more than that it has ended.
     """
 
     transaction: str
     why: str
     refusal: LockstepError | None = None
     find_out: FindOut | None = None
+    sqlstate: str | None = None
 
 
 @dataclass
@@ -46,6 +48,7 @@ class Session:
         next_batch: the micro-batch that the next BEGIN carries out.
         goes_on: whether the open transaction can be committed although a write of it failed.
         lost_transaction: the transaction that ended behind the session's back, until somebody ends it.
+        deadline: until when the transaction may be open, in seconds of a clock that never goes back; None is for ever.
         requests: how many are under way or wait; counted under the host's lock.
     """
 
@@ -56,6 +59,7 @@ class Session:
     next_batch: Batch | None = None
     goes_on: bool = False
     lost_transaction: LostTransaction | None = None
+    deadline: float | None = None
     requests: int = 0
 
     @property

@@ -1,31 +1,30 @@
-"""The requests of the shim's catalog and log store: what a name means, and what was written to it."""
+"""The requests of the shim's catalog: what a name means, and what becomes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
-from lockstep.commit.outcomes import Taken
+from lockstep.adoption.adopt import Wanted, adopt, look
+from lockstep.adoption.described import Description, difference
 from lockstep.commit.scans import Scan
 from lockstep.errors import (
     ActiveTransactionError,
     InvalidError,
-    NoTransactionError,
-    TransactionStateError,
+    LockstepError,
     UndefinedError,
     UnsupportedError,
 )
-from lockstep.settings import SESSION_ISOLATION
-from lockstep.spark.host.lakehouses import isolation_of
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
-from lockstep.spark.host.session_settings import check_known
 from lockstep.spark.host.times import time_of
-from lockstep.spark.host.uris import OverlayView, transaction_in
+from lockstep.spark.host.versions import database_version, number
+from lockstep.system.tables import NAMESPACE as SYSTEM
+from lockstep.system.tables import TABLES
 from lockstep.timeline.entry import NEW, Database, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
 from lockstep.transactions.transaction import Transaction
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
     from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
-
-_DIGITS = 18
-"""What a version has at most: all of them are numbers of 64 bits."""
 
 
 class TableRequests(Requests):
@@ -53,12 +49,9 @@ class TableRequests(Requests):
                 operation(protocol.Exists, self._exists),
                 operation(protocol.Tables, self._list_tables),
                 operation(protocol.Create, self._create),
+                operation(protocol.CreateAt, self._create_at),
                 operation(protocol.Drop, self._drop),
                 operation(protocol.Rename, self._rename),
-                operation(protocol.Write, self._write),
-                operation(protocol.Staging, self._staging),
-                operation(protocol.Staged, self._staged),
-                operation(protocol.Claim, self._claim),
                 operation(protocol.Namespaces, self._list_namespaces),
                 operation(protocol.DescribeNamespace, self._describe_namespace),
                 operation(protocol.CreateNamespace, self._create_namespace),
@@ -70,8 +63,36 @@ class TableRequests(Requests):
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _resolve(self, session: Session, request: protocol.Resolve) -> protocol.Found | protocol.Missing:
-        """Answer which URI, and which version of it, a name means for this use."""
+        """Answer which URI, and which version of it, a name means for this use; and what others mean for theirs."""
+        answer = self._one(session, request)
+        return structs.replace(answer, ahead=self._ahead(session, request, answer)) if request.ahead else answer
+
+    def _ahead(
+        self, session: Session, request: protocol.Resolve, answer: protocol.Found | protocol.Missing | None
+    ) -> list[protocol.Found | protocol.Missing | None]:
+        """Answer what other relations of the statement mean, as if each were asked for now.
+
+        In a transaction each counts as used from now on, and COMMIT is told which were not. So if that is forgotten, a
+        transaction may be refused for what it has not read; and nothing is forgotten that it has read.
+        """
+        plain = structs.replace(request, version=None, timestamp_micros=None, system_time_micros=None, ahead=())
+        answers: list[protocol.Found | protocol.Missing | None] = []
+        for each in request.ahead:
+            if answer is not None and answer.pin is not UNSET:
+                plain = structs.replace(plain, pin=answer.pin, mentioned=())
+            name = {"namespace": each.name[:-1], "table": each.name[-1]}
+            about = structs.replace(plain, **name, use=each.use, writes=each.writes, touch=each.touch)
+            try:
+                answer = self._one(session, about)
+            except LockstepError:
+                answer = None  # who asks for it alone is told why, if anybody does
+            answers.append(answer)
+        return answers
+
+    def _one(self, session: Session, request: protocol.Resolve) -> protocol.Found | protocol.Missing:
         house = self._house(request)
+        if request.writes:
+            self._refuse_system(session, house, request.namespace)
         try:
             travels = request.version is not None or request.system_time_micros is not None
             if (tx := session.inside(house)) is None:
@@ -90,6 +111,8 @@ class TableRequests(Requests):
     ) -> protocol.Found | protocol.Missing:
         """Outside a transaction: queries are pinned to one database version, all else goes to the newest."""
         if request.use != "pinned":
+            if request.writes:
+                house.catalog.check_writable()
             table = find(request, house.catalog.database([self._name(session, house, request)]))
             return self._head(house, table, id=table.id)
         database = self._pinned(house, request)
@@ -125,10 +148,10 @@ class TableRequests(Requests):
         """`@n`: the table in database version n. A plain number: Delta's own version of the table as it is now."""
         name, version = self._name(session, house, request), request.version
         if version is not None and not version.startswith("@"):
-            return self._own(session, house, tx, tx.table(name), version=_number(version))
-        when = _database_version(version[1:]) if version is not None else time_of(request.system_time_micros or 0)
+            return self._own(session, house, tx, tx.table(name), version=number(version))
+        when = database_version(version[1:]) if version is not None else time_of(request.system_time_micros or 0)
         tx.seen.last_version = True
-        database = house.catalog.as_of(when, at_most=tx.base.version)
+        database = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names)
         tx.seen.tables.add(find(request, database).id)  # this may be the snapshot: it is to say the same again
         return self._past_table(house, database, request)
 
@@ -142,12 +165,12 @@ class TableRequests(Requests):
         version = request.version
         assert version is not None, "else nothing is said of a time"
         if version.startswith("@"):
-            return self._past_table(house, house.catalog.as_of(_database_version(version[1:])), request)
-        number, pinned = _number(version), self._pinned(house, request)
+            return self._past_table(house, house.catalog.as_of(database_version(version[1:])), request)
+        asked, pinned = number(version), self._pinned(house, request)
         table = find(request, pinned)
-        if number > table.version:
-            raise InvalidError(f"table {table.name} has no version {number}: its versions go up to {table.version}")
-        return self._head(house, table, version=number, pin=pinned.version)
+        if asked > table.version:
+            raise InvalidError(f"table {table.name} has no version {asked}: its versions go up to {table.version}")
+        return self._head(house, table, version=asked, pin=pinned.version)
 
     def _past_table(
         self, house: Lakehouse, database: Database, request: protocol.Resolve, pin: int | UnsetType = UNSET
@@ -170,7 +193,7 @@ class TableRequests(Requests):
         at_most = None if tx is None else tx.base.version
         when = request.version if request.system_time_micros is None else time_of(request.system_time_micros)
         assert when is not None, "one of the two is said"
-        database = house.catalog.as_of(when, at_most=at_most)
+        database = house.catalog.as_of(when, at_most=at_most, names=None if tx is None else tx.names)
         if (old_table := database.table_by_id(table.id)) is None:
             raise UndefinedError(f"table {name} was not there yet in database version {database.version}")
         return protocol.VersionThenAnswer(version=old_table.version)
@@ -255,31 +278,30 @@ class TableRequests(Requests):
 
     def _exists(self, session: Session, request: protocol.Exists) -> protocol.ExistsAnswer:
         house = self._house(request)
+        if request.namespace and self._is_reserved(session, house, request.namespace):
+            return protocol.ExistsAnswer(exists=request.table.lower() in TABLES)
         name = self._name(session, house, request)
         return protocol.ExistsAnswer(exists=name in self._names_in(session, house).tables)
 
     def _list_tables(self, session: Session, request: protocol.Tables) -> Listing:
-        scope = self._scope(session, self._house(request))
+        house = self._house(request)
+        if len(request.namespace) == 1 and self._is_reserved(session, house, request.namespace):
+            return Listing(names=sorted(TABLES), namespace=(SYSTEM,))
+        scope = self._scope(session, house)
         return listing(request, scope, scope.tables)
 
-    # --- writing ------------------------------------------------------------------------------------------------------
+    # --- changing -----------------------------------------------------------------------------------------------------
 
     def _create(
         self, session: Session, request: protocol.Create
     ) -> protocol.CreateAnswer | protocol.Found | protocol.Missing:
         """Answer where Delta has to create or replace a table; the write of its first version makes it real."""
         house = self._house(request)
+        self._refuse_system(session, house, request.namespace)
         name = self._name(session, house, request)
-        if (request.provider or "delta").lower() != "delta":
-            raise UnsupportedError(
-                f"table {name} cannot be USING {request.provider}: Lockstep's tables are Delta tables. Leave USING "
-                "out, or make it in another catalog, as spark_catalog"
-            )
+        _check_format(name, request.provider)
         if request.location:
-            raise UnsupportedError(
-                f"table {name} cannot have a LOCATION: a catalog's tables lie under its root. Leave LOCATION out; "
-                "CREATE TABLE … AS SELECT copies data that lies elsewhere"
-            )
+            raise _new_elsewhere(name)
         if request.mode != "create" and name in self._names_in(session, house).tables:
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
@@ -293,94 +315,30 @@ class TableRequests(Requests):
         self._host.lakehouses.creations.add(house, creation)
         return protocol.CreateAnswer(uri=house.uris.head(creation.location))
 
-    def _write(self, session: Session, request: protocol.Write) -> protocol.WriteAnswer:
-        """Commit one version of one table: an autocommitted statement, which must not run inside a transaction."""
-        house = self._host.lakehouses.writer(request.uri, request.catalogs)
-        location = house.uris.parse(request.uri).location
-        if session.transaction is not None:
-            raise ActiveTransactionError(
-                f"a statement wrote table folder {house.uris.real(location)} outside the open transaction "
-                f"({session.transaction.id}), which could not be rolled back. It probably uses a DataFrame or "
-                "DeltaTable that was made before BEGIN: make it again inside the transaction"
-            )
-        check_known(request.settings)
-        isolation = isolation_of(SESSION_ISOLATION, request.settings) or house.catalog.isolation
-        if isolation == "SERIALIZABLE":
-            tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
-            refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
-        creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
-        outcome = house.catalog.write(
-            location,
-            request.version,
-            request.actions,
-            creation=creation,
-            scans=scans_of(request.reads),
-            views=self._views_of(house, request),
-            isolation=isolation,
-            text=request.text or "",
-            author=request.user,
-        )
-        if isinstance(outcome, Taken):
-            return protocol.WriteAnswer(outcome="taken")
-        return protocol.WriteAnswer(outcome="committed")
+    def _create_at(self, session: Session, request: protocol.CreateAt) -> Answer:
+        """Take in the Delta table that is at a location, if it is what the statement says of it."""
+        house = self._house(request)
+        self._refuse_system(session, house, request.namespace)
+        name = self._name(session, house, request)
+        _check_format(name, request.provider)
+        described = Description(request.schema, request.partitions, request.properties)
+        lake = house.catalog.lake
 
-    def _views_of(self, house: Lakehouse, request: protocol.Write) -> dict[Name, int]:
-        """Return the views of this lake that the statement used, each with the oldest version that it was used of."""
-        versions: dict[Name, int] = {}
-        for view in request.views:
-            if view.catalog not in request.catalogs:
-                raise UnsupportedError(
-                    f"this statement uses a DataFrame with a view of catalog {view.catalog}, which this session does "
-                    "not have, so nothing was written: make the DataFrame again in this session, and run this again"
-                )
-            catalog = self._host.lakehouses.get(view.catalog, request.catalogs[view.catalog])
-            if catalog.is_same(house):
-                name = Name(namespace=view.name[:-1], table=view.name[-1])
-                versions[name] = min(view.version, versions.get(name, view.version))
-        return versions
+        def take_in(tx: Transaction) -> None:
+            tx.names.check_free(name)
+            [found] = look(lake, tx.names, [Wanted(name, request.location)])
+            if found.is_nothing:
+                raise _new_elsewhere(name)
+            if found.header is not None and (other := difference(described, found.header.metadata)) is not None:
+                raise InvalidError(f"table {name} is not as described, for at {request.location} {other}")
+            adopt(lake, tx, [found])
 
-    def _staging(self, _: Session, request: protocol.Staging) -> protocol.StagingAnswer:
-        """Answer whether Delta may stage this commit of a transaction: nothing is written that nobody would undo."""
-        house, view, owner, tx = self._staged_by(request.uri)
-        with owner.lock:
-            if view.epoch != tx.epoch:
-                raise TransactionStateError(
-                    f"transaction {tx.id} went back to a savepoint while a statement that writes table folder "
-                    f"{house.uris.real(view.location)} ran; nothing of the statement was written, run it again",
-                    sqlstate="25000",
-                )
-            is_taken = house.catalog.is_taken(tx, view.location, request.version)
-            return protocol.StagingAnswer(outcome="taken" if is_taken else "free")
-
-    def _staged(self, _: Session, request: protocol.Staged) -> protocol.StagedAnswer:
-        """Note that Delta staged a commit of a transaction."""
-        house, view, owner, tx = self._staged_by(request.uri)
-        with owner.lock:
-            text = request.text or ("" if request.actions is not None else f"a large write into {view.location}")
-            house.catalog.stage(tx, view.location, request.version, request.actions, text=text)
-        return protocol.StagedAnswer(claims=house.catalog.settles_early)
-
-    def _claim(self, _: Session, request: protocol.Claim) -> Answer:
-        """Settle what a staged commit conflicts with; no session's lock is held while it waits, see `Host`."""
-        try:
-            house, view, owner, tx = self._staged_by(request.uri)
-        except NoTransactionError as error:
-            raise NoTransactionError(
-                "the transaction of this statement has ended while the statement ran in another thread: the answer to "
-                "its COMMIT or ROLLBACK says what became of the statement, too"
-            ) from error
-        house.catalog.claim(tx, view.location, request.version, lock=owner.lock)
+        self._change(session, request, take_in, f"CREATE TABLE {name} … LOCATION")
         return Answer()
-
-    def _staged_by(self, uri: str) -> tuple[Lakehouse, OverlayView, Session, Transaction]:
-        """Return the catalog of BEGIN: another of the same root may have other keys, or another `resolution`."""
-        if (id := transaction_in(uri)) is None:
-            raise InvalidError(f"{uri} is not a transaction's: use the table by its name, as lake.namespace.table")
-        owner, house, tx = self._host.transaction_of(id)
-        return house, house.uris.parse(uri), owner, tx
 
     def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
         house = self._house(request)
+        self._refuse_system(session, house, request.namespace)
         name = self._name(session, house, request)
         if name not in self._names_in(session, house).tables:
             return Dropped(dropped=False)
@@ -399,7 +357,10 @@ class TableRequests(Requests):
     # --- namespaces ---------------------------------------------------------------------------------------------------
 
     def _list_namespaces(self, session: Session, request: protocol.Namespaces) -> protocol.NamespacesAnswer:
-        scope = self._scope(session, self._house(request))
+        house = self._house(request)
+        if self._is_reserved(session, house, request.parent):
+            return protocol.NamespacesAnswer(namespaces=[])
+        scope = self._scope(session, house)
         parent = stored_namespace(request, request.parent, scope)
         if parent and parent not in scope.namespaces:
             raise UndefinedError(f"no namespace {'.'.join(parent)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
@@ -407,7 +368,10 @@ class TableRequests(Requests):
         return protocol.NamespacesAnswer(namespaces=sorted(inside))
 
     def _describe_namespace(self, session: Session, request: protocol.DescribeNamespace) -> protocol.NamespaceAnswer:
-        scope = self._scope(session, self._house(request))
+        house = self._house(request)
+        if len(request.namespace) == 1 and self._is_reserved(session, house, request.namespace):
+            return protocol.NamespaceAnswer(exists=True, properties={"comment": "what the lake says of itself"})
+        scope = self._scope(session, house)
         properties = scope.namespaces.get(stored_namespace(request, request.namespace, scope))
         return protocol.NamespaceAnswer(exists=properties is not None, properties=properties or {})
 
@@ -433,7 +397,9 @@ class TableRequests(Requests):
         return Answer()
 
     def _drop_namespace(self, session: Session, request: protocol.DropNamespace) -> Dropped:
-        scope = self._scope(session, self._house(request))
+        house = self._house(request)
+        self._refuse_system(session, house, request.namespace)
+        scope = self._scope(session, house)
         name = stored_namespace(request, request.namespace, scope)
         if name not in scope.namespaces:
             return Dropped(dropped=False)
@@ -444,6 +410,21 @@ class TableRequests(Requests):
             f"DROP NAMESPACE {'.'.join(name)}",
         )
         return Dropped(dropped=True)
+
+
+def _check_format(name: Name, provider: str | None) -> None:
+    if (provider or "delta").lower() != "delta":
+        raise UnsupportedError(
+            f"table {name} cannot be USING {provider}: Lockstep's tables are Delta tables. Leave USING out, or make it "
+            "in another catalog, as spark_catalog"
+        )
+
+
+def _new_elsewhere(name: Name) -> UnsupportedError:
+    return UnsupportedError(
+        f"new table {name} cannot have a LOCATION: a catalog's new tables lie under its root. Leave LOCATION out. "
+        "CREATE TABLE … LOCATION takes in a Delta table that is there already, and neither replaces nor fills it"
+    )
 
 
 def _to_replace(request: protocol.Create) -> protocol.Resolve:
@@ -476,14 +457,3 @@ def other_version(tx: Transaction, scan: Scan) -> str | None:
         f"a DataFrame or DeltaTable from before BEGIN reads table {name} {at}, which is not what the open transaction "
         f"({tx.id}) sees: make it again inside it"
     )
-
-
-def _database_version(text: str) -> int | str:
-    """Return a number, or a tag's name."""
-    return _number(text) if text.isdigit() else text
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-        raise InvalidError(f"{text!r} is not a version: give a number")
-    return int(text)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 from lockstep.commit.outcomes import Committed
@@ -21,19 +23,25 @@ from lockstep.errors import (
     UnavailableError,
 )
 from lockstep.settings import (
+    IDLE_TIMEOUT,
     OUTSIDE_WRITES,
     SESSION_ISOLATION,
     SESSION_RECORD_READS,
     SHARED_TRANSACTION_TIMEOUT,
+    STATEMENT_TIMEOUT,
+    TRANSACTION_TIMEOUT,
+    Setting,
 )
 from lockstep.spark.host.lakehouses import Lakehouse, flag, isolation_of
 from lockstep.spark.host.protocol import transactions as protocol
 from lockstep.spark.host.protocol.base import Answer, RequestBase
+from lockstep.spark.host.protocol.tables import Stage, Staged
 from lockstep.spark.host.requests import Operation, operation
-from lockstep.spark.host.session_settings import PREFIX, check, goes_on, kept_seconds
+from lockstep.spark.host.session_settings import PREFIX, check, goes_on, kept_seconds, timeout
 from lockstep.spark.host.sessions import FindOut, LostTransaction, Session
 from lockstep.spark.host.tables import other_version, scans_of
 from lockstep.spark.host.times import time_of
+from lockstep.spark.host.writes import stage
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -41,6 +49,15 @@ if TYPE_CHECKING:
 
 KEPT_SECONDS = int(SHARED_TRANSACTION_TIMEOUT.default or 0)
 """How long a shared transaction waits for another client when the last one has gone, if nothing else is said."""
+
+_LAPSES: Mapping[str, tuple[str, str | None]] = {
+    "deserted": (
+        f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
+        None,
+    ),
+    "idle": (f"no statement of it was executed for longer than {IDLE_TIMEOUT.name}", "25P03"),
+}
+"""Why a transaction lapses, and the SQLSTATE of what its statements are refused with then."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,13 +110,18 @@ class TransactionRequests:
             case_sensitive=request.case_sensitive,
             as_of=_as_of(request),
         )
+        total = _seconds(TRANSACTION_TIMEOUT, request, house)
+        session.deadline = time.monotonic() + total if total else None
         session.catalog, session.goes_on, session.transaction = house, goes_on(request.settings), tx
+        self._host.keeper.watch()
         return protocol.BeginAnswer(
             database_version=tx.base.version,
             transaction_id=tx.id,
             catalog=name,
             root=house.catalog.lake.storage.url,
             kept_seconds=kept_seconds(request.settings),
+            idle_millis=ceil(1000 * _seconds(IDLE_TIMEOUT, request, house)),
+            statement_millis=ceil(1000 * _seconds(STATEMENT_TIMEOUT, request, house)),
         )
 
     def _check_setting(self, _: Session, request: protocol.CheckSetting) -> Answer:
@@ -123,14 +145,15 @@ class TransactionRequests:
             tx.failure = tx.failure or other_version(tx, scan)  # the shim has refused it: see `_snapshot`
             if (table := tx.base.table_by_id(scan.table)) is not None:  # not one of its own
                 tx.read(table, scan.where)
-        tx.settle(request.settled)
+        tx.settle(request.settled, request.unused)
         start = house.catalog.lake.clock()
-        return _commit_answer(tx.id, house, house.catalog.commit(tx), start)
+        commit = house.catalog.commit(tx)
+        return _commit_answer(tx.id, house, commit, start, _end(session))
 
-    def _rollback(self, session: Session, _: protocol.Rollback) -> protocol.Named:
+    def _rollback(self, session: Session, _: protocol.Rollback) -> protocol.RollbackAnswer:
         tx, house = self._open_transaction(session, "ROLLBACK")
         house.catalog.rollback(tx)
-        return _named_answer(tx)
+        return protocol.RollbackAnswer(database_version=tx.base.version, transaction_id=tx.id, ended=_end(session))
 
     def _savepoint(self, session: Session, request: protocol.Savepoint) -> protocol.Named:
         tx, _ = self._open_transaction(session, "SAVEPOINT")
@@ -161,12 +184,7 @@ class TransactionRequests:
         return session.transaction, session.catalog
 
     def _ended(self, session: Session, _: protocol.Ended) -> protocol.EndedAnswer:
-        is_open = session.transaction is not None and session.transaction.is_open
-        if is_open or (session.lost_transaction is not None and session.lost_transaction.find_out is not None):
-            return protocol.EndedAnswer(open=True, uris=[], tables=[])
-        uses = session.forget_used()
-        session.transaction, session.catalog, session.lost_transaction = None, None, None
-        return protocol.EndedAnswer(open=False, uris=uses.uris, tables=uses.tables)
+        return _end(session)
 
     def _lost(self, session: Session, request: protocol.HostLost) -> Answer:
         loss = LostTransaction(request.transaction, "Lockstep's host process, which kept it, ended in the middle")
@@ -179,15 +197,15 @@ class TransactionRequests:
         house = self._host.lakehouses.get(sent.catalog, sent.options)
         return house, house.catalog.find_out(transaction, sent.snapshot)
 
-    def _lapse(self, session: Session, _: protocol.Lapse) -> protocol.Used:
+    def _lapse(self, session: Session, request: protocol.Lapse) -> protocol.Used:
         tx, house = session.transaction, session.catalog
+        is_idle = request.why == "idle"
+        if is_idle and tx is not None and tx.in_doubt is not None:
+            return protocol.Used(uris=[], tables=[])  # nobody may say that it is rolled back
         if tx is not None and house is not None:
-            refusal = end_unasked(tx, house)
-            session.lost_transaction = LostTransaction(
-                tx.id,
-                f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
-                refusal,
-            )
+            why, sqlstate = _LAPSES[request.why]
+            loss = session.lost_transaction or LostTransaction(tx.id, why, sqlstate=sqlstate)
+            session.lost_transaction = replace(loss, refusal=end_unasked(tx, house))
         uses = session.forget_used()
         session.transaction = session.catalog = None
         return uses
@@ -195,6 +213,13 @@ class TransactionRequests:
     def in_lost(self, session: Session, loss: LostTransaction, request: RequestBase) -> Answer:
         """Answer in a lost transaction: it can only be ended, for its statements must not go on without it."""
         ends = isinstance(request, protocol.Commit | protocol.Rollback)
+        tx, house = session.transaction, session.catalog
+        if tx is not None and house is not None and tx.is_open:  # it keeps its files until its session hears of its end
+            if isinstance(request, Stage | Staged):
+                _note_staged(tx, house, request)
+            elif ends:
+                loss = replace(loss, refusal=end_unasked(tx, house))
+                session.lost_transaction = loss
         if loss.find_out is not None:
             answer = self._settle(session, loss, loss.find_out, request)
             if answer is not None:
@@ -212,7 +237,8 @@ class TransactionRequests:
             return protocol.Named(transaction_id=loss.transaction)
         raise FailedTransactionError(
             f"transaction {loss.transaction} was rolled back: {loss.why}. "
-            + ("Begin again" if ends else "ROLLBACK, and begin again")
+            + ("Begin again" if ends else "ROLLBACK, and begin again"),
+            sqlstate=loss.sqlstate,
         )
 
     def _settle(
@@ -278,11 +304,29 @@ class TransactionRequests:
         return Answer()
 
 
+def _seconds(setting: Setting, request: protocol.Begin, house: Lakehouse) -> float:
+    """Return what a timeout is for a transaction, in seconds, 0 for ever: the session says it, or else the catalog."""
+    said = timeout(setting, request.settings)
+    return house.timeouts[setting] if said is None else said
+
+
 def _as_of(request: protocol.Begin) -> int | datetime | str | None:
     """Return which older version BEGIN asks for; None if it asks for none."""
     if request.as_of_micros is not None:
         return time_of(request.as_of_micros)
     return request.as_of_tag if request.as_of_version is None else request.as_of_version
+
+
+def _note_staged(tx: Transaction, house: Lakehouse, request: Stage | Staged) -> None:
+    """Note what a statement wrote that ran while its transaction was ended, so that its files go with the others."""
+    location = house.uris.parse(request.uri).location
+    try:
+        if isinstance(request, Staged):
+            house.catalog.stage(tx, location, request.version)
+        else:
+            stage(house, tx, location, request)
+    except LockstepError as error:
+        _log.warning("files that a statement of transaction %s wrote at its end stay: %s", tx.id, error)
 
 
 def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
@@ -303,7 +347,19 @@ def end_unasked(tx: Transaction, house: Lakehouse) -> LockstepError | None:
     return None
 
 
-def _commit_answer(id: str, house: Lakehouse, commit: Committed, start: datetime) -> protocol.CommitAnswer:
+def _end(session: Session) -> protocol.EndedAnswer:
+    """Forget a session's transaction if it is over, and return what is to be known of it then."""
+    is_open = session.transaction is not None and session.transaction.is_open
+    if is_open or (session.lost_transaction is not None and session.lost_transaction.find_out is not None):
+        return protocol.EndedAnswer(open=True, uris=[], tables=[])
+    uses = session.forget_used()
+    session.transaction, session.catalog, session.lost_transaction = None, None, None
+    return protocol.EndedAnswer(open=False, uris=uses.uris, tables=uses.tables)
+
+
+def _commit_answer(
+    id: str, house: Lakehouse, commit: Committed, start: datetime, ended: protocol.EndedAnswer | None = None
+) -> protocol.CommitAnswer:
     """Return what COMMIT answers: what the transaction changed, by its entry in the timeline."""
     writes = commit.entry.writes if commit.entry is not None else []
     return protocol.CommitAnswer(
@@ -318,6 +374,7 @@ def _commit_answer(id: str, house: Lakehouse, commit: Committed, start: datetime
         checkpoints=[
             protocol.DueCheckpoint(uri=house.uris.head(due.location), version=due.version) for due in commit.checkpoints
         ],
+        ended=ended,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from lockstep.errors import InvalidError
+from lockstep.storage.outside import is_outside
 from lockstep.timeline.entry import NEW
 
 SCHEME = "lockstep"
@@ -21,6 +22,7 @@ EPOCH = "x"
 """What no transaction's id has in it, for those are hexadecimal."""
 _HADOOP = {"s3": "s3a"}
 """Where Hadoop has another name for a store than everybody else."""
+_OF_HADOOP = {theirs: ours for ours, theirs in _HADOOP.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,45 +46,41 @@ class Uris:
 
     def head(self, location: str) -> str:
         """Return the URI of a table as published."""
-        return f"{SCHEME}://{HEAD}.{self._base}{self._path}/{location}"
+        return f"{SCHEME}://{HEAD}.{self._place(location)}"
 
     def own(self, location: str, transaction: str, pin: int, epoch: int = 0) -> str:
         """Return the URI of a table as a transaction sees it that pinned this version of it."""
         view = f"{transaction}{EPOCH}{epoch}" if epoch else transaction
-        return f"{SCHEME}://{view}-{'new' if pin == NEW else pin}.{self._base}{self._path}/{location}"
+        return f"{SCHEME}://{view}-{'new' if pin == NEW else pin}.{self._place(location)}"
 
     def real(self, location: str) -> str:
         """Return where a folder really is, for messages."""
-        scheme, _, authority = self._base.partition(".")
-        return f"{scheme}://{authority}{self._path}/{location}"
+        base, slash, path = self._place(location).partition("/")
+        scheme, _, authority = base.partition(".")
+        return f"{scheme}://{authority}{slash}{path}"
+
+    def _place(self, location: str) -> str:
+        """Return what the URIs of a folder have behind the view: its store, and its path there."""
+        if is_outside(location):
+            other = Uris(location)
+            return f"{other._base}{other._path}"
+        return f"{self._base}{self._path}/{location}"
 
     def holds(self, uri: str) -> bool:
         """Tell whether a URI lies in this lake."""
         authority, path = _split(uri)
         return authority.partition(".")[2] == self._base and path.startswith(f"{self._path}/")
 
-    def location_of(self, url: str) -> str | None:
-        """Return where under the root a real URL lies, nothing if the root is there or below it; None if elsewhere."""
-        other = Uris(url)
-        if other._base != self._base:
-            return None
-        if f"{self._path}/".startswith(f"{other._path}/"):
-            return ""
-        return other._path.removeprefix(f"{self._path}/") if other._path.startswith(f"{self._path}/") else None
-
     def parse(self, uri: str) -> OverlayView:
-        """Read a URI of this lake.
+        """Read a URI of this lake: of a folder below its root, or of a table outside of it, which it may have adopted.
 
         Raises:
-            InvalidError: it is none.
+            InvalidError: it is no overlay URI.
         """
-        if not self.holds(uri):
-            raise InvalidError(
-                f"{uri} is not in this lake ({self.real('')}): use the table by its name, as lake.namespace.table"
-            )
         authority, path = _split(uri)
         transaction, epoch = _viewer(authority)
-        return OverlayView(transaction, path.removeprefix(f"{self._path}/"), epoch)
+        location = path.removeprefix(f"{self._path}/") if self.holds(uri) else outside_location(uri)
+        return OverlayView(transaction, location, epoch)
 
 
 def transaction_in(uri: str) -> str | None:
@@ -92,6 +90,17 @@ def transaction_in(uri: str) -> str | None:
         InvalidError: it is no overlay URI.
     """
     return _viewer(_split(uri)[0])[0]
+
+
+def outside_location(uri: str) -> str:
+    """Return the location that a lake has for the folder of an overlay URI, if the folder is outside of its root.
+
+    Raises:
+        InvalidError: it is no overlay URI.
+    """
+    authority, path = _split(uri)
+    scheme, _, store = authority.partition(".")[2].partition(".")
+    return f"{_OF_HADOOP.get(scheme, scheme)}://{store}{path}"
 
 
 def _viewer(authority: str) -> tuple[str | None, int]:

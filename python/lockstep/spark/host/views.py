@@ -12,11 +12,14 @@ from lockstep.spark.host.protocol import views as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, RequestBase
 from lockstep.spark.host.protocol.tables import Missing
 from lockstep.spark.host.requests import Operation, Requests, listing, operation, stored_name
+from lockstep.spark.host.times import time_of
+from lockstep.spark.host.versions import database_version
 from lockstep.timeline.entry import View
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
+    from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
 _VERBS = {"create": "CREATE VIEW", "replace": "ALTER VIEW", "create_or_replace": "CREATE OR REPLACE VIEW"}
@@ -40,6 +43,8 @@ class ViewRequests(Requests):
     def _view(self, session: Session, request: protocol.ResolveView) -> protocol.ViewAnswer | Missing:
         """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
         house = self._house(request)
+        if request.version is not None or request.system_time_micros is not None:
+            return self._past_view(session, house, request)
         if (tx := session.inside(house)) is not None:
             name = self._name(session, house, request)
             tx.read_view(name)
@@ -50,8 +55,31 @@ class ViewRequests(Requests):
         view = database.views.get(stored_name(request, database))
         return _view_answer(view, version=database.version, pin=database.version)
 
+    def _past_view(
+        self, session: Session, house: Lakehouse, request: protocol.ResolveView
+    ) -> protocol.ViewAnswer | Missing:
+        """Answer what a name said in an older version; a time is no later than what else the statement reads."""
+        when = (
+            time_of(request.system_time_micros or 0)
+            if request.version is None
+            else database_version(request.version.removeprefix("@"))
+        )
+        pin: int | UnsetType
+        if (tx := session.inside(house)) is not None:
+            tx.seen.last_version = True
+            past, pin = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names), UNSET
+        elif request.version is not None:
+            past, pin = house.catalog.as_of(when), UNSET
+        else:
+            pinned = self._pinned(house, request)
+            past, pin = house.catalog.as_of(when, at_most=pinned.version), pinned.version
+        return _view_answer(past.views.get(stored_name(request, past)), version=past.version, pin=pin)
+
     def _list_views(self, session: Session, request: protocol.Views) -> Listing:
-        scope = self._scope(session, self._house(request))
+        house = self._house(request)
+        if self._is_reserved(session, house, request.namespace):
+            return Listing(names=[], namespace=request.namespace)
+        scope = self._scope(session, house)
         return listing(request, scope, scope.views)
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:

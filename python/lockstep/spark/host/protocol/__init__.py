@@ -7,7 +7,8 @@ Both are JSON objects. A request says what it asks, `op`, and whose it is, `sess
     {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7, …}}
     {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
 
-There is one class for each `op`, in `transactions`, `tables`, `views` and `procedures`; `base` has what several share.
+There is one class for each `op`, in `transactions`, `tables`, `row_changes`, `views`, `procedures`, `retention` and
+`system`; `base` has what several share.
 What the shim sends is what the class says and nothing else: a field that is not known, is missing or is of another type
 is refused, for what one side does not know of the other it would get wrong silently. A field has
 a default where the shim leaves it out at times, and nowhere else; null is the shim's `None`. Fields are named alike on
@@ -23,10 +24,18 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from lockstep.errors import LockstepError
-from lockstep.spark.host.protocol import procedures, tables, transactions, views
+from lockstep.spark.host.protocol import procedures, retention, row_changes, system, tables, transactions, views
 from lockstep.spark.host.protocol.base import RequestBase
 
-Request: TypeAlias = transactions.Request | tables.Request | views.Request | procedures.Request
+Request: TypeAlias = (
+    transactions.Request
+    | tables.Request
+    | row_changes.Request
+    | views.Request
+    | procedures.Request
+    | retention.Request
+    | system.Request
+)
 
 OPERATIONS: Mapping[str, type[RequestBase]] = {kind.__struct_config__.tag: kind for kind in get_args(Request)}
 """The class of each `op`."""

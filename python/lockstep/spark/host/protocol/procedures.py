@@ -6,10 +6,18 @@ from typing import TypeAlias
 
 import msgspec
 
-from lockstep.spark.host.protocol.base import AboutCatalog, Answer
+from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Settings
+from lockstep.spark.host.protocol.transactions import DueCheckpoint
 
-Value: TypeAlias = bool | int | str | list[str] | None
+Value: TypeAlias = bool | int | str | list[str | None] | None
 """What is given to a procedure, or what one gives: a time as microseconds since 1970, UTC."""
+
+
+Arguments: TypeAlias = dict[str, Value]
+"""What is given to a procedure, by the names of parameters; null is as if nothing was given."""
+
+Row: TypeAlias = list[Value]
+"""A value for each column of what a procedure gives."""
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +111,9 @@ class CallProcedure(AboutCatalog, frozen=True, kw_only=True, tag="call"):
     text: str
     """The statement, for the timeline."""
 
+    catalogs: dict[str, Settings]
+    """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
+
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
     """A table whose log is to be restored by Delta, inside the transaction."""
@@ -122,6 +133,15 @@ class CallAnswer(Answer, frozen=True, kw_only=True):
 
     restores: list[Restore]
     """What is left to do, before the transaction may commit."""
+
+    compacts: list[list[str]]
+    """The tables that Delta is to compact, each in a commit of its own, by their names in parts without the catalog."""
+
+    looks: list[list[str]]
+    """The tables that come back as they were last, by name: their files are to be looked for before that."""
+
+    checkpoints: list[DueCheckpoint]
+    """What Delta is to write, of tables that the procedure has committed; they may be another lake's."""
 
 
 Request: TypeAlias = Procedures | DescribeProcedure | BindProcedure | CallProcedure

@@ -24,6 +24,22 @@ from lockstep.timeline.entry import Namespace
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
+class Ahead(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table that the statement names, too, and that Spark has not asked for yet: perhaps it never will."""
+
+    name: Parts
+    """Namespace and name, as the statement has them."""
+
+    use: Literal["pinned", "append", "changed"]
+    """As in `Resolve`. What is live or a target is asked for when Spark asks for it."""
+
+    writes: bool
+    """As in `Resolve`."""
+
+    touch: int
+    """The number of this loading, as in `Resolve`; `Commit.unused` says it if there was none."""
+
+
 class Resolve(AboutRelation, frozen=True, kw_only=True, tag="resolve"):
     """Ask which URI, and which version of it, a name means for this use. Of the three times at most one is said."""
 
@@ -52,6 +68,9 @@ class Resolve(AboutRelation, frozen=True, kw_only=True, tag="resolve"):
     touch: int | None = None
     """The number of this loading of the table, which `Commit.settled` speaks of."""
 
+    ahead: tuple[Ahead, ...] = ()
+    """What else is to be answered about, as if it were asked for now. Each of these loadings counts as one that was."""
+
 
 class Missing(Answer, frozen=True, kw_only=True):
     """There is no such table or view."""
@@ -60,6 +79,9 @@ class Missing(Answer, frozen=True, kw_only=True):
     """What tells it from `Found`."""
 
     pin: int | UnsetType = UNSET
+    """As in `Found`."""
+
+    ahead: list[Found | Missing | None] | UnsetType = UNSET
     """As in `Found`."""
 
 
@@ -89,6 +111,9 @@ class Found(Answer, frozen=True, kw_only=True):
 
     pin: int | UnsetType = UNSET
     """Outside a transaction: the database version that the statement reads from now on."""
+
+    ahead: list[Found | Missing | None] | UnsetType = UNSET
+    """What is answered about each of `Resolve.ahead`; None: whoever asks for it alone is told why not."""
 
 
 class VersionThen(AboutName, frozen=True, kw_only=True, tag="version_then"):
@@ -180,6 +205,25 @@ class Create(AboutName, frozen=True, kw_only=True, tag="create"):
     """The LOCATION that it says; None: none."""
 
 
+class CreateAt(AboutName, frozen=True, kw_only=True, tag="create_at"):
+    """Take in the Delta table that is at a location, as CREATE TABLE … LOCATION has it."""
+
+    provider: str | None
+    """The format that it says; None: none."""
+
+    location: str
+    """The LOCATION that it says."""
+
+    schema: str
+    """The columns that it says, as Spark's JSON of a struct."""
+
+    partitions: tuple[str, ...]
+    """The partition columns that it says, or what else it says of the layout."""
+
+    properties: dict[str, str]
+    """The table properties that it says."""
+
+
 class CreateAnswer(Answer, frozen=True, kw_only=True):
     """Where a new table is to be."""
 
@@ -225,8 +269,37 @@ class WriteAnswer(Answer, frozen=True, kw_only=True):
     """`taken`: another commit has the table version, and Delta can see which."""
 
 
+class Stage(RequestBase, frozen=True, kw_only=True, tag="stage"):
+    """Stage a commit of a transaction: its file is written if it may be, and noted."""
+
+    uri: str
+    """The table's folder, under the transaction's view."""
+
+    version: int
+    """The table version."""
+
+    actions: str
+    """What Delta would write into the commit's file."""
+
+    text: str | None
+    """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
+
+
+class StageAnswer(Answer, frozen=True, kw_only=True):
+    """What became of the commit."""
+
+    outcome: Literal["staged", "taken"]
+    """`taken`: another commit has the table version, and Delta can see which."""
+
+    claims: bool = False
+    """As in `StagedAnswer`."""
+
+
 class Staging(RequestBase, frozen=True, kw_only=True, tag="staging"):
-    """Ask whether Delta may stage this commit of a transaction: nothing is written that nobody would undo."""
+    """Ask whether Delta may stage a commit of a transaction that is too long for `Stage`.
+
+    Nothing is written that nobody would undo.
+    """
 
     uri: str
     """The table's folder, under the transaction's view."""
@@ -243,7 +316,7 @@ class StagingAnswer(Answer, frozen=True, kw_only=True):
 
 
 class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
-    """Note that Delta staged a commit of a transaction."""
+    """Note that Delta staged such a commit: COMMIT reads its file."""
 
     uri: str
     """The table's folder, under the transaction's view."""
@@ -251,11 +324,8 @@ class Staged(RequestBase, frozen=True, kw_only=True, tag="staged"):
     version: int
     """The table version."""
 
-    actions: str | None = None
-    """What was written, newline-delimited JSON; None if that is long: COMMIT reads the file then."""
-
-    text: str | None = None
-    """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
+    text: str | None
+    """As in `Stage`."""
 
 
 class StagedAnswer(Answer, frozen=True, kw_only=True):
@@ -349,7 +419,9 @@ Request: TypeAlias = (
     | Exists
     | Tables
     | Create
+    | CreateAt
     | Write
+    | Stage
     | Staging
     | Staged
     | Claim

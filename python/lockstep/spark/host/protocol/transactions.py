@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -86,6 +86,12 @@ class BeginAnswer(Answer, frozen=True, kw_only=True):
     kept_seconds: int
     """How long it waits for another client, if it is shared and the last one has gone."""
 
+    idle_millis: int
+    """How long it may be open without a statement being executed, in milliseconds; 0 is for ever."""
+
+    statement_millis: int
+    """How long a statement of it may run, in milliseconds; 0 is for ever."""
+
 
 class Begun(RequestBase, frozen=True, kw_only=True, tag="begun"):
     """Ask what BEGIN found of its micro-batch's application."""
@@ -115,6 +121,30 @@ class Commit(RequestBase, frozen=True, kw_only=True, tag="commit"):
 
     settled: tuple[int, ...]
     """The loadings of tables of which `reads` has all; the others, see `Resolve.touch`, may have read any row."""
+
+    unused: tuple[int, ...]
+    """The loadings that were asked for ahead, see `Resolve.ahead`, and of which there were none: they read nothing."""
+
+
+class Used(Answer, frozen=True, kw_only=True):
+    """What nobody may use any more: Delta and Spark keep logs and rows of it. It is told once."""
+
+    uris: list[str]
+    """The URIs that the transaction was given, sorted."""
+
+    tables: list[list[str]]
+    """The names of their tables in parts, the catalog first, sorted."""
+
+
+class Ended(RequestBase, frozen=True, kw_only=True, tag="ended"):
+    """Ask whether the transaction is over, where no answer says so: a refused COMMIT may leave it open."""
+
+
+class EndedAnswer(Used, frozen=True, kw_only=True):
+    """Whether it is, and then what nobody may use any more."""
+
+    open: bool
+    """Whether the transaction is still open; then nothing is listed."""
 
 
 class DueCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +187,9 @@ class CommitAnswer(Answer, frozen=True, kw_only=True):
     checkpoints: list[DueCheckpoint]
     """What Delta is to write, at most one of each table."""
 
+    ended: EndedAnswer | None = None
+    """What `Ended` would answer; None where it has to be asked: of a transaction that another host had open."""
+
 
 class Rollback(RequestBase, frozen=True, kw_only=True, tag="rollback"):
     """ROLLBACK."""
@@ -172,25 +205,11 @@ class Named(Answer, frozen=True, kw_only=True):
     """Its id."""
 
 
-class Used(Answer, frozen=True, kw_only=True):
-    """What nobody may use any more: Delta and Spark keep logs and rows of it. It is told once."""
+class RollbackAnswer(Named, frozen=True, kw_only=True):
+    """The transaction that this host had open, and has rolled back."""
 
-    uris: list[str]
-    """The URIs that the transaction was given, sorted."""
-
-    tables: list[list[str]]
-    """The names of their tables in parts, the catalog first, sorted."""
-
-
-class Ended(RequestBase, frozen=True, kw_only=True, tag="ended"):
-    """Ask whether the transaction is over: a refused COMMIT may leave it open."""
-
-
-class EndedAnswer(Used, frozen=True, kw_only=True):
-    """Whether it is, and then what nobody may use any more."""
-
-    open: bool
-    """Whether the transaction is still open; then nothing is listed."""
+    ended: EndedAnswer
+    """As in `CommitAnswer`."""
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -220,7 +239,10 @@ class HostLost(RequestBase, frozen=True, kw_only=True, tag="lost"):
 
 
 class Lapse(RequestBase, frozen=True, kw_only=True, tag="lapse"):
-    """Roll back a shared transaction whose clients are all gone; one that comes back must notice."""
+    """Roll back a transaction that nobody goes on with; a client that comes back must notice."""
+
+    why: Literal["deserted", "idle"]
+    """It is shared, and its clients are all gone; or no statement of it was executed for too long."""
 
 
 # --- savepoints -------------------------------------------------------------------------------------------------------

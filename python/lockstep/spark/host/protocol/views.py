@@ -11,7 +11,16 @@ from lockstep.timeline.entry import ViewDefinition
 
 
 class ResolveView(AboutRelation, frozen=True, kw_only=True, tag="view"):
-    """Ask what a name says as a view. `protocol.tables.Missing` is the answer where it says nothing."""
+    """Ask what a name says as a view. `protocol.tables.Missing` is the answer where it says nothing.
+
+    At most one of the two is said.
+    """
+
+    version: str | None = None
+    """As in `protocol.tables.Resolve`, with the mark of a database version: `@7`."""
+
+    system_time_micros: int | None = None
+    """As in `protocol.tables.Resolve`."""
 
 
 class WholeDefinition(ViewDefinition, frozen=True, kw_only=True, omit_defaults=False):

@@ -51,8 +51,10 @@ object Bridge {
   def call(op: String, session: SparkSession, args: (String, Any)*): JsonNode = {
     val decider = decide(session)
     val user = Callers.current(session.sparkContext).map("user" -> _.user)
-    val within = Transactions.current(session).map("within" -> _)
-    try ask(decider, op, Transactions.owner(session), args ++ user ++ within)
+    val tx = Transactions.of(session)
+    val changing = tx.filterNot(_ => Looks(op))
+    changing.foreach(_.changes.incrementAndGet())
+    try ask(decider, op, Transactions.owner(session), args ++ user ++ tx.map("within" -> _.id))
     catch {
       case e: HostEnded =>
         throw new LockstepException(
@@ -62,8 +64,26 @@ object Bridge {
             "is rolled back, and of a COMMIT another COMMIT finds out.",
           "40003"
         )
-    }
+    } finally changing.foreach(_.changes.incrementAndGet())
   }
+
+  /** What asks, and changes nothing of what names mean to a transaction. Whatever is not listed may. */
+  private val Looks = Set(
+    "by_path",
+    "exists",
+    "namespace",
+    "namespaces",
+    "outside",
+    "resolve",
+    "row_changes",
+    "snapshot",
+    "system_rows",
+    "system_table",
+    "tables",
+    "version_then",
+    "view",
+    "views"
+  )
 
   private def ask(decider: Host, op: String, session: String, args: Seq[(String, Any)]): JsonNode = {
     val request = json.createObjectNode().put("op", op).put("session", session)

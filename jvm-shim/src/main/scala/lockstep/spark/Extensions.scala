@@ -1,7 +1,7 @@
 package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
-import lockstep.spark.analysis.{FilePathRule, SettingsGuard, ShownRule, StatementRule, TransactionGuard}
+import lockstep.spark.analysis.{FilePathRule, PastViews, SettingsGuard, ShownRule, StatementRule, TransactionGuard}
 import lockstep.spark.catalog.CatalogSessions
 import lockstep.spark.execution.{Clients, Executions}
 import lockstep.spark.parser.TransactionParser
@@ -28,6 +28,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
       new TransactionParser(session, delegate)
     }
     extensions.injectHintResolutionRule(StatementRule(_))
+    extensions.injectResolutionRule(_ => PastViews)
     extensions.injectPostHocResolutionRule(_ => ShownRule)
     extensions.injectPostHocResolutionRule(_ => FilePathRule)
     extensions.injectCheckRule(TransactionGuard(_))

@@ -5,11 +5,15 @@ import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.catalog.{
+  Bound,
   CatalogSessions,
+  ChangeRange,
+  Commits,
   CreateTableLike,
   DriverState,
   NoFunctions,
   Procedures,
+  SystemTable,
   Views,
   WriterFormat
 }
@@ -17,7 +21,7 @@ import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
 import lockstep.spark.scans.Scans
-import lockstep.spark.statements.{Append, Changed, Live, Pinned, StatementScope, SystemTime, Target, Use}
+import lockstep.spark.statements.{Append, Live, Loading, Pinned, StatementScope, SystemTime, Target, Use, Wanted}
 import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
@@ -33,7 +37,7 @@ import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.catalyst.util.quoteIfNeeded
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.delta.{DeltaConfigs, DeltaTimeTravelSpec}
+import org.apache.spark.sql.delta.{DeltaConfigs, DeltaLog, DeltaTimeTravelSpec, Snapshot}
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.lockstep.Uncheckpointed
 import org.apache.spark.sql.internal.SQLConf
@@ -55,7 +59,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     with NoFunctions with Procedures {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
-  private lazy val session: SparkSession = CatalogSessions.owner(this)
+  protected lazy val session: SparkSession = CatalogSessions.owner(this)
 
   override def initialize(name: String, settings: CaseInsensitiveStringMap): Unit = {
     catalogName = name
@@ -79,15 +83,15 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   }
 
   /** Spark looks for a view of the name where one will do; elsewhere it would only say that there is no table. */
-  private def missing(ident: Identifier, fields: Set[String]): Exception = {
-    val wantsTable = (fields & Set("writes", "version", "timestamp_micros", "system_time_micros")).nonEmpty
+  private def missing(ident: Identifier, wanted: Wanted): Exception = {
+    val wantsTable = wanted.writes || wanted.when.nonEmpty
     def view = s"${fullName(ident).mkString(".")} is a view"
     if ((Views.AreRead && !wantsTable) || !viewExists(ident)) new NoSuchTableException(fullName(ident))
     else if (wantsTable)
       new LockstepException(
         "LOCKSTEP_NOT_A_TABLE",
-        s"$view: it has no rows to write and no versions of its own. Write the tables that it reads, or say " +
-          "`FOR SYSTEM_VERSION AS OF` at each of them.",
+        s"$view: it has no rows to write, no changes and no versions of its own. Use the tables that it reads; " +
+          "FOR SYSTEM_VERSION AS OF reads it as it was in a version of the database.",
         "42809"
       )
     else
@@ -102,52 +106,85 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   // Tables: which URI, which version.
 
-  override def loadTable(ident: Identifier): Table = {
-    val use = StatementScope.current.fold[Use](Live)(_.use(catalogName, ident))
-    load(ident, "use" -> useName(use))
-  }
+  override def loadTable(ident: Identifier): Table =
+    load(ident, Wanted(StatementScope.current.fold[Use](Live)(_.use(catalogName, ident))))
 
   override def loadTable(ident: Identifier, privileges: util.Set[TableWritePrivilege]): Table = {
     val appends = privileges.asScala.forall(_ == TableWritePrivilege.INSERT)
     val use = StatementScope.current.map(_.use(catalogName, ident)).filter(_.isTarget)
-    try load(ident, "use" -> useName(use.getOrElse(if (appends) Append else Target)), "writes" -> true)
+    try load(ident, Wanted(use.getOrElse(if (appends) Append else Target), writes = true))
     finally WriterFormat.lookedUp(fullName(ident))
   }
 
   override def loadTable(ident: Identifier, version: String): Table =
-    load(ident, "use" -> useName(Pinned), "version" -> version)
+    load(ident, Wanted(Pinned, when = Some("version" -> version)))
 
   override def loadTable(ident: Identifier, micros: Long): Table = micros match {
-    case SystemTime(time) => load(ident, "use" -> useName(Pinned), "system_time_micros" -> time)
-    case _ => load(ident, "use" -> useName(Pinned), "timestamp_micros" -> micros)
+    case SystemTime(time) => load(ident, Wanted(Pinned, when = Some("system_time_micros" -> time)))
+    case _ => load(ident, Wanted(Pinned, when = Some("timestamp_micros" -> micros)))
   }
 
   /** The table version that a table has in a database version, or at a time; None if there is no such table now. */
   private[spark] def versionThen(ident: Identifier, when: (String, Any)): Option[Long] =
     Option(ask("version_then", names(ident) :+ when: _*).get("version")).filterNot(_.isNull).map(_.asLong)
 
-  private def useName(use: Use): String = use match {
-    case Pinned => "pinned"
-    case Live => "live"
-    case Append => "append"
-    case Changed => "changed"
-    case Target => "target"
+  /** What was committed to a table in a range of versions, of the database or of the table itself. */
+  private[spark] def rowChanges(
+      ident: Identifier,
+      isOfDatabase: Boolean,
+      start: Bound,
+      end: Option[Bound]): ChangeRange = {
+    val fields = names(ident) ++ Seq(
+      "of" -> (if (isOfDatabase) "database" else "table"),
+      "start" -> start.fields,
+      "end" -> end.map(_.fields))
+    val answer =
+      StatementScope.ask(catalogName, ident, isLookedAt = true)(read => ask("row_changes", fields ++ read: _*))
+    if (answer.get("missing").asBoolean) throw missing(ident, Wanted(Pinned, when = Some("version" -> start.version)))
+    val commits = answer.get("commits").elements().asScala.map { commit =>
+      Commits(commit.get(0).asLong, commit.get(1).asLong, commit.get(2).asLong, commit.get(3).asLong)
+    }
+    ChangeRange(
+      pathOf(answer.get("uri").asText),
+      texts(answer.get("name")),
+      answer.get("version").asLong,
+      commits.toSeq)
   }
 
-  private def load(ident: Identifier, args: (String, Any)*): Table = {
-    // What the database was at a time is known, whatever plain Delta writers did since.
-    val isLookedAt = !args.exists(_._1 == "system_time_micros")
-    val touch = Reads.newTouch()
-    val fields = names(ident) ++ args :+ ("touch" -> touch)
-    val answer = StatementScope.ask(catalogName, ident, isLookedAt)(read => ask("resolve", fields ++ read: _*))
-    if (answer.get("missing").asBoolean) throw missing(ident, args.toMap.keySet)
-    table(ident, answer, touch)
+  private def load(ident: Identifier, wanted: Wanted): Table =
+    Option.when(Procedures.isTheirs(ident.namespace))(ofSystem(ident, wanted)).flatten.getOrElse(ofLake(ident, wanted))
+
+  /** A system table; none, if there is none of this name, or the lake has a table of its own that is called so. */
+  private def ofSystem(ident: Identifier, wanted: Wanted): Option[Table] = {
+    val about = Seq("catalog" -> catalogName, "options" -> settings, SessionSettings.caseSensitive(session))
+    val answer = StatementScope.ask(catalogName, ident, isLookedAt = false)(read =>
+      ask("system_table", names(ident) ++ wanted.fields ++ read: _*))
+    Option.unless(answer.get("missing").asBoolean)(SystemTable(catalogName, session, about, answer))
+  }
+
+  private def ofLake(ident: Identifier, wanted: Wanted): Table = {
+    val tx = Transactions.of(session)
+    val loading = StatementScope.load(session, catalogName, ident, wanted)(fields =>
+      ask("resolve", names(ident) ++ fields: _*))
+    if (!loading.answer.get("missing").asBoolean) {
+      tx.foreach(Reads.told(_, loading.answer))
+      table(ident, loading)
+    } else
+      wanted.when.filter(when => Views.AreRead && isPast(when)).fold(throw missing(ident, wanted))(when =>
+        pastView(ident, when).getOrElse(throw new NoSuchTableException(fullName(ident))))
+  }
+
+  /** Whether this says a version, or a time, of the database: a view was something then, too. */
+  private def isPast(argument: (String, Any)): Boolean = argument match {
+    case ("version", text: String) => text.startsWith("@")
+    case (name, _) => name == "system_time_micros"
   }
 
   private def fullName(ident: Identifier): Seq[String] = catalogName +: ident.namespace.toSeq :+ ident.name
 
   /** Delta's table, made to look like a catalog's: without a `CatalogTable` streams cannot name it. */
-  private def table(ident: Identifier, answer: JsonNode, touch: Long): Table = {
+  private def table(ident: Identifier, loading: Loading): Table = {
+    val answer = loading.answer
     val path = pathOf(answer.get("uri").asText)
     val travel =
       if (answer.has("version"))
@@ -158,11 +195,11 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
           None,
           Some(catalogName)))
       else None
-    val bare = DeltaTableV2(session, path, timeTravelOpt = travel)
-    val existing =
-      try Option.when(bare.tableExists)(bare.initialSnapshot)
-      catch { case _: FileNotFoundException => None } // what Delta says of a log that it knew before
-    val snapshot = existing.getOrElse(throw new LockstepException(
+    val (bare, snapshot) = read(path, travel).orElse {
+      // Another table may have been made there since Delta looked, which goes on listing from the version that it knows.
+      DeltaLog.invalidateCache(session, path)
+      read(path, travel)
+    }.getOrElse(throw new LockstepException(
       "LOCKSTEP_TABLE_FILES_MISSING",
       s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
         "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
@@ -181,11 +218,18 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       partitionColumnNames = snapshot.metadata.partitionColumns,
       properties = snapshot.metadata.configuration,
       ignoredProperties =
-        Option(answer.get("table")).map(Scans.Key -> _.asText).toMap + (Scans.Touch -> touch.toString) ++
+        Option(answer.get("table")).map(Scans.Key -> _.asText).toMap + (Scans.Touch -> loading.touch.toString) ++
           Reads.whileAnalyzing
     )
     // Without a `tableIdentifier`, of which Delta's Scala and Python API takes no more than two parts.
     bare.copy(catalogTable = Some(described))
+  }
+
+  /** Delta's table and its snapshot; none if its log is not there, as far as Delta knows. */
+  private def read(path: Path, travel: Option[DeltaTimeTravelSpec]): Option[(DeltaTableV2, Snapshot)] = {
+    val table = DeltaTableV2(session, path, timeTravelOpt = travel)
+    try Option.when(table.tableExists)((table, table.initialSnapshot))
+    catch { case _: FileNotFoundException => None } // what Delta says of a log that it knew before
   }
 
   override def tableExists(ident: Identifier): Boolean = ask("exists", names(ident): _*).get("exists").asBoolean
@@ -247,9 +291,27 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       columns: Array[Column],
       parts: Array[Transform],
       properties: util.Map[String, String]): Table = {
-    delta.createTable(creating(ident, "create", properties), columns, parts, asDelta(properties))
+    if (properties.containsKey(TableCatalog.PROP_LOCATION)) takeIn(ident, columns, parts, properties.asScala.toMap)
+    else delta.createTable(creating(ident, "create", properties), columns, parts, asDelta(properties))
     loadTable(ident)
   }
+
+  /** Has Python take in the table that is where the statement says, if it is as the statement says. */
+  private def takeIn(
+      ident: Identifier,
+      columns: Array[Column],
+      parts: Array[Transform],
+      properties: Map[String, String]): Unit =
+    tell(
+      "create_at",
+      names(ident) ++ Seq(
+        "provider" -> properties.get(TableCatalog.PROP_PROVIDER),
+        "location" -> properties(TableCatalog.PROP_LOCATION),
+        "schema" -> Internals.schema(columns).json,
+        "partitions" -> parts.toSeq.map(Internals.partitionColumn),
+        "properties" -> (properties -- LockstepCatalog.NotStored)
+      ): _*
+    )
 
   override def createTable(
       ident: Identifier,
@@ -285,10 +347,10 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   }
 
   override def alterTable(ident: Identifier, changes: TableChange*): Table = {
-    val answer = ask("resolve", names(ident) ++ Seq("use" -> useName(Append), "writes" -> true): _*)
+    val answer = ask("resolve", names(ident) ++ Wanted(Append, writes = true).fields: _*)
     if (answer.get("missing").asBoolean) throw new NoSuchTableException(fullName(ident))
     delta.alterTable(pathIdentifier(answer.get("uri").asText), changes: _*)
-    load(ident, "use" -> useName(Append))
+    load(ident, Wanted(Append))
   }
 
   override def dropTable(ident: Identifier): Boolean = ask("drop", names(ident): _*).get("dropped").asBoolean
@@ -349,6 +411,16 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 }
 
 private[spark] object LockstepCatalog {
+
+  /** What Spark passes on among a new table's properties, and a Delta table does not have there. */
+  private val NotStored = Set(
+    TableCatalog.PROP_PROVIDER,
+    TableCatalog.PROP_LOCATION,
+    TableCatalog.PROP_EXTERNAL,
+    TableCatalog.PROP_IS_MANAGED_LOCATION,
+    TableCatalog.PROP_OWNER,
+    TableCatalog.PROP_COMMENT
+  )
 
   /** The Lockstep catalogs of a session, with their settings. */
   def in(session: SparkSession): Map[String, Map[String, String]] = {

@@ -4,6 +4,7 @@ import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.charset.StandardCharsets
 
+import lockstep.spark.execution.KeptLogs
 import lockstep.spark.overlay.{FilePermissions, Overlay}
 import lockstep.spark.transactions.EndedTransactions
 import org.apache.hadoop.conf.Configuration
@@ -98,6 +99,7 @@ class LockstepFileSystem extends FileSystem {
     val place = FilePermissions.of(view, path)
     if (place.isKept) false
     else if (!place.mayBeDeleted || (recursive && !place.mayBeReplaced)) refuse("delete", path)
+    else if (view.id.isEmpty && KeptLogs.keep(cooked(path))) false
     else base.delete(view.target(path), recursive)
   }
 

@@ -17,6 +17,7 @@ import org.apache.spark.sql.delta.storage.LogStore
 
 import io.delta.storage.HadoopFileSystemLogStore
 
+import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
 
 /**
@@ -24,7 +25,7 @@ import scala.jdk.CollectionConverters._
  *
  *   - under `head` is the moment an autocommitted statement commits: Python ratifies and publishes it, or says that
  *     the table version is taken, and then Delta's own conflict check and retry do the rest;
- *   - under a transaction's URI stages it, and tells Python so.
+ *   - under a transaction's URI stages it: Python writes the file, or is told of one that is too long for a request.
  *
  * Every other log file (checksums, checkpoints) is written where the overlay puts it, and replaced if the overlay lets it be.
  */
@@ -50,11 +51,16 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       case Some(transaction) =>
         val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
         val staged = Transactions.exclusively(session) {
-          unlessTaken(path, Bridge.call("staging", session, commit: _*))
           val lines = new Lines(actions.asScala)
-          writeWithRename(path, lines.asJava, false, hadoopConf)
-          val said = Seq("actions" -> lines.text, "text" -> StatementScope.shownText)
-          Bridge.call("staged", session, commit ++ said: _*)
+          val text = "text" -> StatementScope.shownText
+          lines.whole match {
+            case Some(content) =>
+              unlessTaken(path, Bridge.call("stage", session, commit ++ Seq("actions" -> content, text): _*))
+            case None =>
+              unlessTaken(path, Bridge.call("staging", session, commit: _*))
+              writeWithRename(path, lines.all.asJava, false, hadoopConf)
+              Bridge.call("staged", session, commit :+ text: _*)
+          }
         }
         // It may wait for another transaction. Nothing of ours is held meanwhile, so this one can be rolled back.
         if (staged.get("claims").asBoolean) Bridge.tell("claim", session, commit: _*)
@@ -72,12 +78,12 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
       "catalogs" -> LockstepCatalog.in(session),
       SessionSettings.ofTransactions(session)
     )
-    unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
+    val _ = unlessTaken(path, Bridge.call("write", session, commit ++ more: _*))
   }
 
   /** Delta looks at who took the version, and tries the next one if the two do not conflict. */
-  private def unlessTaken(path: Path, answer: JsonNode): Unit =
-    if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString)
+  private def unlessTaken(path: Path, answer: JsonNode): JsonNode =
+    if (answer.get("outcome").asText == "taken") throw new FileAlreadyExistsException(path.toString) else answer
 
   /** What Delta writes down for other readers (symlink manifests) names files as they know them. */
   override def resolvePathOnPhysicalStorage(path: Path, hadoopConf: Configuration): Path =
@@ -93,21 +99,21 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
   }
 }
 
-/** The lines of a commit on their way into its file; what they say is at hand afterwards, if it is not long. */
-final private class Lines(lines: Iterator[String]) extends Iterator[String] {
+/** The lines of a commit. Those of a long one are not all in memory at once. */
+final private class Lines(lines: Iterator[String]) {
   private val MostCharacters = 256 * 1024
 
-  private var kept: Option[StringBuilder] = Some(new StringBuilder)
-
-  override def hasNext: Boolean = lines.hasNext
-
-  override def next(): String = {
-    val line = lines.next()
-    kept = kept.filter(_.length + line.length < MostCharacters)
-    kept.foreach(_.append(line).append('\n'))
-    line
+  private val first = new ArrayBuffer[String]
+  private var characters = 0
+  while (lines.hasNext && characters < MostCharacters) {
+    first += lines.next()
+    characters += first.last.length
   }
 
-  /** All that was written; none if that is too long to be kept. */
-  def text: Option[String] = kept.map(_.toString)
+  /** All that it says; none if that is long. */
+  val whole: Option[String] =
+    Option.unless(lines.hasNext || characters >= MostCharacters)(first.map(_ + "\n").mkString)
+
+  /** All of its lines, once. */
+  def all: Iterator[String] = first.iterator ++ lines
 }

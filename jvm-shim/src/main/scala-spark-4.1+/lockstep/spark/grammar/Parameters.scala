@@ -111,12 +111,14 @@ private[spark] case class Filled(text: String, replaced: List[Substitution] = Ni
 
   /** Parses this in place of the user's text: positions in errors, and the texts of statements, are the user's. */
   def parse(user: String)(parser: String => LogicalPlan): LogicalPlan =
-    if (text == user) parser(user)
-    else {
-      val origin = CurrentOrigin.get.copy(positionMapper = Some(PositionMapper(user, text, replaced)))
-      try CurrentOrigin.withOrigin(origin)(parser(text))
+    if (text == user)
+      mapped(None)(parser(user)) // the text of a view is parsed in the middle of the statement that uses it
+    else
+      try mapped(Some(PositionMapper(user, text, replaced)))(parser(text))
       catch { case e: ParseException if e.command.isDefined => throw e.withCommand(user) }
-    }
+
+  private def mapped(mapper: Option[PositionMapper])(work: => LogicalPlan): LogicalPlan =
+    CurrentOrigin.withOrigin(CurrentOrigin.get.copy(positionMapper = mapper))(work)
 }
 
 private[spark] object Filled {

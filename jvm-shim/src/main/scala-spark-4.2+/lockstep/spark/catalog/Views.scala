@@ -3,12 +3,16 @@ package lockstep.spark.catalog
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.LockstepCatalog
 import lockstep.spark.grammar.Tokens
+import lockstep.spark.reads.Reads
 import lockstep.spark.scans.Scans
 import lockstep.spark.statements.StatementScope
+import lockstep.spark.transactions.Transactions
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{NoSuchTableException, NoSuchViewException, ViewAlreadyExistsException}
 import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, StringUtils}
 import org.apache.spark.sql.connector.catalog._
-import org.apache.spark.sql.lockstep.LockstepException
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.lockstep.{LockstepException, ViewAsTable}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 import scala.jdk.CollectionConverters._
@@ -16,6 +20,7 @@ import scala.jdk.CollectionConverters._
 /** The views of a catalog: Spark makes and reads them, Python keeps their definitions in the timeline. */
 private[spark] trait Views extends RelationCatalog {
 
+  protected def session: SparkSession
   protected def ask(op: String, args: (String, Any)*): JsonNode
   protected def names(ident: Identifier): Seq[(String, Any)]
   protected def missingNamespace[T](namespace: Array[String])(body: => T): T
@@ -56,9 +61,34 @@ private[spark] trait Views extends RelationCatalog {
   }
 
   private def view(ident: Identifier): Option[View] = {
+    val tx = Transactions.of(session)
     val answer = StatementScope.ask(name, ident, isLookedAt = false)(read => ask("view", names(ident) ++ read: _*))
-    if (answer.get("missing").asBoolean) None
-    else Some(Views.read(answer.get("view"), Scans.viewed(name, answer.get("name"), answer.get("version"))))
+    Option.unless(answer.get("missing").asBoolean) {
+      val mark = Scans.viewed(name, answer.get("name"), answer.get("version"))
+      for (open <- tx; definition <- mark) Reads.toldView(open, definition)
+      Views.read(answer.get("view"), mark.map(Scans.Viewed -> _))
+    }
+  }
+
+  /**
+   * A view as it was, with what it reads as that was. Spark looks for nothing but a table where a version is said, and
+   * takes for a view what looks like one of its own catalog's.
+   */
+  protected def pastView(ident: Identifier, when: (String, Any)): Option[Table] = {
+    val answer =
+      StatementScope.ask(name, ident, isLookedAt = false)(read => ask("view", names(ident) ++ read :+ when: _*))
+    Option.when(!answer.get("missing").asBoolean) {
+      // What says of a view that it is read as it was is among its own settings, which are not looked at then.
+      if (SQLConf.get.useCurrentSQLConfigsForView)
+        throw new LockstepException(
+          "LOCKSTEP_UNSUPPORTED",
+          s"$ident as it was, while ${SQLConf.USE_CURRENT_SQL_CONFIGS_FOR_VIEW.key} is true: set that to false",
+          "0A000")
+      val view = Views.read(
+        answer.get("view"),
+        Some(Scans.asOf(name +: Views.texts(answer.get("name")).toSeq, answer.get("version").asLong)))
+      ViewAsTable.of(this, ident, view)
+    }
   }
 
   private def put(ident: Identifier, view: View, mode: String): View = missingNamespace(ident.namespace) {
@@ -97,16 +127,17 @@ private[spark] object Views {
    * With CHAR columns as Spark's own views have them: strings that say so. Others are neither padded nor encoded.
    *
    * @param mark
-   *   which definition it is, for the plans that use it to tell: a view in a plan has nothing else of ours.
+   *   which definition it is, for the plans that use it to tell, or that it is read as it was: a view in a plan has
+   *   nothing else of ours.
    */
-  def read(node: JsonNode, mark: Option[String]): View = {
+  def read(node: JsonNode, mark: Option[(String, String)]): View = {
     val schema = DataType.fromJson(node.get("schema").asText).asInstanceOf[StructType]
     val builder = new View.Builder()
       .withSchema(CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema))
       .withProperties(LockstepCatalog.textMap(node.get("properties")))
       .withQueryText(node.get("text").asText)
       .withCurrentNamespace(texts(node.get("namespace")))
-      .withSqlConfigs((LockstepCatalog.textMap(node.get("configs")).asScala ++ mark.map(Scans.Viewed -> _)).asJava)
+      .withSqlConfigs((LockstepCatalog.textMap(node.get("configs")).asScala ++ mark).asJava)
       .withQueryColumnNames(texts(node.get("query_columns")))
     text(node.get("catalog")).foreach(builder.withCurrentCatalog)
     text(node.get("mode")).foreach(builder.withSchemaMode)
@@ -127,7 +158,7 @@ private[spark] object Views {
     ).map { case (key, value) => s"$key: $value" }.mkString("\n")
   }
 
-  private def texts(node: JsonNode): Array[String] = node.elements().asScala.map(_.asText).toArray
+  private[catalog] def texts(node: JsonNode): Array[String] = node.elements().asScala.map(_.asText).toArray
 
   private def text(node: JsonNode): Option[String] = Option(node).filterNot(_.isNull).map(_.asText)
 }

@@ -5,11 +5,10 @@ import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TimeTravel
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation
-import org.apache.spark.sql.catalyst.expressions.{Cast, Expression}
+import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.plans.logical.{CloneTableStatement, LogicalPlan, RestoreTableStatement}
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.lockstep.LockstepException
-import org.apache.spark.sql.types.TimestampType
 
 /**
  * `RESTORE … TO SYSTEM_VERSION AS OF n` and `SHALLOW CLONE … SYSTEM_TIME AS OF t`: Delta's own grammar has these words, and
@@ -49,7 +48,7 @@ private[spark] object DeltaTravel {
         session.sessionState.catalogManager.catalog(parts.head) match {
           case catalog: LockstepCatalog =>
             val when =
-              travel.version.fold[(String, Any)]("system_time_micros" -> micros(session, travel.timestamp.get))(
+              travel.version.fold[(String, Any)]("system_time_micros" -> micros(travel.timestamp.get))(
                 "version" -> _)
             catalog.versionThen(Identifier.of(parts.tail.init.toArray, parts.last), when)
           case _ => None
@@ -60,12 +59,8 @@ private[spark] object DeltaTravel {
     version.fold(inSql)(number => inSql.copy(timestamp = None, version = Some(number)))
   }
 
-  private def micros(session: SparkSession, time: Expression): Long =
-    Cast(time, TimestampType, Some(session.sessionState.conf.sessionLocalTimeZone), ansiEnabled = false).eval() match {
-      case number: Long => number
-      case _ => throw new LockstepException(
-          "LOCKSTEP_INVALID",
-          s"SYSTEM_TIME AS OF ${time.sql}: that is no time. Write one as TIMESTAMP '2026-01-31 12:00:00'.",
-          "22023")
-    }
+  private def micros(time: Expression): Long = Times.micros(time).getOrElse(throw new LockstepException(
+    "LOCKSTEP_INVALID",
+    s"SYSTEM_TIME AS OF ${time.sql}: that is no time. Write one as TIMESTAMP '2026-01-31 12:00:00'.",
+    "22023"))
 }

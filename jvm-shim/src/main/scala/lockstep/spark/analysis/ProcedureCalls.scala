@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedProcedure
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal, NamedArgumentExpression}
 import org.apache.spark.sql.catalyst.plans.logical.{Call, LogicalPlan}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.lockstep.LockstepException
 import org.apache.spark.sql.types.StringType
 
 /** A CALL of a Lockstep catalog's procedure becomes a command, which is carried out once, and where it stands. */
@@ -23,13 +24,20 @@ private[spark] object ProcedureCalls {
   def place(session: SparkSession, plan: LogicalPlan): LogicalPlan = plan match {
     case call @ Call(UnresolvedProcedure(parts), arguments, true) =>
       val table = call.getTagValue(Table).map(StatementScope.qualified(session, _))
-      val name = table.map(_.head).orElse(onlyOne(session, call)).fold(StatementScope.qualified(session, parts))(
-        _ +: parts)
+      val name = named(session, call, parts)
       if (LockstepCatalog.isOne(name.head) && Procedures.isTheirs(name.tail.init.toArray))
-        called(session, name, arguments ++ table.map(parts => argument("table", LockstepCatalog.quoted(parts.tail))))
+        called(session, name, arguments ++ table.map(parts => argument("table", LockstepCatalog.quoted(parts))))
       else call
     case other => other
   }
+
+  /** Catalog, namespace and name of what a call means, or a statement that says it in other words. */
+  def named(session: SparkSession, call: Call, parts: Seq[String]): Seq[String] =
+    call
+      .getTagValue(Table)
+      .map(StatementScope.qualified(session, _).head)
+      .orElse(onlyOne(session, call))
+      .fold(StatementScope.qualified(session, parts))(_ +: parts)
 
   private def called(session: SparkSession, name: Seq[String], arguments: Seq[Expression]): LogicalPlan = {
     val (named, positional) = arguments.partition(_.isInstanceOf[NamedArgumentExpression])
@@ -52,7 +60,12 @@ private[spark] object ProcedureCalls {
     if (!call.getTagValue(NoCatalog).contains(true)) None
     else {
       val current = session.sessionState.catalogManager.currentCatalog.name
-      val all = LockstepCatalog.in(session).keys.toSeq
-      Some(if (!all.contains(current) && all.size == 1) all.head else current)
+      val all = LockstepCatalog.in(session).keys.toSeq.sorted
+      if (!all.contains(current) && all.size > 1)
+        throw new LockstepException(
+          "LOCKSTEP_INVALID",
+          s"which catalog? This session has ${all.mkString(", ")}; say USE <catalog> first, or CALL <catalog>.system.….",
+          "22023")
+      Some(if (all.contains(current)) current else all.headOption.getOrElse(current))
     }
 }

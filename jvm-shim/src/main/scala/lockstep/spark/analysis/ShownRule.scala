@@ -3,6 +3,7 @@ package lockstep.spark.analysis
 import java.util
 
 import lockstep.spark.LockstepCatalog
+import lockstep.spark.execution.Vacuum
 import lockstep.spark.overlay.RealPaths
 import org.apache.spark.sql.catalyst.analysis.{ResolvedNamespace, ResolvedTable}
 import org.apache.spark.sql.catalyst.plans.logical.{DescribeRelation, LogicalPlan, ShowCreateTable, ShowTablesExtended}
@@ -31,15 +32,15 @@ private[spark] object ShownRule extends Rule[LogicalPlan] {
     case ShowTablesExtended(ResolvedNamespace(catalog: LockstepCatalog, namespace, _), pattern, output) =>
       ShowTablesAndViews(catalog, namespace, pattern, output)
     case explain: ExplainCommand => RealPaths(explain)
-    case command: DescribeDeltaDetailCommand if ofOurs(command.child) => RealPaths(command)
-    case command: OptimizeTableCommand if ofOurs(command.child) => RealPaths(command)
-    case command: VacuumTableCommand if ofOurs(command.child) => RealPaths(command)
+    case command: DescribeDeltaDetailCommand if ofOurs(command.child).nonEmpty => RealPaths(command)
+    case command: OptimizeTableCommand if ofOurs(command.child).nonEmpty => RealPaths(command)
+    case command: VacuumTableCommand => ofOurs(command.child).fold(plan)(table => RealPaths(Vacuum(command, table)))
     case other => other
   }
 
-  private def ofOurs(plan: LogicalPlan): Boolean = plan match {
-    case ResolvedTable(_, _, table: DeltaTableV2, _) => RealPaths.isOverlay(table.path.toString)
-    case _ => false
+  private def ofOurs(plan: LogicalPlan): Option[DeltaTableV2] = plan match {
+    case ResolvedTable(_, _, table: DeltaTableV2, _) => Some(table).filter(t => RealPaths.isOverlay(t.path.toString))
+    case _ => None
   }
 }
 

@@ -10,7 +10,13 @@ import org.apache.spark.sql.catalyst.rules.Rule
 /** Runs first in every analysis, before any relation is loaded; changes nothing but what Spark or Delta would misread. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
   private val placed: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
-    Seq(WriterFormat.place, DeltaTravel.place, CloneTarget.place, ProcedureCalls.place)
+    Seq(
+      WriterFormat.place,
+      RowChanges.place,
+      PastRelations.place,
+      DeltaTravel.place,
+      CloneTarget.place,
+      ProcedureCalls.place)
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)

@@ -1,9 +1,9 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.{Bridge, LockstepCatalog}
+import lockstep.spark.execution.Vacuum
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
-import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.{
   ByTarget,
   Commands,
@@ -43,7 +43,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
   private def judge(command: Command): Unit = command match {
     case RealPaths(shown) => judge(shown)
     case _: JudgedByPython =>
-    case _: VacuumTableCommand => refuse("VACUUM")
+    case _: VacuumTableCommand | _: Vacuum => refuse("VACUUM")
     case _: DeltaGenerateCommand => refuse("GENERATE")
     case _ if Commands.changesNothing(session, command) =>
     case _ => Commands.verdict(command) match {
@@ -73,7 +73,7 @@ private[spark] object TransactionGuard {
     if (Transactions.isOpen(session)) plan.foreach {
       case call: Call if call.execute =>
         val name = call.procedure match {
-          case UnresolvedProcedure(parts) => StatementScope.qualified(session, parts)
+          case UnresolvedProcedure(parts) => ProcedureCalls.named(session, call, parts)
           case ResolvedProcedure(catalog, ident, _) => catalog.name +: ident.namespace.toSeq :+ ident.name
           case other => Seq(other.nodeName)
         }

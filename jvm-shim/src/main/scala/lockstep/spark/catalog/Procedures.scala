@@ -24,8 +24,12 @@ private[spark] trait Procedures extends ProcedureCatalog {
   private[spark] def bound(procedure: String, positional: Int, named: Seq[String]): JsonNode =
     ask("bind_procedure", "procedure" -> procedure, "positional" -> positional, "named" -> named)
 
-  private[spark] def called(procedure: String, arguments: Map[String, Any], text: String): JsonNode =
-    ask("call", "procedure" -> procedure, "arguments" -> arguments, "text" -> text)
+  private[spark] def called(
+      procedure: String,
+      arguments: Map[String, Any],
+      text: String,
+      catalogs: Map[String, Map[String, String]]): JsonNode =
+    ask("call", "procedure" -> procedure, "arguments" -> arguments, "text" -> text, "catalogs" -> catalogs)
 
   // Spark 4.0 has no `listProcedures`, so this overrides nothing there.
   def listProcedures(namespace: Array[String]): Array[Identifier] =

@@ -83,7 +83,7 @@ private[spark] object Clients extends SparkListener with Logging {
       val desertion = tx.desertions.incrementAndGet()
       after(seconds) {
         if (tx.clients.isEmpty && tx.desertions.get == desertion) {
-          undo(tx)(TransactionCommand.lapse(tx))
+          undo(tx)(TransactionCommand.lapse(tx, "deserted"))
           after(LapsedSeconds)(undo(tx)(TransactionCommand.forgetLapsed(tx)))
         }
       }

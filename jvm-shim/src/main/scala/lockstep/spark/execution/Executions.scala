@@ -4,7 +4,7 @@ import lockstep.spark.reads.Reads
 import lockstep.spark.transactions.{EndedTransactions, Lineage, Transactions}
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
-import org.apache.spark.scheduler.{SparkListenerEvent, SparkListenerJobStart}
+import org.apache.spark.scheduler.{SparkListenerEvent, SparkListenerJobEnd, SparkListenerJobStart}
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 import org.apache.spark.sql.execution.ui.{SparkListenerSQLExecutionEnd, SparkListenerSQLExecutionStart}
@@ -24,9 +24,15 @@ private[spark] object Executions extends Logging {
   private def isPast(query: QueryExecution, phase: String): Boolean = query.tracker.phases.contains(phase)
 
   private def see(context: SparkContext)(event: SparkListenerEvent): Unit = event match {
-    case start: SparkListenerSQLExecutionStart => begins(start.executionId)
-    case end: SparkListenerSQLExecutionEnd => unlessItFails(ends(end))
+    case start: SparkListenerSQLExecutionStart =>
+      begins(start.executionId)
+      unlessItFails(
+        Option(SQLExecution.getQueryExecution(start.executionId)).foreach(Timeouts.begins(start.executionId, _)))
+    case end: SparkListenerSQLExecutionEnd =>
+      unlessItFails(ends(end))
+      Timeouts.ends(end)
     case job: SparkListenerJobStart if job.properties != null => unlessItFails(computes(context, job))
+    case job: SparkListenerJobEnd => unlessItFails(Timeouts.jobEnds(job.jobId))
     case other => unlessItFails(Clients.told(other))
   }
 
@@ -37,8 +43,10 @@ private[spark] object Executions extends Logging {
         val session = query.sparkSession
         val plan = query.withCachedData
         Transactions.checkOwn(session, plan)
+        EndedTransactions.checkSystemTables(plan)
         if (Transactions.isOpen(session)) {
           EndedTransactions.check(plan)
+          Transactions.checkChanges(session, query.analyzed)
           Reads.checkSnapshot(session, plan)
           Transactions.checkLineage(session, plan)
         }
@@ -54,13 +62,16 @@ private[spark] object Executions extends Logging {
   }
 
   /** A job outside of any execution, of an RDD: ended before its first task if it is older than its transaction. */
-  private def computes(context: SparkContext, job: SparkListenerJobStart): Unit =
-    if (job.properties.getProperty(SQLExecution.EXECUTION_ID_KEY) == null && !Transactions.isOfStream(job.properties))
+  private def computes(context: SparkContext, job: SparkListenerJobStart): Unit = {
+    val isOfExecution = job.properties.getProperty(SQLExecution.EXECUTION_ID_KEY) != null
+    Timeouts.jobBegins(context, job.jobId, job.properties, isOfExecution)
+    if (!isOfExecution && !Transactions.isOfStream(job.properties))
       for {
         tx <- Transactions.ofJob(job.properties)
         rdd <- Internals.computed(context, job.jobId)
         refusal <- Lineage.refusal(rdd, tx)
       } Internals.end(context, job.jobId, refusal.getMessage)
+  }
 
   /** An event that tells of what has happened must reach those that come after. */
   private def unlessItFails(work: => Unit): Unit =

@@ -4,12 +4,18 @@ import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.LockstepCatalog
 import lockstep.spark.catalog.Procedures
 import lockstep.spark.grammar.TransactionStatement
+import lockstep.spark.overlay.RealPaths
 import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.{JudgedByPython, Transactions}
+import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, Expression}
+import org.apache.spark.sql.catalyst.util.quoteIdentifier
+import org.apache.spark.sql.connector.catalog.Identifier
+import org.apache.spark.sql.delta.catalog.DeltaTableV2
+import org.apache.spark.sql.delta.lockstep.MissingFiles
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
-import org.apache.spark.sql.lockstep.Internals
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types._
 
 import scala.jdk.CollectionConverters._
@@ -30,26 +36,82 @@ private[spark] case class ProcedureCall(
     override val changesSomething: Boolean,
     isOne: Boolean,
     override val output: Seq[Attribute])
-    extends LeafRunnableCommand with JudgedByPython {
+    extends LeafRunnableCommand with JudgedByPython with Logging {
 
   override def run(session: SparkSession): Seq[Row] = {
     val arguments = names.zip(Internals.evaluated(session, values)).toMap
-    if (isOne && !Transactions.isOpen(session)) inItsOwn(session)(call(session, arguments))
-    else call(session, arguments)
+    if (!isOne) call(session, arguments)
+    else if (Transactions.isOpen(session)) wholly(session)(call(session, arguments))
+    else inItsOwn(session)(call(session, arguments))
   }
 
   private def call(session: SparkSession, arguments: Map[String, Any]): Seq[Row] = {
     val text = StatementScope.shownText.getOrElse(s"CALL ${catalog.name}.${Procedures.Namespace}.$procedure")
-    val answer = Transactions.exclusively(session)(catalog.called(procedure, arguments, text))
-    answer.get("restores").elements().asScala.foreach { restore =>
-      val table = catalog.name +: restore.get("table").elements().asScala.map(_.asText).toSeq
-      session.sql(s"RESTORE TABLE ${LockstepCatalog.quoted(table)} TO VERSION AS OF ${restore.get("version").asLong}")
+    val answer = Transactions.exclusively(session) {
+      catalog.called(procedure, arguments, text, LockstepCatalog.in(session))
     }
+    answer.get("looks").elements().asScala.foreach(name => look(name.elements().asScala.map(_.asText).toSeq))
+    ProcedureCall.whateverTheAge(session) {
+      answer.get("restores").elements().asScala.foreach { restore =>
+        val table = catalog.name +: restore.get("table").elements().asScala.map(_.asText).toSeq
+        session.sql(s"RESTORE TABLE ${ProcedureCall.written(table)} TO VERSION AS OF ${restore.get("version").asLong}")
+      }
+    }
+    val compacted = answer.get("compacts").elements().asScala.count { table =>
+      compact(session, catalog.name +: table.elements().asScala.map(_.asText).toSeq)
+    }
+    TransactionCommand.checkpoints(session, answer)
+    val at = output.indexWhere(_.name == "compacted_tables")
     answer.get("rows").elements().asScala.map { row =>
       Row.fromSeq(row.elements().asScala.zip(output.iterator).map { case (cell, column) =>
         ProcedureCall.value(cell, column.dataType)
       }.toSeq)
-    }.toSeq
+    }.map(row => if (at >= 0) Row.fromSeq(row.toSeq.updated(at, compacted.toLong)) else row).toSeq
+  }
+
+  /** Compacts one table in a commit of its own, and tells whether it could: a writer beside it may have gone first. */
+  private def compact(session: SparkSession, table: Seq[String]): Boolean =
+    try {
+      session.sql(s"OPTIMIZE ${ProcedureCall.written(table)}")
+      true
+    } catch {
+      case NonFatal(error) =>
+        logWarning(s"${table.mkString(".")} was not compacted this time", error)
+        false
+    }
+
+  /** Refuses a table that comes back as it was and whose files are gone; Delta looks for those of what it restores. */
+  private def look(name: Seq[String]): Unit =
+    catalog.loadTable(Identifier.of(name.init.toArray, name.last)) match {
+      case table: DeltaTableV2 =>
+        val missing = MissingFiles.of(table.initialSnapshot, ProcedureCall.ShownFiles)
+        if (missing.nonEmpty)
+          throw new LockstepException(
+            "LOCKSTEP_MISSING_FILES",
+            s"table ${name.mkString(".")} cannot come back: files of it are gone, " +
+              s"${missing.map(RealPaths.in).mkString(", ")}. Nothing was changed. Bring them back from a copy; or restore " +
+              "a version of the table that does without them, once it is back from a copy of its log",
+            "58P01"
+          )
+      case _ => ()
+    }
+
+  /** In the open transaction, of which a failure takes back what was done until then, and nothing else. */
+  private def wholly(session: SparkSession)(rows: => Seq[Row]): Seq[Row] = {
+    def savepoint(verb: String): Unit = Transactions.exclusively(session) {
+      val _ = TransactionCommand(TransactionStatement(verb, Map("name" -> ProcedureCall.Point))).run(session)
+    }
+    savepoint("savepoint")
+    try {
+      val made = rows
+      savepoint("release")
+      made
+    } catch {
+      case cause: Throwable =>
+        try Seq("rollback_to", "release").foreach(savepoint)
+        catch { case NonFatal(e) => cause.addSuppressed(e) }
+        throw cause
+    }
   }
 
   /** In a transaction of its own; what its COMMIT makes is told where the procedure could not know it. */
@@ -79,6 +141,28 @@ private[spark] case class ProcedureCall(
 }
 
 private[spark] object ProcedureCall {
+
+  private val EnforcesAge = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+
+  /**
+   * Has Delta restore versions that are older than `delta.deletedFileRetentionDuration`, too: what a tag keeps is there
+   * for as long as the tag is. Delta looks for every file all the same.
+   */
+  private def whateverTheAge(session: SparkSession)(restores: => Unit): Unit = {
+    val before = session.conf.getOption(EnforcesAge)
+    session.conf.set(EnforcesAge, "false")
+    try restores
+    finally before.fold(session.conf.unset(EnforcesAge))(session.conf.set(EnforcesAge, _))
+  }
+
+  /** A name in a statement of Delta's grammar, to which other words than to Spark's are reserved: each part in backquotes. */
+  private def written(table: Seq[String]): String = table.map(quoteIdentifier).mkString(".")
+
+  /** So many files that are missing are named. */
+  private val ShownFiles = 10
+
+  /** What is set before a procedure that does several things, and released behind it. */
+  private val Point = "lockstep_procedure"
 
   /** The call that a procedure's name and its arguments mean: each is given by its place, or by a parameter's name. */
   def apply(

@@ -90,7 +90,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       root,
       begun =
         Map("catalog" -> catalog, "options" -> catalogs(catalog), "snapshot" -> answer.get("database_version").asLong),
-      keptSeconds = answer.get("kept_seconds").asLong
+      keptSeconds = answer.get("kept_seconds").asLong,
+      limits = OpenTransaction.Limits(answer.get("idle_millis").asLong, answer.get("statement_millis").asLong)
     )
     Clients.enter(session)
     answer
@@ -110,7 +111,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       session,
       "failure" -> Transactions.failure(session),
       "reads" -> Transactions.reads(session).fold(Seq.empty[Any])(_.scans),
-      "settled" -> Transactions.reads(session).fold(Seq.empty[Any])(_.settled)
+      "settled" -> Transactions.reads(session).fold(Seq.empty[Any])(_.settled),
+      "unused" -> Transactions.of(session).fold(Seq.empty[Long])(_.unused())
     )
   }
 
@@ -142,33 +144,48 @@ private[spark] object TransactionCommand extends Logging {
     val _ = ending(session)(Bridge.call("rollback", session))
   }
 
-  /** Rolls back a transaction that nobody has come back for. Who does come back is told, before any statement runs. */
-  def lapse(tx: OpenTransaction): Unit =
-    unlessEnded(tx.session, tx.id)(retire(tx.session, Bridge.call("lapse", tx.session)))
+  /**
+   * Rolls back a transaction that nobody has come back for, if that is still so. Who does come back is told, before any
+   * statement runs.
+   */
+  def lapse(tx: OpenTransaction, why: String, isSo: () => Boolean = () => true): Unit =
+    unlessEnded(tx.session, tx.id)(if (isSo()) retire(tx.session, Bridge.call("lapse", tx.session, "why" -> why)))
 
   /** Forgets such a transaction: who comes back now is too late to be taken for somebody who goes on with it. */
-  def forgetLapsed(tx: OpenTransaction): Unit = unlessEnded(tx.session, tx.id)(forget(tx.session))
+  def forgetLapsed(tx: OpenTransaction): Unit =
+    unlessEnded(tx.session, tx.id)(forget(tx.session, Bridge.call("ended", tx.session)))
 
   private def unlessEnded(session: SparkSession, transaction: String)(work: => Unit): Unit =
     Transactions.exclusively(session)(if (Transactions.current(session).contains(transaction)) work)
 
-  /** However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. */
+  /**
+   * However it ends, the transaction's Delta logs are forgotten; what Python asks for afterwards is done last. An answer says
+   * what is to be forgotten; where it does not, and after a refusal, Python is asked.
+   */
   private def ending(session: SparkSession)(end: => JsonNode): JsonNode = {
     val answer =
       try end
-      finally forget(session)
+      catch {
+        case e: Throwable =>
+          forget(session, Bridge.call("ended", session))
+          throw e
+      }
+    forget(session, Option(answer.get("ended")).filterNot(_.isNull).getOrElse(Bridge.call("ended", session)))
+    checkpoints(session, answer)
+    answer
+  }
+
+  /** Has Delta write the checkpoints that an answer says are due. */
+  def checkpoints(session: SparkSession, answer: JsonNode): Unit =
     Option(answer.get("checkpoints")).foreach(_.elements().asScala.foreach { due =>
       checkpoint(session, due.get("uri").asText, due.get("version").asLong)
     })
-    answer
-  }
 
   /**
    * Python says whether the transaction is over, and which of its URIs were used: a refused COMMIT may leave it open. It
    * is over whatever becomes of caches.
    */
-  private def forget(session: SparkSession): Unit = {
-    val state = Bridge.call("ended", session)
+  private def forget(session: SparkSession, state: JsonNode): Unit = {
     if (!state.get("open").asBoolean) Transactions.closed(session)
     try retire(session, state)
     catch { case NonFatal(e) => logWarning("Of a transaction that has ended not all caches were dropped", e) }

@@ -24,12 +24,13 @@ private[spark] case class DatabaseStatement(
  * CREATE TAG [IF NOT EXISTS] tag [AS OF (VERSION n | TIMESTAMP 'time')] [RETAIN n DAYS] [COMMENT 'why']
  * DROP TAG [IF EXISTS] tag       SHOW TAGS
  * UNDROP TABLE name [WITH ID 'id']       SHOW TABLES DROPPED
+ * SHOW TRANSACTIONS [IN catalog]
  * RESTORE DATABASE catalog TO (VERSION n | TIMESTAMP 'time' | TAG tag)
  * tag: name | 'name' | IDENTIFIER('name')
  * }}}
  */
 private[spark] object DatabaseStatement {
-  private val words = "(?i)\\b(tags?|undrop|dropped|restore)\\b".r
+  private val words = "(?i)\\b(tags?|undrop|dropped|restore|transactions)\\b".r
 
   private val Usage = Map(
     "CREATE TAG" ->
@@ -38,6 +39,7 @@ private[spark] object DatabaseStatement {
     "SHOW TAGS" -> "SHOW TAGS",
     "UNDROP TABLE" -> "UNDROP TABLE name [WITH ID 'id']",
     "SHOW TABLES DROPPED" -> "SHOW TABLES DROPPED",
+    "SHOW TRANSACTIONS" -> "SHOW TRANSACTIONS [IN catalog]",
     "RESTORE DATABASE" -> "RESTORE DATABASE catalog TO {VERSION n | TIMESTAMP 'time' | TAG tag}"
   )
 
@@ -72,6 +74,13 @@ private[spark] object DatabaseStatement {
       }
     case "SHOW TAGS" => Option.when(rest.isEmpty)(DatabaseStatement("tags"))
     case "SHOW TABLES DROPPED" => Option.when(rest.isEmpty)(DatabaseStatement("dropped_tables"))
+    case "SHOW TRANSACTIONS" =>
+      rest match {
+        case Nil => Some(DatabaseStatement("transactions"))
+        case in :: catalog if Set("IN", "FROM").contains(word(in)) =>
+          name(catalog).collect { case (each, Nil) => DatabaseStatement("transactions", catalog = Some(each)) }
+        case _ => None
+      }
     case "UNDROP TABLE" =>
       multipart(rest).flatMap {
         case (parts, Nil) => Some(DatabaseStatement("undrop", table = Some(parts)))

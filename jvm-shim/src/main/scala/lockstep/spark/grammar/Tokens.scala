@@ -103,7 +103,9 @@ private[spark] object Tokens {
         case (text, Seq(keyword, as, of, version))
             if keyword.getType == SqlBaseLexer.VERSION && as.getType == SqlBaseLexer.AS &&
               of.getType == SqlBaseLexer.OF && isString(version.getText) && version.getText.startsWith("@", 1) =>
-          val value = version.getText.drop(2).dropRight(1)
+          val marked = version.getText
+          val bare = marked.drop(2).dropRight(1)
+          val value = if (bare.forall(_.isDigit)) bare else s"${marked.head}$bare${marked.last}"
           text.patch(
             keyword.getStartIndex,
             s"SYSTEM_VERSION AS OF $value",
@@ -146,6 +148,16 @@ private[spark] object Tokens {
       of(sql).takeWhile(token => inCharacters(sql, token.getStartIndex) < position).reverse.dropWhile(_.getText ==
         "(").take(3)
     before.map(_.getType) == Seq(SqlBaseLexer.OF, SqlBaseLexer.AS, SqlBaseLexer.SYSTEM_TIME)
+  }
+
+  /** Whether the first `CHANGES FROM …` from a character on counts versions, or times, of the database. */
+  def changesOfSystem(sql: String, position: Int): Boolean = {
+    val words = of(sql).dropWhile(token => inCharacters(sql, token.getStartIndex) < position)
+      .map(_.getText.toUpperCase(java.util.Locale.ROOT))
+    words.sliding(3).collectFirst {
+      case Seq("CHANGES", "FROM", of) if Set("SYSTEM_VERSION", "SYSTEM_TIME", "VERSION", "TIMESTAMP").contains(of) =>
+        of.startsWith("SYSTEM")
+    }.contains(true)
   }
 
   /** Spark's keywords are upper case to its lexer; the text of a token stays as it was written. */

@@ -2,15 +2,16 @@ package lockstep.spark.reads
 
 import java.util.WeakHashMap
 import java.util.concurrent.ConcurrentHashMap
-import java.util.concurrent.atomic.AtomicLong
 
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.Bridge
+import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.{ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
-import lockstep.spark.transactions.Transactions
+import lockstep.spark.transactions.{OpenTransaction, Transactions}
+import org.apache.hadoop.fs.Path
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
@@ -27,10 +28,6 @@ import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
  * Which rows a plan reads is decided in `scans/Scans.scala`; here, whom that is written down for.
  */
 private[spark] object Reads {
-  private val ids = new AtomicLong()
-
-  /** Names one loading of a table. */
-  def newTouch(): Long = ids.incrementAndGet()
 
   /** A query keeps one tracker all its life; what it reads is the same whenever it is executed. */
   private val runs = new WeakHashMap[QueryPlanningTracker, ReadLog.Run]
@@ -112,6 +109,20 @@ private[spark] object Reads {
         tx.passedPaths.addAll(paths.asJava)
       }
     }
+
+  /**
+   * Notes what Python told a transaction of a table: of what is published, the snapshot's version. It need not be asked
+   * whether that may be read.
+   */
+  def told(tx: OpenTransaction, answer: JsonNode): Unit =
+    if (answer.has("table") && answer.has("version") && !Overlay.isOfTransaction(new Path(answer.get("uri").asText))) {
+      val _ = tx.passed.add(Scan(answer.get("table").asText, Some(answer.get("version").asLong), None, isHead = true))
+    }
+
+  /** The same of a view's definition, by its mark. */
+  def toldView(tx: OpenTransaction, mark: String): Unit = {
+    val _ = tx.passedViews.add(Scans.viewed(mark))
+  }
 
   /** Who is told of what is read: the transaction, or the statement and the batch that it is part of. */
   private def logs(session: SparkSession): Seq[ReadLog] =

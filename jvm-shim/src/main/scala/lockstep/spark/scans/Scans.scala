@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, View}
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaLogFileIndex, NoMapping}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
@@ -35,6 +36,8 @@ import org.apache.spark.sql.execution.command.CreateViewCommand
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation, FileTable}
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.internal.SQLConf
+
+import scala.jdk.CollectionConverters._
 
 /**
  * A scan of a table.
@@ -86,6 +89,18 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
         val (table, version) = read.splitAt(read.lastIndexOf('@'))
         Scan(table, Some(version.drop(1).toLong), None, isHead = true)
       }
+
+  /** What a plan of the rows that changed between versions has: which transaction it was made in, nothing of none. */
+  private val ChangesOf = TreeNodeTag[String]("lockstep_changes")
+
+  /** Marks such a plan. */
+  def markChanges(plan: LogicalPlan, transaction: Option[String]): Unit =
+    plan.setTagValue(ChangesOf, transaction.getOrElse(""))
+
+  /** In which transactions the changes that a plan reads were asked for; the empty text stands for none. */
+  def changesOf(plan: LogicalPlan): Set[String] =
+    fields(plan).flatMap(_.collectWithSubqueries(Function.unlift((node: LogicalPlan) =>
+      node.getTagValue(ChangesOf)))).toSet
 
   /** The relations of a plan that are tables of a Lockstep catalog, or their changes. */
   def relations(plan: LogicalPlan): Seq[OverlaidRelation] =
@@ -148,6 +163,27 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** And a view names under this one which definition of it is used. */
   val Viewed = "lockstep.viewed"
 
+  /** And under this one, if it is read as it was: in which database version, and what its catalog calls it. */
+  private val AsOf = "lockstep.as_of"
+
+  /** What says so of a view, among the settings that it was made with: those are the settings of its analysis. */
+  def asOf(name: Seq[String], version: Long): (String, String) =
+    AsOf -> json.createObjectNode().put("version", version).set[ObjectNode](
+      "name",
+      name.foldLeft(json.createArrayNode())(_.add(_))).toString
+
+  /** Which view is analyzed, and as of which database version; None: none, or as it is now. */
+  def asOf(settings: SQLConf): Option[(Seq[String], Long)] = Option(settings.getConfString(AsOf, null)).map(pastView)
+
+  /** The same of a view of a plan. */
+  def asOf(view: View): Option[(Seq[String], Long)] =
+    view.desc.properties.get(s"${CatalogTable.VIEW_SQL_CONFIG_PREFIX}$AsOf").map(pastView)
+
+  private def pastView(mark: String): (Seq[String], Long) = {
+    val said = json.readTree(mark)
+    said.get("name").elements().asScala.map(_.asText).toSeq -> said.get("version").asLong
+  }
+
   private val json = new ObjectMapper()
 
   /** Which definition of a view a statement outside a transaction is told; inside, Python knows. */
@@ -157,11 +193,14 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
       catalog).set[ObjectNode]("name", name).set[ObjectNode]("version", version).toString
   }
 
+  /** Such a definition, as plans have it. */
+  def viewed(mark: String): JsonNode = json.readTree(mark)
+
   /** The definitions of views that a plan uses, those below caches among them. */
   def views(plan: LogicalPlan): Set[JsonNode] = {
     val used = fields(plan).flatMap(_.collectWithSubqueries { case view: View =>
       view.desc.properties.get(s"${CatalogTable.VIEW_SQL_CONFIG_PREFIX}$Viewed")
-    }).flatten.map(json.readTree)
+    }).flatten.map(viewed)
     (used ++ fields(plan).flatMap(cached).flatMap(cache => views(cache.cacheBuilder.logicalPlan))).toSet
   }
 

@@ -1,6 +1,7 @@
 package lockstep.spark.statements
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.transactions.Transactions
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
   AnalysisContext,
@@ -23,28 +24,7 @@ import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.lockstep.Internals
 
-/** How a statement uses a table, as far as its unresolved plan tells. */
-sealed private[spark] trait Use {
-  def isTarget: Boolean = this match {
-    case Append | Changed | Target => true
-    case Live | Pinned => false
-  }
-}
-
-/** The statement adds rows to the table, or alters its schema or properties, and reads none of it. */
-private[spark] case object Append extends Use
-
-/** The statement changes rows that it finds by a condition. */
-private[spark] case object Changed extends Use
-
-/** The statement changes the table in another way, or is a command about it: it must see the newest state of it. */
-private[spark] case object Target extends Use
-
-/** A relation alone that is no SQL, as in `spark.table(…)`: like Delta, it is read afresh each time it is used. */
-private[spark] case object Live extends Use
-
-/** One table of a query: all of a query's tables are read at one database version. */
-private[spark] case object Pinned extends Use
+import scala.jdk.CollectionConverters._
 
 /**
  * One analysis of one statement. Spark resolves relation by relation and shares the result within an analysis, so the
@@ -54,7 +34,9 @@ private[spark] case object Pinned extends Use
 final private[spark] class StatementScope {
   private var uses = Map.empty[Seq[String], Use]
   private var names = Set.empty[Seq[String]]
+  private var written = Set.empty[Seq[String]]
   private var pins = Map.empty[String, Pin]
+  private val ahead = new AskedAhead
   private var isOpened = false
 
   private[spark] var text: Option[String] = None
@@ -62,19 +44,52 @@ final private[spark] class StatementScope {
   def use(catalog: String, ident: Identifier): Use =
     uses.getOrElse(StatementScope.key(catalog +: ident.namespace.toSeq :+ ident.name), Pinned)
 
-  /** Asks about a relation, with what the statement has read so far, and notes what it was told. */
-  def ask(
-      catalog: String,
-      ident: Identifier,
-      isLookedAt: Boolean)(request: Seq[(String, Any)] => JsonNode): JsonNode = {
+  /** Asks about a relation that is loaded, and about what else the statement names, unless it was told before. */
+  def load(session: SparkSession, catalog: String, ident: Identifier, wanted: Wanted)(
+      request: Seq[(String, Any)] => JsonNode): Loading = {
+    val name = catalog +: ident.namespace.toSeq :+ ident.name
+    ahead.take(session, name, wanted).getOrElse {
+      val standing = Transactions.standing(session)
+      val others = if (wanted.when.isEmpty) ahead.questions(session, named(session, name)) else Nil
+      val touch = AskedAhead.newTouch()
+      val more = wanted.fields ++ Seq("touch" -> touch, "ahead" -> others.map(_.fields))
+      val answer = ask(catalog, ident, wanted.isLookedAt, others.map(_.name))(read => request(more ++ read))
+      ahead.add(standing, others.zip(StatementScope.ahead(answer)))
+      Loading(answer, touch)
+    }
+  }
+
+  /**
+   * What else the statement names of a catalog, as Spark will load it. Not among it is what must not be asked about ahead:
+   * what a statement outside a transaction changes, for that is newer than what it reads; what a command is about, for
+   * to ask is to have read it; what is read afresh each time it is used.
+   */
+  private def named(session: SparkSession, loaded: Seq[String]): Seq[AskedAhead.Question] =
+    for {
+      name <- (names ++ written).toSeq if name.head == loaded.head && name != loaded
+      wanted <- uses.getOrElse(StatementScope.key(name), Pinned) match {
+        case Pinned => Some(Wanted(Pinned))
+        case use @ (Append | Changed) if Transactions.isOpen(session) => Some(Wanted(use, writes = true))
+        case _ => None
+      }
+    } yield AskedAhead.Question(name, wanted)
+
+  /**
+   * Asks about a relation, with what the statement has read so far, and notes what it was told.
+   *
+   * @param ahead what else is asked about in this request: namespaces and names
+   */
+  def ask(catalog: String, ident: Identifier, isLookedAt: Boolean, ahead: Seq[Seq[String]] = Nil)(
+      request: Seq[(String, Any)] => JsonNode): JsonNode = {
     val pin = pins.getOrElse(catalog, Pin(None, Set.empty, Set.empty))
     val name = ident.namespace.toSeq :+ ident.name
-    val mentioned = names.collect { case parts if parts.head == catalog => parts.tail } ++
+    val mentioned = names.collect { case parts if parts.head == catalog => parts.tail } ++ ahead ++
       Set(name).filter(_ => isLookedAt)
     val unlooked = mentioned -- pin.looked
     val answer = request(Seq("pin" -> pin.version, "seen" -> pin.seen, "mentioned" -> unlooked))
-    Option(answer.get("pin")).foreach(version =>
-      pins += catalog -> Pin(Some(version.asLong), pin.seen + name, pin.looked ++ unlooked))
+    val told = ((name -> answer) +: ahead.zip(StatementScope.ahead(answer))).filter(_._2.has("pin"))
+    for ((_, pinned) <- told.headOption)
+      pins += catalog -> Pin(Some(pinned.get("pin").asLong), pin.seen ++ told.map(_._1), pin.looked ++ unlooked)
     answer
   }
 
@@ -82,12 +97,14 @@ final private[spark] class StatementScope {
   private def add(session: SparkSession, plan: LogicalPlan): Unit = {
     // What is below the root may be of another statement: a DataFrame's query that is being written.
     if (!isOpened) text = StatementText.of(plan)
-    names ++=
-      plan.collectWithSubqueries { case u: UnresolvedRelation =>
+    names ++= plan.collectWithSubqueries {
+      case u: UnresolvedRelation if !StatementScope.isTemporary(session, u.multipartIdentifier) =>
         StatementScope.qualified(session, u.multipartIdentifier)
-      }
-    StatementScope.targets(session, plan).foreach { case (name, use) =>
-      uses += StatementScope.key(StatementScope.qualified(session, name)) -> use
+    }
+    StatementScope.targets(session, plan).foreach { case (parts, use) =>
+      val name = StatementScope.qualified(session, parts)
+      uses += StatementScope.key(name) -> use
+      if (use == Append) written += name
     }
     plan match {
       case u: UnresolvedRelation if !isOpened && u.origin.sqlText.isEmpty =>
@@ -124,6 +141,16 @@ private[spark] object StatementScope {
     SinglePass.refuse(s"$catalog.$ident cannot be read or written")
     current.getOrElse(new StatementScope).ask(catalog, ident, isLookedAt)(request)
   }
+
+  /** Asks about a relation that is loaded, like `ask`, unless the statement was told of it before. */
+  def load(session: SparkSession, catalog: String, ident: Identifier, wanted: Wanted)(
+      request: Seq[(String, Any)] => JsonNode): Loading = {
+    SinglePass.refuse(s"$catalog.$ident cannot be read or written")
+    current.getOrElse(new StatementScope).load(session, catalog, ident, wanted)(request)
+  }
+
+  /** What an answer says of the relations that were asked about with another. */
+  private def ahead(answer: JsonNode): Seq[JsonNode] = Option(answer.get("ahead")).toSeq.flatMap(_.elements().asScala)
 
   /** The text of this thread's newest statement: what is executed, when nothing is analyzed. None for a DataFrame's. */
   def latestText: Option[String] = Option(latest.get).flatMap(_._1.text)
@@ -182,6 +209,14 @@ private[spark] object StatementScope {
     case u: UnresolvedRelation => Seq(u.multipartIdentifier -> use)
     case u: UnresolvedTable => Seq(u.multipartIdentifier -> use)
     case _ => Nil
+  }
+
+  /** Whether a name means a temporary view: in a view, only one that was there when the view was made. */
+  def isTemporary(session: SparkSession, parts: Seq[String]): Boolean = {
+    val here = AnalysisContext.get
+    session.sessionState.catalog.isTempView(parts) &&
+    (here.catalogAndNamespace.isEmpty ||
+      here.referredTempViewNames.exists(_.corresponds(parts)(SQLConf.get.resolver)))
   }
 
   /** Catalog, namespace and table, as Spark will resolve these parts: in a view, as where the view was made. */

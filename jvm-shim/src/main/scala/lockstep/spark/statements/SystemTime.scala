@@ -21,6 +21,9 @@ private[spark] object SystemTime {
   /** The time that was asked for, if these microseconds came from `SYSTEM_TIME AS OF`. */
   def unapply(micros: Long): Option[Long] = if (micros >= Offset / 2) Some(micros - Offset) else None
 
+  /** An expression for a time of the database. */
+  def of(micros: Long): Expression = Literal(micros + Offset, TimestampType)
+
   def mark(plan: LogicalPlan): LogicalPlan =
     if (!plan.containsPattern(RELATION_TIME_TRAVEL)) plan
     else

@@ -175,7 +175,8 @@ private[spark] object Commands {
       InsertIntoDataSourceCommand InsertIntoHadoopFsRelationCommand SaveIntoDataSourceCommand""") ++
       each(Hive, Outside)("CreateHiveTableAsSelectCommand InsertIntoHiveDirCommand InsertIntoHiveTable") ++
       each(Delta, Outside)("ConvertToDeltaCommand DeltaGenerateCommand") ++
-      each("io.delta.tables.execution.", Outside)("VacuumTableCommand")
+      each("io.delta.tables.execution.", Outside)("VacuumTableCommand") ++
+      each("lockstep.spark.execution.", Outside)("Vacuum")
 
   private val verdicts: Map[String, Verdict] = asking ++ ofTheSession ++ byTarget ++ outside
 }

@@ -5,6 +5,8 @@ import java.util.{Collections, LinkedHashMap, Map => JavaMap}
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.scans.Scans
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.columnar.InMemoryRelation
+import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation}
 import org.apache.spark.sql.lockstep.LockstepException
 
 /**
@@ -22,16 +24,39 @@ private[spark] object EndedTransactions {
     val _ = ids.put(id, true)
   }
 
-  def check(view: Overlay.View): Unit = reason(view).foreach(message => throw new java.io.IOException(message))
+  def check(view: Overlay.View): Unit =
+    reason(view.transaction).foreach(message => throw new java.io.IOException(message))
 
   /** Refuses a plan that reads what an ended transaction saw: a cache would answer it without a look at any file. */
   def check(plan: LogicalPlan): Unit =
     if (!ids.isEmpty)
-      Scans.relations(plan).flatMap(relation => reason(relation.view)).headOption.foreach(message =>
-        throw new LockstepException("LOCKSTEP_NO_TRANSACTION", message, "25P01"))
+      Scans.relations(plan).flatMap(relation => reason(relation.view.transaction)).headOption.foreach(refuse)
 
-  private def reason(view: Overlay.View): Option[String] =
-    view.transaction.filter(ids.containsKey).map(id =>
+  /** Refuses a plan of an execution that shows what an ended transaction saw of system tables, cached or not. */
+  def checkSystemTables(plan: LogicalPlan): Unit =
+    if (!ids.isEmpty) {
+      val caches = plan.collectWithSubqueries { case cache: InMemoryRelation => cache.cacheBuilder.logicalPlan }
+      (plan +: caches).flatMap(ofSystemTables).flatMap(reason).headOption.foreach(refuse)
+    }
+
+  /** Whose views the system tables show that a plan reads. */
+  private def ofSystemTables(plan: LogicalPlan): Seq[Option[String]] = plan.collectWithSubqueries {
+    case relation: DataSourceV2Relation => relation.table
+    case scan: DataSourceV2ScanRelation => scan.relation.table
+  }.collect { case table: ShowsTransaction => table.transaction }
+
+  private def refuse(message: String): Nothing =
+    throw new LockstepException("LOCKSTEP_NO_TRANSACTION", message, "25P01")
+
+  private def reason(transaction: Option[String]): Option[String] =
+    transaction.filter(ids.containsKey).map(id =>
       s"Transaction $id has ended, or went back to a savepoint, and a DataFrame or DeltaTable that was made inside it before " +
         "that is used. Make it again.")
+}
+
+/** A table that shows what a transaction sees, and no other. */
+private[spark] trait ShowsTransaction {
+
+  /** The transaction, if there is one. */
+  def transaction: Option[String]
 }

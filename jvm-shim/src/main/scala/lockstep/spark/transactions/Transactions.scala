@@ -62,11 +62,16 @@ private[spark] object Transactions {
   def holder(transaction: String): Option[SparkSession] =
     open.values.asScala.find(_.id == transaction).map(_.session)
 
-  def opened(session: SparkSession, id: String, root: Path, begun: Map[String, Any], keptSeconds: Long): Unit = {
+  def opened(
+      session: SparkSession,
+      id: String,
+      root: Path,
+      begun: Map[String, Any],
+      keptSeconds: Long,
+      limits: OpenTransaction.Limits): Unit = {
     val key = owner(session)
-    val _ = open.put(
-      key,
-      new OpenTransaction(id, key, session, root.toUri, begun, Option.when(key.startsWith(SharedOwner))(keptSeconds)))
+    val kept = Option.when(key.startsWith(SharedOwner))(keptSeconds)
+    val _ = open.put(key, new OpenTransaction(id, key, session, root.toUri, begun, kept, limits))
   }
 
   def closed(session: SparkSession): Unit =
@@ -116,6 +121,19 @@ private[spark] object Transactions {
         "25001"
       )
 
+  /**
+   * Refuses the rows that changed between versions if they were asked for before the open transaction began: up to which
+   * version that was, need not be one that it sees.
+   */
+  def checkChanges(session: SparkSession, plan: LogicalPlan): Unit =
+    for (tx <- of(session) if Scans.changesOf(plan).exists(_ != tx.id))
+      throw new LockstepException(
+        "LOCKSTEP_ACTIVE_TRANSACTION",
+        s"changes of a table are read that were asked for before BEGIN, and the open transaction (${tx.id}) need not see the " +
+          "versions that they are between: make the DataFrame again inside it.",
+        "25001"
+      )
+
   /** What the open transaction reads, to be added to. */
   def reads(session: SparkSession): Option[ReadLog] = of(session).map(_.reads)
 
@@ -152,6 +170,11 @@ private[spark] object Transactions {
 
   /** Where a session's transaction stands, if one is open. */
   def moment(session: SparkSession): Option[Moment] = of(session).map(tx => Moment(tx.id, tx.returns.get))
+
+  /** Where a session's transaction stands: as long as that is the same, its names mean what they meant. */
+  case class Standing(transaction: String, changes: Long)
+
+  def standing(session: SparkSession): Option[Standing] = of(session).map(tx => Standing(tx.id, tx.changes.get))
 
   /** What the first failed write of the open transaction said. */
   def failure(session: SparkSession): Option[String] = of(session).flatMap(tx => Option(tx.failure.get))

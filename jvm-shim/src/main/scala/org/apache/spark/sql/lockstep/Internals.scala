@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.columnar.CachedBatch
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, CatalogV2Util, Column}
+import org.apache.spark.sql.connector.expressions.{FieldReference, IdentityTransform, Transform}
 import org.apache.spark.sql.execution.{FileSourceScanExec, QueryExecution, QueryExecutionException}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
@@ -130,4 +131,12 @@ object Internals {
   def redacted(text: String): String = Utils.redact(SQLConf.get.stringRedactionPattern, text)
 
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
+
+  def schema(columns: Array[Column]): StructType = CatalogV2Util.v2ColumnsToStructType(columns)
+
+  /** The column by which a table is partitioned; what else a layout may be as it is shown. */
+  def partitionColumn(part: Transform): String = part match {
+    case IdentityTransform(FieldReference(parts)) => parts.mkString(".")
+    case other => other.describe
+  }
 }

@@ -110,6 +110,23 @@ def test_local_data_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkey
     assert events[5:] == ["sync f/g"], "who comes late writes nothing, and believes no name that is not on the disk"
 
 
+def test_advice_is_not_synced_and_replaces_only_what_it_is_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing depends on it, and a sync takes longer than all else."""
+    store = open_storage(str(tmp_path))
+    store.put("f/other", b"")
+
+    def synced(_: int) -> None:
+        raise AssertionError("synced")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    assert store.put_advice("f/a", b"one")
+    assert not store.put_advice("f/a", b"two")
+    assert store.get("f/a") == b"one"
+    assert store.put_advice("f/a", b"two", over=True)
+    assert store.get("f/a") == b"two"
+    assert store.list("f") == ["a", "other"]
+
+
 @pytest.mark.parametrize("data", [b"data", b"other"])
 def test_who_finds_a_local_name_taken_syncs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """Whoever linked it may have failed to: then nobody else would, and what is there could vanish."""
@@ -136,8 +153,7 @@ def test_a_local_failure_names_path_and_cause_and_leaves_nothing(
 
     store = open_storage(str(tmp_path))
     store.put("f/other", b"")
-    owner: object = Path if broken == "open" else os
-    monkeypatch.setattr(owner, broken, full)
+    monkeypatch.setattr(os, broken, full)
     with pytest.raises(UnavailableError, match=r"cannot write f/a in file:///.*: No space left on device") as caught:
         store.put_if_absent("f/a", b"data")
     assert caught.value.definite is (broken != "link"), "only before the link is it sure that nothing was written"
@@ -154,12 +170,13 @@ def test_every_local_operation_reports_failures(tmp_path: Path, monkeypatch: pyt
         raise OSError(5, "Input/output error")
 
     cases: list[tuple[Any, str, Callable[[], object]]] = [
-        (Path, "read_bytes", lambda: store.get("f/a")),
-        (Path, "replace", lambda: store.put("f/a", b"")),
+        (os, "open", lambda: store.get("f/a")),
+        (os, "read", lambda: store.get("f/a")),
+        (os, "replace", lambda: store.put("f/a", b"")),
         (os, "scandir", lambda: store.list("f")),
-        (Path, "stat", lambda: store.exists("f/a")),
-        (Path, "unlink", lambda: store.delete("f/a")),
-        (Path, "unlink", lambda: store.delete_folder("f")),
+        (os, "stat", lambda: store.exists("f/a")),
+        (os, "unlink", lambda: store.delete("f/a")),
+        (os, "unlink", lambda: store.delete_folder("f")),
     ]
     for owner, attribute, call in cases:
         with monkeypatch.context() as patch:
@@ -247,3 +264,50 @@ def test_importing_storage_does_not_import_obstore(tmp_path: Path) -> None:
     """A local lake never pays for obstore's import."""
     code = "import sys, lockstep.storage as s; s.open_storage(sys.argv[1]); print('obstore' in sys.modules)"
     assert python(code, str(tmp_path)).communicate()[0] == "False\n"
+
+
+def test_flush_syncs_each_file_and_each_folder_above_it_once(tmp_path: Path) -> None:
+    """A file outlives a power cut if it was synced, and each folder up to the root: the names on the way to it."""
+    synced: list[str] = []
+
+    def fsync(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink().relative_to(tmp_path)))
+
+    for path in ("t/p=1/a", "t/p=2/b", "t/p=2/c"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"rows")
+    LocalStorage(tmp_path, fsync_data=True, fsync=fsync).flush(
+        ["t/p=1/a", "t/p=2/b", "t/p=2/c", "t/p=2/gone", "t/no/d"]
+    )
+    files, folders = ["t/p=1/a", "t/p=2/b", "t/p=2/c"], ["t/p=1", "t/p=2", "t", "."]
+    assert sorted(synced[: len(files)]) == files, "what is gone is passed over: whoever asks has looked"
+    assert sorted(synced[len(files) :]) == sorted(folders)
+    assert synced[-2:] == ["t", "."], "from the files upwards"
+    synced.clear()
+    LocalStorage(tmp_path, fsync=fsync).flush(["t/p=1/a"])
+    assert synced == [], "only where it is asked for"
+
+
+def test_a_name_in_a_folder_that_others_made_is_synced_all_the_way_up_the_first_time(tmp_path: Path) -> None:
+    """Spark makes the folders of tables and of their logs, and syncs none of them."""
+    synced: list[str] = []
+
+    def fsync(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink().relative_to(tmp_path)))
+
+    (tmp_path / "t" / "log").mkdir(parents=True)
+    store = LocalStorage(tmp_path, fsync=fsync)
+    store.put_if_absent("t/log/0", b"")
+    assert synced[1:] == ["t/log", "t", "."], "behind the file's own"
+    store.put_if_absent("t/log/1", b"")
+    assert synced[5:] == ["t/log"]
+
+
+def test_a_file_that_cannot_be_flushed_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+
+    def fsync(handle: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with pytest.raises(UnavailableError, match=r"cannot flush a in file:///.*: Input/output error"):
+        LocalStorage(tmp_path, fsync_data=True, fsync=fsync).flush(["a"])

@@ -1,0 +1,1 @@
+"""Tables that a lake did not make: taking them in where they are, and giving tables back."""

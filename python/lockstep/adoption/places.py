@@ -1,0 +1,120 @@
+"""Where a table lies that is to be adopted, as its lake will call the place, and why it may not lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lockstep.delta.log import LOG
+from lockstep.errors import InvalidError, UnavailableError
+from lockstep.storage import Storage, url_of
+from lockstep.storage.outside import comparable, is_outside, url_below
+from lockstep.timeline.entry import Table
+from lockstep.timeline.files import FOLDER
+from lockstep.timeline.places import RESERVED_FOLDERS, is_folder_outside, is_table_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table's folder.
+
+    Attributes:
+        location: relative to the lake's root, or a whole URL if it is outside of that.
+        url: the whole URL, links followed; two of one folder are equal.
+    """
+
+    location: str
+    url: str
+
+
+def place(root: str, text: str) -> Place:
+    """Return the place that a path or a URL names.
+
+    Args:
+        root: the lake's, as `Storage.url` gives it.
+        text: an absolute path or URL; nothing need be there.
+
+    Raises:
+        InvalidError: it names no folder in which a table may lie: the root or one above it, or one whose name is kept
+            for other things; or it is in another kind of store than the lake.
+        UnsupportedError: there is no store for it.
+    """
+    url, base = comparable(url_of(text)), comparable(root)
+    if url.partition("://")[0] != base.partition("://")[0]:
+        raise InvalidError(
+            f"{text} is in another kind of store than the lake {root}: a lake, and the tables that it adopts, are all "
+            "on local disks, or all in stores of one kind"
+        )
+    if f"{base}/".startswith(f"{url}/"):
+        raise InvalidError(f"{text} is the lake {root} itself, or has it inside: give the folder of one table")
+    if names := sorted(part for part in url.split("/") if part.lower() in RESERVED_FOLDERS):
+        raise InvalidError(f"{text} is in a folder {names[0]}, which holds other things than tables")
+    location = url.removeprefix(f"{base}/")
+    if not (is_folder_outside if is_outside(location) else is_table_folder)(location):
+        raise InvalidError(
+            f"{text} cannot be adopted as {location!r}: the path of a table has no control characters, backslashes, "
+            "'..' or empty names, does not begin like a URL ('raw:'), and is no longer than 4,096 bytes. "
+            "Rename the folder"
+        )
+    return Place(location, url)
+
+
+@dataclass
+class Surroundings:
+    """What lies around the tables that one call adopts; each folder above them is looked at once.
+
+    Attributes:
+        storage: the lake's.
+        tables: those that the lake has, or is about to have.
+    """
+
+    storage: Storage
+    tables: Iterable[Table]
+    _seen: dict[str, str | None] = field(default_factory=dict)
+    _urls: dict[str, Table] = field(init=False)
+
+    def __post_init__(self) -> None:
+        root = self.storage.url
+        self._urls = {comparable(url_below(root, table.location)): table for table in self.tables}
+
+    def refusal(self, place: Place) -> str | None:
+        """Return why a table cannot be adopted for what lies around it, None if it can.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        if (table := self._urls.get(place.url)) is not None:
+            return f"it is table {table.name} of this lake already"
+        inside = next((table for url, table in self._urls.items() if url.startswith(f"{place.url}/")), None)
+        if inside is not None:
+            return f"table {inside.name} of this lake lies inside of it, and VACUUM of the one would delete the other"
+        if self._has(place.url, FOLDER):
+            return "it is the root of a lake"
+        for folder in _above(place.url, comparable(self.storage.url)):
+            if folder not in self._seen:
+                self._seen[folder] = self._what_is(folder)
+            if (what := self._seen[folder]) is not None:
+                return f"it is inside {what} {folder}"
+        return None
+
+    def _what_is(self, folder: str) -> str | None:
+        try:
+            if self._has(folder, LOG):
+                return "the Delta table"
+            return "the lake" if self._has(folder, FOLDER) else None
+        except UnavailableError:
+            if folder.startswith("file://"):
+                raise
+            return None  # of a bucket, one may be allowed to read the table's own prefix alone
+
+    def _has(self, folder: str, name: str) -> bool:
+        return bool(self.storage.list(f"{folder}/{name}"))
+
+
+def _above(url: str, root: str) -> list[str]:
+    """Return the folders above one, nearest first: up to the lake's root if it is below that, else all."""
+    scheme, _, rest = url.partition("://")
+    parts = rest.split("/")
+    first = 1 if is_outside(url) and scheme != "file" else 2
+    folders = [f"{scheme}://{'/'.join(parts[:count])}" for count in range(len(parts) - 1, first - 1, -1)]
+    return folders[: folders.index(root)] if root in folders else folders

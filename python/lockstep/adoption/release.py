@@ -1,0 +1,45 @@
+"""Releasing tables: a lake gives them back as they are, wherever they lie and whoever made them.
+
+To the timeline that is a drop. What makes it more: the folder is nobody's to delete from then on, no commit of the lake
+is missing in the table's log, and what Lockstep left in that log goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockstep.errors import InvalidError
+from lockstep.lake.guests import note_guests
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Name, Table
+from lockstep.transactions.names import Names
+from lockstep.transactions.transaction import Transaction
+
+
+def release(lake: Lake, tx: Transaction, tables: Sequence[Name]) -> list[Table]:
+    """Take tables out of a lake in a transaction: all of them, or none; their folders stay as they are.
+
+    Returns:
+        The tables as they were, in the order of the names.
+
+    Raises:
+        InvalidError: this transaction has made, written or adopted one of them: not all of that is in its log yet.
+        UndefinedError: there is no such table.
+        ForeignCommitError, UnavailableError, CorruptTimelineError: one is set aside; or the store failed.
+    """
+    gone = [tx.names.table(name) for name in tables]
+    for table in gone:
+        if tx.base.table_by_id(table.id) is None or tx.has_written(table):
+            raise InvalidError(
+                f"table {table.name} cannot be released by the transaction that made, adopted or wrote it: COMMIT first"
+            )
+        lake.publisher.refuse_aside(table)
+    note_guests(lake.storage, lake.new_id(), (table.location for table in gone))
+
+    def drop(names: Names) -> None:
+        for table in gone:
+            names.drop_table(table.name)
+
+    tx.change_names(drop)
+    tx.released |= {table.id for table in gone}
+    return gone

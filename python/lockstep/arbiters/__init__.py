@@ -1,0 +1,200 @@
+"""Arbiters: what decides which entry a database version is, where a lake's store cannot, or is slow to say no.
+
+    valkey://host:6379/0?prefix=lockstep            Valkey or Redis (`lockstep.arbiters.valkey`)
+    dynamodb://table?region=eu-west-1               DynamoDB (`lockstep.arbiters.dynamodb`)
+
+An arbiter holds one record for each lake: the file of the timeline that was decided last. One operation changes it,
+`swap`: of any number of clients that want to decide what comes after a file, exactly one does. It is asked by
+`lockstep.timeline.arbitration`, and by nobody who only reads.
+
+The record is found by the lake's root, so a copy of a lake never uses the original's; and it names the lake, so one
+that was made anew at the same root is not taken for the old one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from lockstep.arbiters.address import address_of
+from lockstep.errors import UnavailableError
+from lockstep.retry import REQUEST, Backoff
+from lockstep.settings import DEFAULT_ARBITER
+from lockstep.storage.failures import Meaning
+
+T = TypeVar("T")
+
+CHECKED_SECONDS = 60
+"""After so long it is looked again whether an arbiter still keeps what it is told."""
+
+ANSWER_SECONDS = 5
+"""So long an arbiter has for one answer. With the pauses of `REQUEST`, one question is settled within a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which file a lake's timeline ends with.
+
+    Attributes:
+        lake: the id of the lake: that of the transaction which made it.
+        last: the version of the file's last entry.
+        digest: the SHA-256 of the file, in hex.
+    """
+
+    lake: str
+    last: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A file of the timeline that was decided.
+
+    Attributes:
+        lake: as in `Mark`.
+        first, last: the versions of the file's first and last entry; the first gives it its name.
+        digest: the SHA-256 of the file, in hex.
+        data: the file. None if it lies in the store: under its name, or, before it was copied there, under one that its
+            digest tells (`lockstep.timeline.arbitration.staged_path`).
+    """
+
+    lake: str
+    first: int
+    last: int
+    digest: str
+    data: bytes | None = None
+
+    @property
+    def mark(self) -> Mark:
+        """What the next decision is to follow."""
+        return Mark(self.lake, self.last, self.digest)
+
+
+class FailedError(Exception):
+    """One request to an arbiter failed; `Arbiter` tries again, or makes an `UnavailableError` of it."""
+
+    def __init__(self, meaning: Meaning, text: str) -> None:
+        super().__init__(text)
+        self.meaning = meaning
+
+
+class Arbiter(ABC):
+    """Where the newest decision about one lake is kept; safe to use from many threads.
+
+    Nothing is asked before it must be: who only reads a lake never reaches its arbiter.
+
+    Attributes:
+        kind: which service it is.
+        name: what a lake remembers of it, beside the kind: the prefix of keys, or the table.
+        key: what the lake's record is found by.
+        is_default: whether the environment names it, for those lakes that have it, and not a setting for this one.
+        repeat: how often, and how soon, a request that may succeed in a moment is tried again.
+    """
+
+    kind: ClassVar[str]
+    repeat: Backoff = REQUEST
+
+    def __init__(self, name: str, key: str, *, is_default: bool = False) -> None:
+        self.name = name
+        self.key = key
+        self.is_default = is_default
+        self._checked_at = float("-inf")
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+    def swap(self, before: Mark | None, decision: Decision) -> bool:
+        """Record a decision if the record is still that of a mark; tell whether it is recorded by this call.
+
+        False says that the record was another one, which may be this very decision: an earlier call whose answer was
+        lost. `read` tells.
+
+        Args:
+            before: what the record must be; None: there must be none.
+
+        Raises:
+            UnsupportedError: this arbiter may forget what it is told; nothing was recorded.
+            UnavailableError: it gave no answer. Unless it is `definite`, the decision may be recorded all the same.
+        """
+        if time.monotonic() - self._checked_at >= CHECKED_SECONDS:
+            self._asked("check", self._check)
+            self._checked_at = time.monotonic()
+        return self._asked("decide an entry at", lambda: self._swap(before, decision))
+
+    def read(self) -> Decision | None:
+        """Return what is recorded of the lake; None if nothing is.
+
+        Raises:
+            UnavailableError: it gave no answer.
+            ArbiterError: the record is none of ours.
+        """
+        return self._asked("read", self._read)
+
+    def _asked(self, what: str, ask: Callable[[], T]) -> T:
+        failure, may_be_done = None, False
+        for _ in self.repeat.tries():
+            try:
+                return ask()
+            except FailedError as error:
+                failure, may_be_done = error, may_be_done or error.meaning.may_be_done
+                self._checked_at = float("-inf")  # another server may answer next, or the same one as others set it up
+                if not error.meaning.is_passing:
+                    break
+        raise UnavailableError(f"cannot {what} the arbiter ({self}): {failure}", definite=not may_be_done) from failure
+
+    @abstractmethod
+    def _check(self) -> None:
+        """See that what is recorded stays so.
+
+        Raises:
+            UnsupportedError: it may be forgotten, or nobody can tell.
+            FailedError: the request failed.
+        """
+        ...
+
+    @abstractmethod
+    def _swap(self, before: Mark | None, decision: Decision) -> bool:
+        """Do what `swap` says, once.
+
+        Raises:
+            FailedError: the request failed.
+        """
+        ...
+
+    @abstractmethod
+    def _read(self) -> Decision | None:
+        """Do what `read` says, once.
+
+        Raises:
+            FailedError: the request failed.
+            ArbiterError: the record is none of ours.
+        """
+        ...
+
+
+def arbiter_of(text: str | None, root: str) -> Arbiter | None:
+    """Return the arbiter that a client is told to use for the lake at a root; makes no request.
+
+    Args:
+        text: see the module; None or empty: what the environment says, if it says anything.
+        root: as `lockstep.storage.outside.comparable` gives it.
+
+    Raises:
+        InvalidError: the setting makes no sense; the message has none of its parts that may be a password.
+        UnsupportedError: the client library is not installed.
+    """
+    said = text or os.environ.get(DEFAULT_ARBITER.name)
+    if not said:
+        return None
+    address = address_of(said)
+    if address.kind == "valkey":
+        from lockstep.arbiters.valkey import Valkey
+
+        return Valkey(address, root, is_default=not text)
+    from lockstep.arbiters.dynamodb import DynamoDb
+
+    return DynamoDb(address, root, is_default=not text)

@@ -1,0 +1,151 @@
+"""The commands about tables that others made, or write: `lockstep adopt`, `release` and `settle`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import click
+from msgspec.structs import astuple
+
+from lockstep.cli.arguments import goes_on, json_option, root_argument, yes_option
+from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.recovery import name_of
+from lockstep.display import counted
+
+if TYPE_CHECKING:
+    from lockstep.adoption.adopt import Found
+    from lockstep.recovery.divergence import Choice
+
+
+@click.command()
+@root_argument
+@click.argument("where")
+@click.option(
+    "--table", help="What the table at WHERE is to be called; without it, all tables below WHERE are adopted."
+)
+@click.option("--namespace", help="What the names of the tables below WHERE begin with.")
+@click.option("--dry-run", is_flag=True, help="Say which tables would be adopted, and why others cannot be.")
+@yes_option
+@json_option
+def adopt(
+    root: str, where: str, *, table: str | None, namespace: str | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Take in the Delta table at WHERE, or all those below it, where they are: nothing is copied or rewritten.
+
+    Example: lockstep adopt /data/lake /data/warehouse/sales.db --namespace sales --dry-run
+    """
+    from lockstep.adoption.adopt import Wanted, look, look_at_claims, refuse_unadoptable
+    from lockstep.adoption.adopt import adopt as take_in
+    from lockstep.adoption.finding import tables_below
+    from lockstep.catalog import TransactionalCatalog
+
+    if table is not None and namespace is not None:
+        raise click.UsageError("--table and --namespace: give one of them")
+    catalog = TransactionalCatalog.open(root, application="lockstep")
+    lake = catalog.lake
+    spaces = None if namespace is None else tuple(namespace.split("."))
+    wanted = tables_below(lake.storage, where, spaces) if table is None else [Wanted(name_of(table), where)]
+    tx = catalog.begin()
+    found = look(lake, tx.names, wanted)
+    if not yes:  # else it is looked at while they are claimed
+        found = look_at_claims(lake, found)
+    if dry_run:
+        _print(found, None, as_json=as_json)
+        sys.exit(any(each.reason is not None for each in found))
+    refuse_unadoptable(found)
+    if not yes and not as_json:
+        _print(found, None, as_json=False)
+    if goes_on("adopted", yes=yes, dry_run=False, as_json=as_json):
+        tx.note_statement(f"lockstep adopt {where}")
+        take_in(lake, tx, found, make_namespaces=True)
+        _print(found, catalog.commit(tx).version, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
+@yes_option
+@json_option
+def release(root: str, tables: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Give each TABLE back as it is, where it is: it is no table of the lake any more.
+
+    Example: lockstep release /data/lake sales.orders
+    """
+    from lockstep.adoption.adopt import Found
+    from lockstep.adoption.release import release as let_go
+    from lockstep.catalog import TransactionalCatalog
+    from lockstep.timeline.entry import Table
+
+    catalog, names = TransactionalCatalog.open(root, application="lockstep"), [name_of(table) for table in tables]
+    if not yes and not as_json:
+        click.echo(f"{', '.join(map(str, names))} will be read and written without Lockstep")
+    if not goes_on("released", yes=yes, dry_run=False, as_json=as_json):
+        return
+    gone: list[Table] = []
+    made = catalog.run(
+        lambda tx: gone.extend(let_go(catalog.lake, tx, names)), f"lockstep release {' '.join(tables)}"
+    ).version
+    _print([Found(each.name, each.location, each.version) for each in gone], made, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@click.argument("table")
+@click.option("--ours", "keep", flag_value="ours", help="Keep what the timeline has.")
+@click.option("--theirs", "keep", flag_value="theirs", help="Keep what a plain Delta writer wrote.")
+@click.option("--dry-run", is_flag=True, help="Say what each choice, or the one that is given, takes from readers.")
+@yes_option
+@json_option
+def settle(
+    root: str, table: str, *, keep: Literal["ours", "theirs"] | None, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Settle a TABLE whose log and timeline say different things (40002): no file is moved or deleted.
+
+    Example: lockstep settle /data/lake sales.orders --theirs --dry-run
+    """
+    from lockstep.catalog import TransactionalCatalog
+    from lockstep.recovery.divergence import choices, divergence
+    from lockstep.recovery.settle import settle as decide
+
+    if keep is None and not dry_run:
+        raise click.UsageError("give --ours or --theirs, or --dry-run to look what each means")
+    catalog = TransactionalCatalog.open(root, application="lockstep")
+    found = divergence(catalog.lake, name_of(table))
+    offered = [each for each in choices(catalog.lake, found) if keep in (None, each.keep)]
+    made = None
+    if not as_json:
+        click.echo(found.why.message)
+        _print_choices(offered)
+    if keep is not None and goes_on("settled", yes=yes, dry_run=dry_run, as_json=as_json):
+        text = f"lockstep settle {table} --{keep}"
+        made = decide(catalog.lake, found, keep, lambda change: catalog.run(change, text).version)
+    if as_json:
+        print_json({"table": found.table, "why": found.why.message, "choices": offered, "database_version": made})
+    elif made is not None:
+        click.echo(f"settled, as of database version {made}")
+    elif not dry_run:
+        sys.exit(1)
+
+
+def _print_choices(offered: list[Choice]) -> None:
+    rows = [
+        [
+            *(each.keep, ", ".join(map(str, each.lost_versions))),
+            *("" if count < 0 else count for count in astuple(each.counts)),
+            each.refused or "",
+        ]
+        for each in offered
+    ]
+    headers = ["keep", "lost versions", "files added", "files removed", "rows added", "rows removed", "refused"]
+    print_table(headers, rows)
+
+
+def _print(tables: list[Found], made: int | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"tables": tables, "database_version": made})
+        return
+    rows = [[each.name, each.version if each.version >= 0 else "", each.location, each.reason or ""] for each in tables]
+    print_table(["table", "version", "location", "refused"], rows)
+    if made is not None:
+        click.echo(f"{counted(len(tables), 'table')}, as of database version {made}")

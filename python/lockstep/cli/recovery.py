@@ -1,0 +1,245 @@
+"""The commands about what was, `lockstep tag`, `untag`, `tags`, `dropped`, `undrop`, `diff`; and `wait` for more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from lockstep.cli.arguments import json_option, open_timeline, root_argument
+from lockstep.cli.log import time_option_value
+from lockstep.cli.printing import print_json, print_table
+from lockstep.display import counted
+from lockstep.errors import InvalidError, UndefinedError
+
+if TYPE_CHECKING:
+    from lockstep.catalog import TransactionalCatalog
+    from lockstep.timeline.entry import Name
+    from lockstep.timeline.log import Timeline
+
+POLL = 0.5
+"""Seconds between two looks for a newer version."""
+
+NOTHING_NEW = 3
+"""The exit code of `wait` when its time is over."""
+
+
+def _open(root: str) -> TransactionalCatalog:
+    from lockstep.catalog import TransactionalCatalog
+
+    return TransactionalCatalog.open(root, application="lockstep")
+
+
+def name_of(text: str) -> Name:
+    """Read a name as `namespace.table`; one without a namespace is in `default`."""
+    from lockstep.timeline.entry import Name
+
+    *namespace, table = text.split(".")
+    if not all((*namespace, table)):
+        raise InvalidError(f"{text!r} is no name: write namespace.table")
+    return Name(namespace=tuple(namespace) or ("default",), table=table)
+
+
+@click.command()
+@root_argument
+@click.argument("name")
+@click.option(
+    "--at", "version", type=click.IntRange(min=0), help="The database version; by default the one this makes."
+)
+@click.option(
+    "--at-time", "when", callback=time_option_value, metavar="TIME", help="The newest version of a time (UTC)."
+)
+@click.option("--days", type=int, help="For how many days it is kept; for ever by default.")
+@click.option("--comment", default="", help="What for.")
+@json_option
+def tag(
+    root: str, name: str, *, version: int | None, when: datetime | None, days: int | None, comment: str, as_json: bool
+) -> None:
+    """Give a database version a NAME, which keeps what it needs.
+
+    Example: lockstep tag /data/lake eod-2026-03-01 --days 365
+    """
+    from lockstep.lake.kept import check_readable
+    from lockstep.recovery.tags import new_tag
+
+    if version is not None and when is not None:
+        raise click.UsageError("--at and --at-time: give one of them")
+    catalog = _open(root)
+    said = when if version is None else version
+    at = None if said is None else catalog.as_of(said).version
+    ddl = new_tag(name, version=at, days=days, comment=comment, now=catalog.lake.clock())
+    if at is not None:
+        check_readable(catalog.lake, at)
+    made = catalog.run(lambda tx: tx.changing().create_tag(ddl), f"lockstep tag {name}").version
+    named = made if at is None else at
+    if as_json:
+        print_json({"tag": name, "database_version": named, "retain_until": ddl.retain_until})
+    else:
+        until = f", kept until {ddl.retain_until}" if ddl.retain_until else ""
+        click.echo(f"tag {name} is database version {named}{until}")
+
+
+@click.command()
+@root_argument
+@click.argument("name")
+@json_option
+def untag(root: str, name: str, as_json: bool) -> None:
+    """Take a NAME from its database version, which is kept no more for it.
+
+    Example: lockstep untag /data/lake eod-2026-03-01
+    """
+    catalog = _open(root)
+    made = catalog.run(lambda tx: tx.changing().drop_tag(name), f"lockstep untag {name}").version
+    if as_json:
+        print_json({"tag": name, "dropped_by": made})
+    else:
+        click.echo(f"tag {name} is dropped by database version {made}")
+
+
+@click.command()
+@root_argument
+@json_option
+def tags(root: str, as_json: bool) -> None:
+    """List the tags, by the database versions that they name.
+
+    Example: lockstep tags /data/lake
+    """
+    tags = sorted(open_timeline(root).head.tags.values(), key=lambda tag: (tag.version, tag.name))
+    if as_json:
+        print_json(tags)
+    else:
+        rows = [[tag.name, tag.version, tag.created_at, tag.retain_until or "", tag.comment] for tag in tags]
+        print_table(["tag", "version", "created at", "kept until", "comment"], rows)
+
+
+@click.command()
+@root_argument
+@click.option("-n", "count", type=click.IntRange(min=1), default=100, show_default=True, help="How many at most.")
+@json_option
+def dropped(root: str, count: int, as_json: bool) -> None:
+    """List the tables that were dropped and are not there, the last one first.
+
+    Example: lockstep dropped /data/lake
+    """
+    from lockstep.recovery.dropped import dropped_tables
+
+    found = list(islice(dropped_tables(open_timeline(root)), count))
+    if as_json:
+        print_json(found)
+    else:
+        rows = [[table.name, table.id, table.version, table.dropped_at, table.author] for table in found]
+        print_table(["table", "id", "dropped by", "dropped at", "author"], rows)
+
+
+@click.command()
+@root_argument
+@click.argument("table")
+@click.option("--id", "id_", help="The id of the table that is to come back as TABLE, of those that `dropped` lists.")
+@json_option
+def undrop(root: str, table: str, *, id_: str | None, as_json: bool) -> None:
+    """Bring back the TABLE of a name that was dropped last, or the one with an id under this name.
+
+    Example: lockstep undrop /data/lake sales.orders
+    """
+    from lockstep.recovery.changes import undrop as bring_back
+    from lockstep.timeline.entry import Table
+
+    catalog, name = _open(root), name_of(table)
+    back: list[Table] = []
+    made = catalog.run(
+        lambda tx: back.append(bring_back(catalog.lake, tx, name, id=id_)), f"lockstep undrop {table}"
+    ).version
+    if as_json:
+        print_json({"table": name, "id": back[-1].id, "table_version": back[-1].version, "database_version": made})
+    else:
+        click.echo(f"table {name} is back at version {back[-1].version}, as of database version {made}")
+
+
+def version_of(timeline: Timeline, text: str) -> int:
+    """Return the database version that a number or a tag names.
+
+    Raises:
+        UndefinedError (42704): there is no such tag.
+    """
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    if (tag := timeline.head.tag(text)) is None:
+        raise UndefinedError(f"no tag {text}; `lockstep tags` lists those that there are", sqlstate="42704")
+    return tag.version
+
+
+@click.command()
+@root_argument
+@click.argument("older")
+@click.argument("newer", required=False)
+@json_option
+def diff(root: str, older: str, newer: str | None, as_json: bool) -> None:
+    """Say what changed from one database version to another: OLDER and NEWER are numbers or tags; NEWER is the newest.
+
+    Example: lockstep diff /data/lake eod-2026-03-01
+    """
+    from lockstep.recovery.diff import diff as changes_between
+
+    timeline = open_timeline(root)
+    changes = changes_between(
+        timeline,
+        version_of(timeline, older),
+        timeline.head.version if newer is None else version_of(timeline, newer),
+    )
+    if as_json:
+        print_json(changes)
+        return
+    rows = [
+        [
+            *(change.kind, change.name, change.change, change.old_name or ""),
+            *("" if each is None else each for each in (change.from_version, change.to_version)),
+            *(change.counts.files_added, change.counts.files_removed),
+            *("?" if each < 0 else each for each in (change.counts.rows_added, change.counts.rows_removed)),
+        ]
+        for change in changes
+    ]
+    columns = ["kind", "name", "change", "was", "from", "to", "files +", "files -", "rows +", "rows -"]
+    print_table(columns, rows)
+
+
+@click.command()
+@root_argument
+@click.option("--after", type=click.IntRange(min=0), help="Wait for a later version than this; the newest by default.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="For how many seconds at most; for ever by default.")
+@json_option
+def wait(root: str, *, after: int | None, timeout: float | None, as_json: bool) -> None:
+    """Wait until there is a newer database version; exit with 3 if there is none in time.
+
+    Example: lockstep wait /data/lake --after 41 --timeout 3600
+    """
+    timeline = open_timeline(root)
+    known = timeline.head.version if after is None else after
+    is_there = _waited(lambda: _newest_of(timeline) > known, timeout)
+    newest, newer = timeline.head.version, max(0, timeline.head.version - known)
+    if as_json:
+        print_json({"database_version": newest, "newer": newer})
+    else:
+        click.echo(f"database version {newest}: {counted(newer, 'version')} after {known}")
+    if not is_there:
+        click.get_current_context().exit(NOTHING_NEW)
+
+
+def _newest_of(timeline: Timeline) -> int:
+    """Return the newest database version that there is now."""
+    timeline.refresh()
+    return timeline.head.version
+
+
+def _waited(is_done: Callable[[], bool], timeout: float | None) -> bool:
+    """Look again and again until something is done; tell whether it was in time, by one look at least."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while not is_done():
+        left = POLL if end is None else end - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(POLL, left))
+    return True

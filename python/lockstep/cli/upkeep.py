@@ -1,0 +1,267 @@
+"""The commands that look after a lake: `lockstep expire`, `vacuum`, `gc`, `maintain`, and `status`. No Spark.
+
+Each says first what would go, and asks before anything does, unless `--yes` is given; `--dry-run` only says it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lockstep.cli.arguments import goes_on, json_option, root_argument, yes_option
+from lockstep.cli.printing import print_json, print_section, print_table
+from lockstep.display import counted
+from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
+
+if TYPE_CHECKING:
+    from lockstep.lake.lake import Lake
+    from lockstep.retention.ages import Retention
+    from lockstep.retention.deleting import Progress
+    from lockstep.retention.expiring import Expired
+    from lockstep.retention.upkeep import Maintained, Status, Swept
+
+MOST_SHOWN = 20
+"""So many paths are printed of what would go; `--json` has all."""
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would go.")
+
+
+def _option(name: str, setting: Setting, help: str) -> Callable[[Any], Any]:
+    return click.option(name, metavar=setting.kind.upper(), help=f"{help} By default {setting.default}.")
+
+
+older_option = _option("--older-than", RETENTION_AGE, "Keep every version of this long, as 30d or 12h.")
+last_option = _option("--retain-last", RETENTION_VERSIONS, "Keep so many of the newest versions.")
+grace_option = _option("--grace", DELETION_GRACE, "How long a file is marked before it goes.")
+litter_option = _option("--older-than", ORPHAN_AGE, "Keep litter that is younger, as 7d; an hour at least.")
+
+
+def _lake(root: str) -> Lake:
+    from lockstep.catalog import TransactionalCatalog
+
+    return TransactionalCatalog.open(root, application="lockstep").lake
+
+
+def _retention(**said: str | None) -> Retention:
+    from lockstep.retention.ages import Retention
+
+    return Retention.of({name.replace("_", "-"): value for name, value in said.items() if value is not None})
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """Show on a terminal how many files are deleted."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("deleting", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _run(
+    work: Callable[..., Any], say: Callable[[Any, bool], None], *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Say what would be done, ask, do it and say what was done."""
+    if dry_run or not yes:
+        found = work(dry_run=True)
+        if not (as_json and not dry_run):
+            say(found, True)
+    if goes_on("deleted", yes=yes, dry_run=dry_run, as_json=as_json):
+        with _progress() as progress:
+            done = work(dry_run=False, progress=progress)
+        say(done, False)
+
+
+@click.command()
+@root_argument
+@older_option
+@last_option
+@grace_option
+@dry_run_option
+@yes_option
+@json_option
+def expire(
+    root: str,
+    *,
+    older_than: str | None,
+    retain_last: str | None,
+    grace: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Make older database versions unreadable, but what tags, exports and open transactions need; `vacuum` comes next.
+
+    Example: lockstep expire /data/lake --older-than 30d --retain-last 100 --dry-run
+    """
+    from lockstep.retention.expiring import expire_snapshots
+
+    retention = _retention(retention_age=older_than, retention_versions=retain_last, deletion_grace=grace)
+    lake = _lake(root)
+
+    def work(*, dry_run: bool, **_: object) -> Expired:
+        return expire_snapshots(
+            lake,
+            older_than=lake.clock() - retention.age,
+            retain_last=retention.last,
+            grace=retention.grace,
+            dry_run=dry_run,
+        )
+
+    _run(work, _say_expired if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@click.argument("table", required=False)
+@click.option("--namespace", help="All tables of this namespace.")
+@grace_option
+@dry_run_option
+@yes_option
+@json_option
+def vacuum(
+    root: str,
+    table: str | None,
+    *,
+    namespace: str | None,
+    grace: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete files that no version needs which can be read: of a TABLE, a namespace, or all.
+
+    Example: lockstep vacuum /data/lake sales.orders --dry-run
+    """
+    from lockstep.cli.recovery import name_of
+    from lockstep.retention.upkeep import vacuum as sweep
+
+    retention, lake = _retention(deletion_grace=grace), _lake(root)
+    within = None if namespace is None else tuple(namespace.split("."))
+    chosen = None if table is None else name_of(table)
+
+    def work(**how: Any) -> Swept:
+        return sweep(lake, retention, table=chosen, namespace=within, **how)
+
+    _run(work, _say_swept if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@litter_option
+@grace_option
+@dry_run_option
+@yes_option
+@json_option
+def gc(root: str, *, older_than: str | None, grace: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Delete litter: what dead transactions left, and folders of tables that no version has.
+
+    Example: lockstep gc /data/lake --dry-run
+    """
+    from lockstep.retention.upkeep import remove_orphan_files
+
+    retention, lake = _retention(orphan_age=older_than, deletion_grace=grace), _lake(root)
+
+    def work(**how: Any) -> Swept:
+        return remove_orphan_files(lake, retention, **how)
+
+    _run(work, _say_swept if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@older_option
+@last_option
+@grace_option
+@dry_run_option
+@yes_option
+@json_option
+def maintain(
+    root: str,
+    *,
+    older_than: str | None,
+    retain_last: str | None,
+    grace: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Do all of it in turn: `expire`, `vacuum` and `gc`. Made for a nightly schedule, with --yes.
+
+    Example: lockstep maintain /data/lake --yes
+    """
+    from lockstep.retention.upkeep import maintain as look_after
+
+    retention = _retention(retention_age=older_than, retention_versions=retain_last, deletion_grace=grace)
+    lake = _lake(root)
+
+    def work(**how: Any) -> Maintained:
+        return look_after(lake, retention, **how)
+
+    def say(done: Maintained, is_dry: bool) -> None:
+        _say_expired(done.expired, is_dry)
+        _say_swept(done.swept, is_dry)
+
+    _run(work, say if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@json_option
+def status(root: str, as_json: bool) -> None:
+    """Say how a lake is: versions, open transactions, tables set aside, leftovers, bytes that nobody needs.
+
+    Example: lockstep status /data/lake
+    """
+    from lockstep.retention.upkeep import status as look
+
+    found: Status = look(_lake(root), _retention())
+    if as_json:
+        print_json(asdict(found))
+        return
+    alone = f", and {', '.join(map(str, found.kept_alone))}" if found.kept_alone else ""
+    rows: list[list[object]] = [
+        ["versions that can be read", f"{found.oldest_version} to {found.newest_version}{alone}"],
+        ["newest committed at", found.committed_at],
+        ["tables, views, tags", f"{found.tables}, {found.views}, {found.tags}"],
+        ["open transactions", f"{found.transactions}, of which {found.gone} have not been seen for a minute"],
+        ["tables set aside", len(found.set_aside)],
+        ["nobody needs", f"{counted(found.reclaimable_files, 'file')}, {found.reclaimable_bytes:,} bytes"],
+    ]
+    rows += [[f"  {kind}", counted(count, "file")] for kind, count in sorted(found.leftovers.items())]
+    print_table(["", ""], rows, header=False)
+    print_section("Set aside", ["table", "why"], [*found.set_aside.items()])
+    print_section("Nothing of these may be deleted", ["folder", "why"], [*found.kept_whole.items()])
+
+
+def _json(found: Any, is_dry: bool) -> None:
+    print_json({"dry_run": is_dry, **asdict(found)})
+
+
+def _say_expired(found: Expired, is_dry: bool) -> None:
+    verb = "would expire" if is_dry else "expired"
+    alone = f", and {', '.join(map(str, sorted(found.after.alone)))}" if found.after.alone else ""
+    click.echo(
+        f"{counted(found.versions, 'version')} {verb}; {found.after.first} to {found.after.newest}{alone} can be read"
+    )
+
+
+def _say_swept(found: Swept, is_dry: bool) -> None:
+    verb = "would be deleted" if is_dry else "deleted"
+    click.echo(
+        f"{counted(found.deleted_files, 'file')} ({found.deleted_bytes:,} bytes) {verb}; "
+        f"{counted(found.waiting_files, 'file')} ({found.waiting_bytes:,} bytes) "
+        f"{'would be marked' if is_dry else 'are marked'}, for a run after the grace period"
+    )
+    if is_dry:
+        for path in found.paths[:MOST_SHOWN]:
+            click.echo(f"  {path}")
+        if len(found.paths) > MOST_SHOWN:
+            click.echo(f"  and {len(found.paths) - MOST_SHOWN} more; --json has all")
+    print_section("Nothing of these is deleted", ["folder", "why"], [*found.kept_whole.items()])

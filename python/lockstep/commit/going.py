@@ -1,0 +1,89 @@
+"""Whether what a commit needs is being deleted: see `lockstep.lake.deletions`, of which this is the commit's side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from urllib.parse import unquote
+
+from lockstep.commit.files import Gone, missing_files
+from lockstep.delta.actions import Action, bodies
+from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.real_paths import below_root
+from lockstep.errors import CorruptTimelineError
+from lockstep.lake.deletions import OLD, Wanted, going
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Database
+from lockstep.transactions.transaction import Transaction
+
+
+def old_files(commits: Iterable[Sequence[Action]], location: str, root: str, now: datetime) -> frozenset[str]:
+    """Return the files that commits add to a table and that are old enough to be deleted, relative to the lake's root.
+
+    What a statement writes is young: these are a restored table's, a clone's, or those of a very long transaction. A
+    file that only gets another deletion vector is among them, too, and does no harm there.
+    """
+    limit = (now - OLD).timestamp() * 1000
+    found: set[str] = set()
+    for add in (add for actions in commits for add in bodies(actions, "add")):
+        if not add.get("modificationTime", 0) < limit:
+            continue
+        paths = [below_root(each, location, root) for each in {add["path"], unquote(add["path"])}]
+        if (vector := add.get("deletionVector")) is not None and vector["storageType"] != "i":
+            with suppress(CorruptTimelineError):  # outside the lake: nobody deletes it here
+                paths.append(file_path(vector, location=location, root=root))
+        found.update(path for path in paths if path is not None)
+    return frozenset(found)
+
+
+def wanted_by(lake: Lake, tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
+    """Return what a transaction needs that may be going: old files, and tables that come back.
+
+    Raises:
+        SnapshotTooOldError: the last version that has such a table has expired.
+        UnavailableError, CorruptTimelineError: the timeline cannot be read.
+    """
+    returned = [ddl for ddl in tx.names.table_ddl(tx.id) if ddl.action == "create" and ddl.version is not None]
+    dropped = {ddl.id for ddl in returned if not ddl.adopted}
+    return Wanted(
+        files=frozenset[str]().union(*files),
+        locations=frozenset(ddl.location for ddl in returned),
+        versions=frozenset(_last_versions(lake, tx, dropped)),
+    )
+
+
+def _last_versions(lake: Lake, tx: Transaction, missing: set[str]) -> Iterator[int]:
+    """Yield the last database versions that have these tables, which were dropped."""
+    if not missing:
+        return
+    for entry in lake.timeline.newest_first(-1, tx.base.version):
+        dropped = {ddl.id for ddl in entry.tables if ddl.action == "drop"} & missing
+        if dropped:
+            yield entry.version - 1
+        missing = missing - dropped
+        if not missing:
+            return
+
+
+def check(lake: Lake, wanted: Wanted, head: Database, who: str) -> Gone | None:
+    """Look whether any of this is being deleted, or is gone; None if it is not.
+
+    Files are looked for behind the look for what has begun: what was begun and is done already is not written down.
+
+    Args:
+        head: the newest database version, by a look before this one.
+        who: needs it, for the message.
+
+    Raises:
+        UnavailableError: the store does not say.
+    """
+    if expired := [version for version in wanted.versions if head.expired.has(version)]:
+        what: str | None = f"database version {min(expired)}"
+    elif (what := going(lake.storage, wanted)) is None:
+        return missing_files(lake.storage, wanted.files, who)
+    return Gone(
+        f"{what}, which {who} needs, is being deleted: no database version that is kept needs it. Nothing was "
+        "committed. A tag made in time keeps a version, and `retention-age` and `retention-versions` say how many are "
+        "kept without one"
+    )

@@ -1,0 +1,85 @@
+"""The commit that makes a table what it was to be, behind commits that made it something else. Pure.
+
+It is absolute: it adds each file that the table is to have and has not, and removes each that it has and should not.
+So whoever finds the same files added twice has them once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lockstep.delta.actions import ROW_TRACKING, Action, row_id_mark
+from lockstep.delta.snapshot import Snapshot
+
+_ONE_FILE = (
+    *("path", "partitionValues", "size", "deletionVector", "stats", "tags"),
+    *("baseRowId", "defaultRowCommitVersion"),
+)
+
+
+def why_not(wanted: Snapshot, there: Snapshot) -> str | None:
+    """Return why no commit makes a table at `there` what it is at `wanted`; None if one does."""
+    if _said(wanted.protocol) != _said(there.protocol):
+        return "its protocol was changed, which no commit takes back"
+    properties = (wanted.metadata.get("configuration") or {}) | (there.metadata.get("configuration") or {})
+    if _said(wanted.metadata) != _said(there.metadata):
+        if properties.get("delta.columnMapping.mode", "none") != "none":
+            return "its columns or properties were changed, and ids of columns must not be given out twice"
+        if wanted.metadata.get("partitionColumns") != there.metadata.get("partitionColumns"):
+            return "its partition columns were changed"
+    if properties.get("delta.appendOnly", "").lower() == "true" and there.files.keys() - wanted.files.keys():
+        return "it takes appends only (delta.appendOnly), and files would have to be removed"
+    return None
+
+
+def _said(body: dict[str, Any]) -> dict[str, Any]:
+    """Return what an action says, whether it was read of a commit or of a checkpoint: features are in no order."""
+    said = {key: value for key, value in body.items() if value is not None}
+    return said | {key: sorted(said[key]) for key in ("readerFeatures", "writerFeatures") if key in said}
+
+
+def going_back(wanted: Snapshot, there: Snapshot, now_ms: int) -> list[Action]:
+    """Return what makes a table at `there` what it is at `wanted`, for which `why_not` has no reason.
+
+    What streaming applications have recorded stays, so that none repeats a batch; and so does the mark up to which row
+    ids were given out, so that none is given out twice.
+    """
+    actions: list[Action] = []
+    if _said(wanted.metadata) != _said(there.metadata):
+        actions.append({"metaData": wanted.metadata})
+    domains = sorted(wanted.domains.keys() | there.domains.keys())
+    changed = (_domain(wanted.domains.get(domain), there.domains.get(domain)) for domain in domains)
+    actions += ({"domainMetadata": domain} for domain in changed if domain is not None)
+    actions += (
+        {"txn": transaction}
+        for application, transaction in sorted(wanted.transactions.items())
+        if transaction["version"] > there.transactions.get(application, {"version": -1})["version"]
+    )
+    removed = [add for file, add in there.files.items() if file not in wanted.files]
+    added = [add for file, add in wanted.files.items() if file not in there.files]
+    return [
+        *actions,
+        *({"remove": _remove(add, now_ms)} for add in removed),
+        *({"add": {**add, "dataChange": True}} for add in added),
+    ]
+
+
+def _remove(add: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    kept = {key: add[key] for key in _ONE_FILE if add.get(key) is not None}
+    return {**kept, "deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
+
+
+def _domain(wanted: dict[str, Any] | None, there: dict[str, Any] | None) -> dict[str, Any] | None:
+    if wanted == there:
+        return None
+    if wanted is None:
+        assert there is not None
+        return None if there["domain"] == ROW_TRACKING else {**there, "removed": True}
+    if wanted["domain"] == ROW_TRACKING and there is not None:
+        mark = max(row_id_mark(wanted), row_id_mark(there))
+        if mark == row_id_mark(there):
+            return None
+        return {**wanted, "configuration": msgspec.json.encode({"rowIdHighWaterMark": mark}).decode()}
+    return wanted

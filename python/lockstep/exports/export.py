@@ -1,0 +1,433 @@
+"""Exporting a database version, in an order in which a kill at any moment does no harm.
+
+    1  read the tables' logs; what cannot be exported is refused by name
+    2  record the export in the source: from here on nothing deletes what it needs
+    3  see that every file is there
+    4  claim the target: the first of several exports to one target has it
+    5  copy the files of a full export, reading each back
+    6  write the tables' new logs, and read them back
+    7  write the timeline's entry 0: the target is a lake
+    8  forget a full export, which needs nothing of the source any more
+
+Whoever asks for the same again goes on where it ended: what it finds of its own is read, and not written again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import structs
+
+from lockstep.delta.actions import bodies, logical_file, parse
+from lockstep.delta.checksum import advance
+from lockstep.delta.log import checksum_path, commit_path
+from lockstep.delta.snapshot import Snapshot, read_snapshot
+from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
+from lockstep.exports.copying import Stores, check_there, copy
+from lockstep.exports.files import Copy
+from lockstep.exports.plan import TablePlan, plan_entry, plan_table
+from lockstep.exports.target import (
+    check_target,
+    claim,
+    claimed,
+    first_entry,
+    is_lake,
+    is_same,
+    read_minimal,
+    refuse_other,
+    refuse_unless_empty,
+    taken,
+)
+from lockstep.lake.exports import FORMAT, ExportRecord, application_of, encode_record, read_exports, record_path
+from lockstep.lake.lake import Lake
+from lockstep.storage import Mine, Storage, Theirs, open_storage, url_of
+from lockstep.timeline.clock import to_millisecond
+from lockstep.timeline.entry import Database, ExportMode, Table
+from lockstep.timeline.files import encode, entry_path
+from lockstep.timeline.fold import apply
+from lockstep.timeline.log import Timeline
+from lockstep.workers import Workers
+
+AT_ONCE = 16
+"""So many tables are read, and so many files copied, at a time."""
+
+OpenTarget = Callable[[str, bool], Storage]
+"""Opens the store of a URL; the second argument says whether to make a local folder that is not there."""
+
+Progress = Callable[[str, int, int], None]
+"""Is told what is done (`tables`, `files`, `logs`), how much of it is, and how much there is."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export holds.
+
+    Attributes:
+        id: the export's.
+        mode, source, target: as its record has them.
+        database_version: of the source.
+        tables, files, size: how many tables it has, how many data files those, and their bytes; the last two are None
+            where it was whole before.
+        is_done: False if nothing was written, because only that was asked for.
+    """
+
+    id: str
+    mode: ExportMode
+    source: str
+    target: str
+    database_version: int
+    tables: int
+    files: int | None
+    size: int | None
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an export is asked for.
+
+    Attributes:
+        to: the URL or path of the target.
+        mode: what it takes along.
+        version: the database version; None is the newest, or that of an export to this target that was interrupted.
+        author, statement: who asks, and in which words.
+        dry_run: whether to see what would be done, and whether it can be, and write nothing.
+        database: what the version says, if not the timeline but a file says it, see `lockstep.exports.importing`.
+    """
+
+    to: str
+    mode: ExportMode
+    version: int | None = None
+    author: str = ""
+    statement: str = ""
+    dry_run: bool = False
+    database: Database | None = None
+
+
+def open_other(url: str, create: bool) -> Storage:
+    """Open a store by what its environment says."""
+    return open_storage(url, create=create)
+
+
+def no_progress(_: str, __: int, ___: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(slots=True)
+class Exporter:
+    """Exports one lake's versions.
+
+    Attributes:
+        lake: the source.
+        open_target: how stores other than the lake's are opened.
+        progress: who is told how far it is; it is called by one thread at a time.
+    """
+
+    lake: Lake
+    open_target: OpenTarget = open_other
+    progress: Progress = no_progress
+    _workers: Workers = field(default_factory=lambda: Workers(AT_ONCE, "lockstep-export"))
+
+    def run(self, asked: Asked) -> Exported:
+        """Make an export, or finish one that was interrupted.
+
+        Raises:
+            InvalidError: the target is in the lake, around it, or not empty; or there is no such version.
+            DuplicateError: the target is a lake or a file already, or another export's.
+            UnsupportedError: a table cannot be exported; the message names it.
+            MissingFilesError: files of the version are gone; the message names them.
+            ForeignCommitError: a table is set aside.
+            CorruptTimelineError: a stored file is damaged, or a copy is not what it was copied from.
+            UnavailableError: a store failed. Running the same again goes on.
+        """
+        target = url_of(asked.to)
+        check_target(self.lake.storage.url, target)
+        if asked.mode != "full":
+            self._check_own(asked.mode)
+        return self._run_minimal(asked, target) if asked.mode == "minimal" else self._run(asked, target)
+
+    def _check_own(self, mode: ExportMode) -> None:
+        """Refuse an export that would name files of a third lake: that one would not know for whom it keeps them."""
+        entry = first_entry(self.lake.storage)
+        if entry is not None and entry.origin is not None and entry.origin.mode != "full":
+            raise UnsupportedError(
+                f"{self.lake.storage.url} is a {entry.origin.mode} export of {entry.origin.root} and names files "
+                f"there, which are kept for it alone: a {mode} export of it may lose them. Export that lake, or this "
+                "one in full. Nothing was written"
+            )
+
+    def _run(self, asked: Asked, target: str) -> Exported:
+        storage = self._existing(target)
+        begun = self._begun(target, None if storage is None else claimed(storage))
+        database, record = self._meant(asked, target, begun)
+        if storage is not None and is_lake(storage, record):
+            return self._whole(asked, database, record)
+        refuse_unless_empty(target)
+        plans = self._prepare(asked, database, record, is_new=begun is None)
+        if asked.dry_run:
+            return exported(record, len(plans), plans, is_done=False)
+        storage = self.open_target(target, True)
+        if (owner := self._claim(storage, record)) != record:
+            record, plans = owner, self._plans(owner, database)
+        self._write(storage, record, plans, database)
+        return self._finished(record, len(plans), plans)
+
+    def _run_minimal(self, asked: Asked, target: str) -> Exported:
+        folder, _, name = target.rpartition("/")
+        storage = self._existing(folder)
+        begun = self._begun(target, None)
+        database, record = self._meant(asked, target, begun)
+        if storage is not None and (data := storage.get(name)) is not None:
+            refuse_other(read_minimal(data, target), record)
+            return self._whole(asked, database, record)
+        plans = self._prepare(asked, database, record, is_new=begun is None)
+        if asked.dry_run:
+            return exported(record, len(plans), plans, is_done=False)
+        entry = plan_entry(record, database)
+        match self.open_target(folder, True).put_if_absent(name, encode(entry)):
+            case Theirs(data):
+                try:
+                    refuse_other(read_minimal(data, target), record)
+                except InvalidError:
+                    self.lake.storage.delete(record_path(record.id))
+                    raise
+            case Mine():
+                pass
+        return self._finished(record, len(plans), plans)
+
+    def _whole(self, asked: Asked, database: Database, record: ExportRecord) -> Exported:
+        """Return what an export came to that is whole already; one that was dropped since is recorded again."""
+        if asked.dry_run:
+            return exported(record, len(database.tables), None, is_done=False)
+        if record.mode != "full" and self.lake.storage.get(record_path(record.id)) is None:
+            self._prepare(asked, database, record, is_new=True)
+        return self._finished(record, len(database.tables), None)
+
+    def _prepare(self, asked: Asked, database: Database, record: ExportRecord, *, is_new: bool) -> list[TablePlan]:
+        """Return what is to be written of each table, all of whose files are there and stay."""
+        plans = self._plans(record, database)
+        plan_entry(record, database)  # whether it has room
+        if not asked.dry_run:
+            record_export(self.lake.storage, record)
+        try:
+            if not asked.dry_run and record.mode != "full":
+                # It needs files of the lake for as long as it is there. An expiry that has not seen the record is
+                # before the fence, or has to look again.
+                self.lake.fence()
+                self.lake.timeline.at(record.database_version)
+            check_there(self._stores(), [place for plan in plans for place in plan.sources], self._workers)
+        except LockstepError:
+            if is_new:
+                self.lake.storage.delete(record_path(record.id))
+            raise
+        return plans
+
+    # --- what is meant ------------------------------------------------------------------------------------------------
+
+    def _existing(self, target: str) -> Storage | None:
+        """Return the store of a target; None if that is a local folder which is not there."""
+        try:
+            return self.open_target(target, False)
+        except InvalidError:
+            return None
+
+    def _begun(self, target: str, claimed_by: ExportRecord | None) -> ExportRecord | None:
+        """Return the record of the export that has a target already, or was about to.
+
+        A clone that has been promoted was whole: if its folder is nobody's now, it was deleted, and what is made there
+        is another clone, with an id of its own. By its id the lake knows what was promoted.
+        """
+        if claimed_by is not None:
+            return claimed_by
+        for record in read_exports(self.lake.storage):
+            if record.target == target and application_of(record) not in self.lake.refresh().batches:
+                return record
+        return None
+
+    def _meant(self, asked: Asked, target: str, begun: ExportRecord | None) -> tuple[Database, ExportRecord]:
+        """Return the database version that is to be exported, and the record of that."""
+        if begun is not None and begun.source != self.lake.storage.url:
+            raise taken(begun)
+        version = begun.database_version if asked.version is None and begun is not None else asked.version
+        database = self._database(version) if asked.database is None else asked.database
+        record = ExportRecord(
+            format=FORMAT,
+            id=self.lake.new_id(),
+            database_version=database.version if asked.database is None else asked.version or 0,
+            mode=asked.mode,
+            source=self.lake.storage.url,
+            target=target,
+            created_at=to_millisecond(self.lake.clock()),
+            author=asked.author,
+            statement=asked.statement,
+        )
+        if begun is None:
+            return database, record
+        if not is_same(begun, record):
+            raise taken(begun)
+        return database, begun
+
+    def _database(self, version: int | None) -> Database:
+        """Return a database version with the tags that name it now, its tables' logs published."""
+        if version is None:
+            return self.lake.caught_up(lambda head: head.tables.values())
+        head = self.lake.refresh()
+        database = self.lake.timeline.at(version)
+        for table in database.tables.values():
+            head.refuse_aside(table)
+        tags = {key: tag for key, tag in head.tags.items() if tag.version == version}
+        return structs.replace(database, tags=tags)
+
+    def _plans(self, record: ExportRecord, database: Database) -> list[TablePlan]:
+        """Read the tables' logs, and return what is to be written of each."""
+        tables = sorted(database.tables.values(), key=lambda table: table.name)
+        tell = Counter(self.progress, "tables", len(tables))
+
+        def plan(table: Table) -> TablePlan:
+            planned = plan_table(record, database, table, self._snapshot(table))
+            tell.one_more()
+            return planned
+
+        return self._workers.map(plan, tables)
+
+    def _snapshot(self, table: Table) -> Snapshot:
+        try:
+            return read_snapshot(self.lake.storage, table.location, table.version)
+        except LockstepError as error:
+            raise error.again(f" (table {table.name} cannot be exported; nothing was written)") from error
+
+    def _stores(self) -> Stores:
+        return Stores(self.lake.storage, lambda url: self.open_target(url, False))
+
+    # --- what is written ----------------------------------------------------------------------------------------------
+
+    def _claim(self, storage: Storage, record: ExportRecord) -> ExportRecord:
+        """Make the target this export's, or join the one that was faster, if that does the same."""
+        owner = claim(storage, record)
+        if owner == record:
+            return record
+        if is_same(owner, record):
+            record_export(self.lake.storage, owner)  # before ours goes: it keeps the same files
+        self.lake.storage.delete(record_path(record.id))
+        if not is_same(owner, record):
+            raise taken(owner)
+        return owner
+
+    def _write(self, storage: Storage, record: ExportRecord, plans: list[TablePlan], database: Database) -> None:
+        copies = [each for plan in plans for each in plan.copies]
+        stores, files, logs = self._stores(), *(self._counter("files", copies), self._counter("logs", plans))
+
+        def copy_one(file: Copy) -> None:
+            copy(stores, storage, file)
+            files.one_more()
+
+        def write_one(plan: TablePlan) -> None:
+            write_log(storage, record, plan)
+            logs.one_more()
+
+        self._workers.map(copy_one, copies)
+        self._workers.map(write_one, plans)
+        put_entry(storage, record, database)
+        Timeline.open(storage)
+
+    def _counter(self, what: str, items: Sequence[object]) -> Counter:
+        return Counter(self.progress, what, len(items))
+
+    def _finished(self, record: ExportRecord, tables: int, plans: list[TablePlan] | None) -> Exported:
+        """Return what an export came to; a full one needs nothing of the source from here on."""
+        if record.mode == "full":
+            self.lake.storage.delete(record_path(record.id))
+        else:
+            record_export(self.lake.storage, record)
+        return exported(record, tables, plans)
+
+
+class Counter:
+    """Counts what threads have done, and tells of it."""
+
+    def __init__(self, progress: Progress, what: str, total: int) -> None:
+        self._progress, self._what, self._total = progress, what, total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def one_more(self) -> None:
+        """Note that one more is done."""
+        with self._lock:
+            self._done += 1
+            self._progress(self._what, self._done, self._total)
+
+
+def record_export(storage: Storage, record: ExportRecord) -> None:
+    """Tell a lake of an export; fine when it has been told.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    storage.put_once(record_path(record.id), encode_record(record))
+
+
+def write_log(storage: Storage, record: ExportRecord, plan: TablePlan) -> None:
+    """Write the first commit of a table's new log, with its checksum, and read the table back.
+
+    Raises:
+        InvalidError: the folder has another table.
+        CorruptTimelineError: the table that is read is not what was written.
+        UnavailableError: the store failed.
+    """
+    location = plan.table.location
+    path = commit_path(location, 0)
+    match storage.put_if_absent(path, plan.render()):
+        case Theirs(data):
+            # That of an attempt before this one: it may name the same files in another order.
+            if [info.get("txnId") for info in bodies(parse(data), "commitInfo")] != [record.id]:
+                raise InvalidError(f"{storage.url}/{path} is another table's: choose a folder of its own")
+        case Mine():
+            pass
+    if (checksum := advance(None, plan.commit, version=0)) is not None:
+        storage.put(checksum_path(location, 0), msgspec.json.encode(checksum))
+    found = read_snapshot(storage, location, 0)
+    if {key: add["size"] for key, add in found.files.items()} != {
+        logical_file(add): add["size"] for add in bodies(plan.commit, "add")
+    }:
+        raise CorruptTimelineError(
+            f"table {plan.table.name}, read back from {storage.url}/{location}, has other files than were exported. "
+            "Delete the folder of the export and run the same again"
+        )
+
+
+def put_entry(storage: Storage, record: ExportRecord, database: Database) -> None:
+    """Write the timeline's entry 0: from here on there is a lake.
+
+    Raises:
+        DuplicateError: there is another one.
+        UnavailableError: the store failed.
+    """
+    entry = plan_entry(record, database)
+    apply(None, entry)  # what a reader of it will do
+    match storage.put_if_absent(entry_path(0), encode(entry)):
+        case Theirs():
+            if (first := first_entry(storage)) is not None:
+                refuse_other(first, record)
+        case Mine():
+            _log.info("export %s of database version %d is at %s", record.id, record.database_version, storage.url)
+
+
+def exported(record: ExportRecord, tables: int, plans: list[TablePlan] | None, *, is_done: bool = True) -> Exported:
+    """Return what an export came to, given what was written of each table; None if it was whole before."""
+    return Exported(
+        id=record.id,
+        mode=record.mode,
+        source=record.source,
+        target=record.target,
+        database_version=record.database_version,
+        tables=tables,
+        files=None if plans is None else sum(plan.files for plan in plans),
+        size=None if plans is None else sum(plan.size for plan in plans),
+        is_done=is_done,
+    )

@@ -1,0 +1,170 @@
+"""The files of a table's version: where they are, and how the log of an export names them. Pure.
+
+A path in a log is a URI: below the table's folder, or absolute, as in a shallow clone. A full export has every file
+below its own tables' folders; a partial one names each where it is, by an absolute URI, as Delta's own clones do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+from uuid import NAMESPACE_URL, uuid5
+
+from lockstep.delta.combine.deletion_vectors import Descriptor, file_name, file_path, placed
+from lockstep.errors import CorruptTimelineError
+from lockstep.storage.outside import is_outside, url_below
+
+_KEPT = "/!$&'()*+,;=:@-._~"
+"""What of ASCII, beside letters and digits, a path has in a URI as it is; letters of others stay as in Java's URIs."""
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file is: in a store, by the URL of its root, at a path in it; neither is URL-encoded."""
+
+    root: str
+    path: str
+
+    @property
+    def uri(self) -> str:
+        """The file's absolute URI, spelled as Hadoop does: Delta's UPDATE compares the texts of paths."""
+        scheme, _, rest = self.root.partition("://")
+        return f"{scheme}:{'' if scheme == 'file' else '//'}{_encoded(f'{rest}/{self.path}')}"
+
+    @property
+    def folder(self) -> tuple[str, str]:
+        """Where its folder is."""
+        return self.root, self.path.rpartition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name in its folder."""
+        return self.path.rpartition("/")[2]
+
+
+def _encoded(path: str) -> str:
+    return "".join(char if ord(char) > 127 and char.isprintable() else quote(char, safe=_KEPT) for char in path)
+
+
+def is_absolute(path: str) -> bool:
+    """Tell whether a path of a log is a URI by itself, and not below the table's folder."""
+    return _ABSOLUTE.match(path) is not None
+
+
+def place_of(path: str, *, location: str, root: str) -> Place:
+    """Return where a data file is that a table's log names.
+
+    Args:
+        path: as the log has it.
+        location: the table's folder, relative to the lake's root, or a whole URL.
+        root: the lake's root as a URL.
+
+    Raises:
+        CorruptTimelineError: it names none.
+    """
+    if not is_absolute(path):
+        return in_table(f"{location}/{unquote(path)}", location, root)
+    return _absolute(path, root)
+
+
+def vector_place(descriptor: Descriptor, *, location: str, root: str) -> Place | None:
+    """Return where the file of a deletion vector is; None if the vector is in the log itself.
+
+    Raises:
+        CorruptTimelineError: the descriptor is none.
+    """
+    match descriptor["storageType"]:
+        case "i":
+            return None
+        case "p":
+            return _absolute(descriptor["pathOrInlineDv"], root)
+        case _:
+            return in_table(file_path(descriptor, location=location, root=root), location, root)
+
+
+def in_table(path: str, location: str, root: str) -> Place:
+    """Return the place of a path that begins with a table's location, which may be outside of the lake's root."""
+    if not is_outside(location):
+        return Place(root, path)
+    folder, _, name = path.rpartition("/")  # as a file elsewhere that is named by its URI
+    return Place(folder, name)
+
+
+def _absolute(uri: str, root: str) -> Place:
+    """Return where an absolute URI leads: into the lake, if it is below its root, else into the store of its folder."""
+    file, base = urlsplit(f"file:{uri}" if uri.startswith("/") else uri), urlsplit(root)
+    path = unquote(file.path)
+    same = file.scheme.replace("s3a", "s3") == base.scheme.replace("s3a", "s3") and file.netloc == base.netloc
+    below = path.removeprefix(_path_of_root(root)) if same and path.startswith(_path_of_root(root)) else None
+    if below:
+        return Place(root, below)
+    folder, _, name = path.rpartition("/")
+    if not name or file.query or file.fragment:
+        raise CorruptTimelineError(f"a table's log names {uri!r}: expected the URI of a file")
+    return Place(f"{file.scheme}://{file.netloc}{folder}", name)
+
+
+def _path_of_root(root: str) -> str:
+    """Return the path of a root's URL, which is not URL-encoded, with a slash at its end."""
+    rest = root.partition("://")[2]
+    return f"/{rest.partition('/')[2].rstrip('/')}/".replace("//", "/")
+
+
+# --- what an export names ---------------------------------------------------------------------------------------------
+
+
+def referring(add: dict[str, Any], *, location: str, root: str) -> dict[str, Any]:
+    """Return a file as a partial export names it: it stays where it is, and so does its deletion vector."""
+    body = {**add, "path": place_of(add["path"], location=location, root=root).uri}
+    vector = add.get("deletionVector")
+    place = None if vector is None else vector_place(vector, location=location, root=root)
+    if vector is not None and place is not None:
+        body["deletionVector"] = {**vector, "storageType": "p", "pathOrInlineDv": place.uri}
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file that a full export has of its own.
+
+    Attributes:
+        source: where it is.
+        path: where the export has it, relative to its root.
+        size: its bytes, as the log says; None of a deletion vector's file, of which it does not.
+    """
+
+    source: Place
+    path: str
+    size: int | None
+
+
+def copied(add: dict[str, Any], *, location: str, root: str, target: str) -> tuple[dict[str, Any], list[Copy]]:
+    """Return a file as a full export names it, and what is to be copied for that, into the table's folder `target`.
+
+    A file below the table's folder has the same path there. One from elsewhere has one that follows from where it is.
+    """
+    place = place_of(add["path"], location=location, root=root)
+    below, folder = f"{place.root}/{place.path}", f"{url_below(root, location)}/"
+    path = below.removeprefix(folder) if below.startswith(folder) else _foreign_path(place)
+    is_relative = not is_absolute(add["path"])
+    body: dict[str, Any] = add if is_relative else {**add, "path": _encoded(path)}
+    copies = [Copy(place, f"{target}/{path}", add["size"])]
+    vector = add.get("deletionVector")
+    vector_file = None if vector is None else vector_place(vector, location=location, root=root)
+    if vector is not None and vector_file is not None:
+        if vector["storageType"] == "u":
+            path = f"{vector_file.root}/{vector_file.path}".removeprefix(folder)
+        else:
+            id_ = uuid5(NAMESPACE_URL, vector_file.uri)
+            path, body = file_name(id_), {**body, "deletionVector": placed(vector, id_)}
+        copies.append(Copy(vector_file, f"{target}/{path}", None))
+    return body, copies
+
+
+def _foreign_path(place: Place) -> str:
+    return f"copied-{hashlib.sha256(place.uri.encode()).hexdigest()[:24]}/{place.name}"

@@ -1,0 +1,222 @@
+"""Whose a table is that a lake did not make: no two lakes may have one table.
+
+Each would take the other's commits for a plain Delta writer's, and publish its own against them.
+
+    <table>/_delta_log/_lockstep/lake.json      one `Claim`, put if absent by whoever adopts the table
+
+It is made while a table is adopted, below the lake's root too, for that may be inside of what another lake calls
+outside. COMMIT looks again that it names the lake. It is removed when the transaction that made it rolls back, or a
+later one lets the table go, and never if the lake has the table. One that stays behind harms nobody: whoever finds it
+asks the lake that it names.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from lockstep.conflict.lock_policy import Time
+from lockstep.delta.log import LOG
+from lockstep.errors import DuplicateError, InvalidError, LockstepError, UnavailableError, UnsupportedError
+from lockstep.storage import Mine, Storage, Theirs, url_of
+from lockstep.storage.outside import comparable, is_outside, url_below
+from lockstep.timeline.clock import Clock
+from lockstep.timeline.entry import Name, Value
+from lockstep.timeline.files import UNREADABLE
+
+FORMAT = 1
+SETTLED_AFTER = timedelta(days=1)
+"""The transaction that made an older claim has ended, one way or the other."""
+
+NameIn: TypeAlias = Callable[[str, str], Name | None]
+"""Tells how the lake of a root calls the table at a whole URL, None if it has none there; raises LockstepError."""
+
+_NO_PARTS = frozenset({"", ".", ".."})
+
+_log = logging.getLogger(__name__)
+
+
+class Claim(Value, frozen=True):
+    """Which lake a table is, or is about to be, of.
+
+    Attributes:
+        format: 1.
+        root: the lake's root as a URL.
+        transaction: the id of the one that adopted, or is about to adopt, the table.
+        claimed_at: when, UTC.
+    """
+
+    format: int
+    root: str
+    transaction: str
+    claimed_at: Time
+
+
+_decode = msgspec.json.Decoder(Claim).decode
+
+
+def claim_path(location: str) -> str:
+    """Return where a table's claim lies."""
+    return f"{location}/{LOG}/_lockstep/lake.json"
+
+
+def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, name_in: NameIn) -> None:
+    """Make a table this lake's, unless it is already: then the claim stays that of the transaction which made it.
+
+    Args:
+        storage: the lake's.
+        location: the table's, as the lake calls it.
+        transaction: the one that adopts it, which has looked that its own lake does not have the table.
+        name_in: asks another lake.
+
+    Raises:
+        DuplicateError: another lake has the table, or may be about to.
+        InvalidError: nobody can tell, for that lake cannot be read.
+        UnsupportedError: the store knows no conditional writes, so two lakes may both be told that the table is theirs.
+        UnavailableError: the store failed.
+    """
+    path = claim_path(location)
+    if storage.looks_first and not is_outside(location):
+        raise UnsupportedError(
+            f"{location} cannot be adopted where it is: {storage.url} is in a store that knows no conditional writes, "
+            "and nothing there keeps two lakes, or a plain Delta writer, from the table. Copy its rows into a new table"
+        )
+    now = clock()
+    ours = _encoded(storage, transaction, now)
+    outcome = storage.put_if_absent(path, ours)
+    if isinstance(outcome, Mine) or _is_ours(other := _read(outcome.data, path), storage):
+        return
+    _refuse_if_taken(other, storage, location, name_in, is_settled=now - other.claimed_at > SETTLED_AFTER)
+    if storage.get(path) == outcome.data:
+        storage.delete(path)
+    outcome = storage.put_if_absent(path, ours)
+    if isinstance(outcome, Theirs) and not _is_ours(_read(outcome.data, path), storage):
+        raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
+
+
+def check_claimable(storage: Storage, location: str, *, clock: Clock, name_in: NameIn) -> None:
+    """Raise unless `claim` would make a table this lake's just now; nothing is written.
+
+    Raises:
+        DuplicateError, InvalidError, UnavailableError: see `claim`.
+    """
+    path = claim_path(location)
+    if (data := storage.get(path)) is not None and not _is_ours(other := _read(data, path), storage):
+        is_settled = clock() - other.claimed_at > SETTLED_AFTER
+        _refuse_if_taken(other, storage, location, name_in, is_settled=is_settled)
+
+
+def confirm(storage: Storage, location: str, transaction: str, *, clock: Clock) -> Claim | None:
+    """Make sure that a table which was claimed is still this lake's; a claim that is gone is made again.
+
+    Returns:
+        None if it is; the claim of the lake that has taken it over else.
+
+    Raises:
+        InvalidError: the claim cannot be read.
+        UnavailableError: the store failed.
+    """
+    path = claim_path(location)
+    data = storage.get(path)
+    if data is None:
+        outcome = storage.put_if_absent(path, _encoded(storage, transaction, clock()))
+        if isinstance(outcome, Mine):
+            return None
+        data = outcome.data
+    found = _read(data, path)
+    return None if _is_ours(found, storage) else found
+
+
+def _refuse_if_taken(other: Claim, storage: Storage, location: str, name_in: NameIn, *, is_settled: bool) -> None:
+    path = claim_path(location)
+    if not _is_root_beside(other.root, storage.url):
+        raise InvalidError(
+            f"{path} names no lake in the same kind of store, so nobody can tell whose {location} is. If no lake has "
+            "the table, delete that file and adopt it again"
+        )
+    try:
+        name = name_in(other.root, url_below(storage.url, location))
+    except LockstepError as error:  # what it says is about a place that a file named which anybody may have written
+        raise InvalidError(
+            f"{location} is claimed by the lake {other.root}, which cannot be read. If that lake is gone for good, "
+            f"delete {path} and adopt the table again"
+        ) from error
+    if name is not None:
+        raise DuplicateError(
+            f"{location} is table {name} of the lake {other.root}: two lakes cannot have one table. Release it there "
+            f"first: lockstep release {other.root} {name}"
+        )
+    if not is_settled:
+        raise DuplicateError(
+            f"{location} was claimed by the lake {other.root} at {other.claimed_at:%Y-%m-%d %H:%M} UTC, and "
+            f"transaction {other.transaction} there may be about to adopt it. Look in a day, or, if you know that it "
+            f"has ended, delete {path}"
+        )
+
+
+def give_up(storage: Storage, location: str, transaction: str) -> None:
+    """Take a claim back that a transaction made, at best effort; that of another one stays.
+
+    Whoever calls this has looked, after the transaction ended, that the lake does not have the table.
+    """
+    try:
+        _remove(storage, location, transaction)
+    except (InvalidError, UnavailableError) as error:
+        _log.warning("the claim %s stays, which does no harm: %s", claim_path(location), error)
+
+
+def remove_traces(storage: Storage, location: str) -> None:
+    """Remove from a table's log what shows that this lake had the table, once it has not; another's claim stays.
+
+    What transactions have staged stays, that of one that is open yet may be among it. Delta's readers and writers look
+    at none of it.
+
+    Raises:
+        InvalidError: the claim cannot be read.
+        UnavailableError: the store failed; what is left does no harm.
+    """
+    _remove(storage, location)
+
+
+def _remove(storage: Storage, location: str, transaction: str | None = None) -> None:
+    path = claim_path(location)
+    if (data := storage.get(path)) is not None:
+        found = _read(data, path)
+        if not _is_ours(found, storage) or transaction not in (None, found.transaction):
+            return
+        storage.delete(path)
+    storage.delete_empty_folder(path.rpartition("/")[0])
+
+
+def _encoded(storage: Storage, transaction: str, now: datetime) -> bytes:
+    return msgspec.json.encode(Claim(format=FORMAT, root=storage.url, transaction=transaction, claimed_at=now))
+
+
+def _is_ours(found: Claim, storage: Storage) -> bool:
+    return comparable(found.root) == comparable(storage.url)
+
+
+def _is_root_beside(root: str, ours: str) -> bool:
+    """Tell whether a text is the URL of a root in the same kind of store as ours."""
+    if comparable(root).partition("://")[:2] != comparable(ours).partition("://")[:2]:
+        return False
+    try:
+        return url_of(root) == root and _NO_PARTS.isdisjoint(root.split("/")[3:])
+    except LockstepError:
+        return False
+
+
+def _read(data: bytes, path: str) -> Claim:
+    try:
+        found = _decode(data)
+    except UNREADABLE as error:
+        raise InvalidError(
+            f"{path}: expected which lake the table is of: {error}. If no lake has it, delete that file"
+        ) from error
+    if found.format != FORMAT:
+        raise InvalidError(f"{path}: format {found.format}, expected {FORMAT}: a newer Lockstep's, upgrade this one")
+    return found

@@ -1,0 +1,144 @@
+"""Deletions that have begun: what is about to go, written down before any of it goes, for whoever might bring it back.
+
+    <root>/_lockstep/deletions/begun-<id>.json      one `Begun`, of one run of upkeep; removed when that is done
+
+Nothing that any readable version needs is ever deleted. But a commit that is under way may be about to need what no
+version needs yet: a file of an old version of a table's own log, which is restored or cloned; one that a transaction
+wrote so long ago that it looks like litter; a table that comes back from a version that expired since. So both look:
+
+    upkeep      writes down what it begins to delete  →  has somebody make the next entry of the timeline (a fence)
+                →  reads the entries up to there, and spares what they need  →  deletes the rest
+    a commit    reads the timeline on to version n  →  looks here  →  puts entry n + 1
+
+A commit that looked before it was written down and puts its entry behind the fence loses the put, reads on, and looks
+again; one whose entry is before the fence is seen. Only commits that may need such things look: one request each.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from lockstep.conflict.lock_policy import Time
+from lockstep.errors import UnavailableError
+from lockstep.storage import Storage
+from lockstep.timeline.entry import Value
+from lockstep.timeline.files import UNREADABLE
+
+FOLDER = "_lockstep/deletions"
+PREFIX = "begun-"
+FORMAT = 1
+OLD = timedelta(minutes=30)
+"""A commit that names a file older than this looks whether that is being deleted."""
+YOUNGEST = 2 * OLD
+"""No file younger than this is ever deleted, whatever is asked for."""
+
+_log = logging.getLogger(__name__)
+
+
+class Begun(Value, frozen=True):
+    """What one run has begun to delete.
+
+    Attributes:
+        format: 1.
+        id: of the run.
+        began_at: when, UTC, by that process' clock.
+        files: paths relative to the lake's root.
+        folders: folders, with all that is in them.
+    """
+
+    format: int
+    id: str
+    began_at: Time
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+_decode = msgspec.json.Decoder(Begun).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a commit is about to need that may be going.
+
+    Attributes:
+        files: paths relative to the lake's root.
+        locations: folders of tables that come back.
+        versions: the database versions that they come back from, which may have expired.
+    """
+
+    files: frozenset[str] = frozenset()
+    locations: frozenset[str] = frozenset()
+    versions: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.locations)
+
+
+def begin(storage: Storage, begun: Begun) -> None:
+    """Write down what is about to go.
+
+    Raises:
+        UnavailableError: the store failed; nothing may be deleted.
+        CorruptTimelineError: the id is another's.
+    """
+    storage.put_once(path_of(begun.id), msgspec.json.encode(begun))
+
+
+def end(storage: Storage, id: str) -> None:
+    """Forget what one run began: it is done, or may be begun again.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    storage.delete(path_of(id))
+
+
+def begun(storage: Storage, *, strict: bool = False) -> list[Begun]:
+    """Return what has begun.
+
+    Args:
+        strict: whether what cannot be read, a newer Lockstep's for one, is an error.
+
+    Raises:
+        UnavailableError: the store failed; or, if `strict`, one cannot be read.
+    """
+    found = []
+    for name in storage.list(FOLDER, after=PREFIX):
+        if name.startswith(PREFIX) and (data := storage.get(f"{FOLDER}/{name}")) is not None:
+            try:
+                found.append(_decode(data))
+            except UNREADABLE as error:
+                if strict:
+                    raise UnavailableError(
+                        f"{FOLDER}/{name} says what is being deleted, and cannot be read: {error}. If a newer Lockstep "
+                        "wrote it, upgrade this one; if no upkeep is running, delete that file"
+                    ) from error
+                _log.warning("no use of %s/%s: %s", FOLDER, name, error)
+    return found
+
+
+def going(storage: Storage, wanted: Wanted) -> str | None:
+    """Return what of this is being deleted, for people; None if nothing is.
+
+    Raises:
+        UnavailableError: the store failed, so nobody knows.
+    """
+    if not wanted:
+        return None
+    for each in begun(storage, strict=True):
+        if files := wanted.files.intersection(each.files):
+            return f"file {min(files)}"
+        for folder in each.folders:
+            inside = [path for path in (*wanted.files, *wanted.locations) if f"{path}/".startswith(f"{folder}/")]
+            if inside:
+                return f"what is in {folder}"
+    return None
+
+
+def path_of(id: str) -> str:
+    """Return where what a run began is written down, relative to the lake's root."""
+    return f"{FOLDER}/{PREFIX}{id}.json"

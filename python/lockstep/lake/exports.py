@@ -1,0 +1,132 @@
+"""Records of exports: which database versions others need, because an export names files of this lake.
+
+    <root>/_lockstep/exports/<id>.json      one `ExportRecord`
+
+It is written before anything of the export is, and stays until the export is dropped; that of a full export, which
+needs nothing of this lake once it is whole, until then. What deletes files keeps what such a version needs, as it keeps
+what a tag names. So a record that cannot be read is an error, and never passed over: it may be all that keeps data.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from lockstep.errors import CorruptTimelineError, UndefinedError
+from lockstep.storage import Storage
+from lockstep.timeline.entry import ExportMode, Value
+from lockstep.timeline.files import READERS, UNREADABLE
+from lockstep.workers import Threads
+
+FOLDER = "_lockstep/exports"
+FORMAT = 1
+NO_EXPORT = "42704"
+_NAME = re.compile(r"([A-Za-z0-9_-]{1,64})\.json")
+
+
+class ExportRecord(Value, frozen=True):
+    """What a lake is told of an export.
+
+    Attributes:
+        format: 1.
+        id: the export's.
+        database_version: the version that it holds, whose files stay for it.
+        mode: what it takes along.
+        source: this lake's URL, as the export names its files.
+        target: the URL of the new lake, or of the file.
+        created_at: when it was begun, UTC.
+        author, statement: who asked for it, and in which words.
+    """
+
+    format: int
+    id: str
+    database_version: Annotated[int, msgspec.Meta(ge=0)]
+    mode: ExportMode
+    source: str
+    target: str
+    created_at: datetime
+    author: str = ""
+    statement: str = ""
+
+
+_decode = msgspec.json.Decoder(ExportRecord).decode
+encode_record = msgspec.json.encode
+"""Writes a record."""
+
+
+def application_of(record: ExportRecord) -> str:
+    """Return under which name a lake records, as it does for micro-batches, how far a clone was promoted to it."""
+    return f"lockstep clone {record.id}"
+
+
+def record_path(id: str) -> str:
+    """Return where the record of an export lies."""
+    return f"{FOLDER}/{id}.json"
+
+
+def decode_record(data: bytes, path: str) -> ExportRecord:
+    """Read a record.
+
+    Raises:
+        CorruptTimelineError: it is none that this Lockstep reads.
+    """
+    try:
+        record = _decode(data)
+    except UNREADABLE as error:
+        raise CorruptTimelineError(
+            f"{path}: expected the record of an export: {error}. It may be what keeps files that the export needs: "
+            "restore it, or, if no such export is in use, delete it"
+        ) from error
+    if record.format != FORMAT:
+        raise CorruptTimelineError(
+            f"{path}: format {record.format}, expected {FORMAT}. If a newer Lockstep wrote it, upgrade this one"
+        )
+    return record
+
+
+def read_exports(storage: Storage) -> list[ExportRecord]:
+    """Return the records of a lake's exports, the oldest first; one listing where there are none.
+
+    Raises:
+        UnavailableError: the store failed.
+        CorruptTimelineError: a record cannot be read.
+    """
+    names = [name for name in storage.list(FOLDER) if _NAME.fullmatch(name)]
+
+    def read(name: str) -> ExportRecord | None:
+        data = storage.get(f"{FOLDER}/{name}")
+        return None if data is None else decode_record(data, f"{FOLDER}/{name}")  # None: dropped meanwhile
+
+    if not names:
+        return []
+    with Threads(min(READERS, len(names)), thread_name_prefix="lockstep-exports") as pool:
+        found = [record for record in pool.map(read, names) if record is not None]
+    return sorted(found, key=lambda record: (record.created_at, record.id))
+
+
+def find_export(storage: Storage, id: str) -> ExportRecord:
+    """Return the record of an export.
+
+    Raises:
+        UndefinedError (42704): there is none.
+        UnavailableError, CorruptTimelineError: see `read_exports`.
+    """
+    data = storage.get(record_path(id)) if _NAME.fullmatch(f"{id}.json") else None
+    if data is None:
+        raise UndefinedError(f"no export {id}: CALL system.exports() lists those that there are", sqlstate=NO_EXPORT)
+    return decode_record(data, record_path(id))
+
+
+def drop_export(storage: Storage, id: str) -> ExportRecord:
+    """Forget an export, and return what its record was: what it needs of the lake is kept no more for it.
+
+    Raises:
+        UndefinedError (42704): there is none.
+        UnavailableError, CorruptTimelineError: see `read_exports`.
+    """
+    record = find_export(storage, id)
+    storage.delete(record_path(id))
+    return record

@@ -1,0 +1,168 @@
+"""What a plain Delta writer wrote over a published commit: noticed before anything else, and refused.
+
+Delta's own log store for S3 looks whether a version is taken and then writes it, so of two drivers the second can write
+over the first, and over ours (delta-io/delta, `S3SingleDriverLogStore`). The timeline still has what was ratified; of a
+plain writer's commit that it took in it has a digest, which also tells when another table lies in the folder. No
+rule can tell what readers, checkpoints and later commits have taken from which of the two since, so nothing is changed:
+the log keeps theirs, the timeline ours, and a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lockstep.delta.log import commit_path, digest
+from lockstep.delta.publish import content
+from lockstep.errors import ForeignCommitError
+from lockstep.lake.policy import undecided
+from lockstep.storage import Storage
+from lockstep.timeline.entry import Commit, Entry, Table, TableWrite
+from lockstep.timeline.log import Timeline
+from lockstep.timeline.placements import as_ratified
+
+ENTRIES = 100
+"""A table's newest commit is compared with its log while it is in one of so many newest entries: who writes over it had
+looked before it was published, a moment ago."""
+
+
+class Overwritten:
+    """Compares the logs of one timeline's tables with what was ratified; safe to share between threads."""
+
+    def __init__(self, storage: Storage, timeline: Timeline, is_published: Callable[[Table], bool]) -> None:
+        """Compare the logs of a timeline's tables; `is_published` tells whether a table's log had its newest commit.
+
+        What a foreign commit kept from being published was not written over (`lockstep.lake.behind`).
+        """
+        self._storage = storage
+        self._timeline = timeline
+        self._is_published = is_published
+
+    def is_newest_there(self, table: Table) -> bool:
+        """Tell whether a table's newest commit is in its log, at the cost of one look, and see that it is ours.
+
+        One that is too large for its entry is only looked for; so is one that `check` does not compare.
+
+        Raises:
+            ForeignCommitError: another commit is in its place.
+            UnavailableError: the store failed.
+        """
+        if table.digest:
+            return self._is_as_it_was(table)
+        newest = self._newest(table)
+        if newest is None or newest[1].commits[-1].inline is None:
+            return self._storage.exists(commit_path(table.location, table.version))
+        return self._is_ours(table, *newest)
+
+    def check(self, table: Table) -> None:
+        """See that no other commit is where a table's newest one should be; none is no other.
+
+        One of this lake's is not compared if it is not in one of the newest `ENTRIES`, or was moved; a plain writer's
+        is if the timeline has its digest.
+
+        Raises:
+            ForeignCommitError: one is.
+            UnavailableError: the store failed.
+        """
+        if table.digest:
+            self._is_as_it_was(table)
+        elif (newest := self._newest(table)) is not None:
+            self._is_ours(table, *newest)
+
+    def is_settled(self, table: Table) -> bool:
+        """Tell whether what comes after a table's newest commit can be built on: ours is in its log.
+
+        Whoever has not seen it published looks whether it was: others publish what they ratify.
+
+        Raises:
+            ForeignCommitError: it was published, and another one is there now.
+            UnavailableError: the store failed.
+        """
+        if table.digest or self._is_published(table):
+            self.check(table)
+            return True
+        if (newest := self._young(table)) is None:
+            return True
+        data = self._storage.get(commit_path(table.location, table.version))
+        return data is not None and says(newest[1].commits[-1], data)
+
+    def _is_ours(self, table: Table, entry: Entry, write: TableWrite) -> bool:
+        """Tell whether a table's newest commit is in its log.
+
+        Raises:
+            ForeignCommitError: another one is there.
+        """
+        if (data := self._storage.get(commit_path(table.location, table.version))) is None:
+            return False
+        if not says(write.commits[-1], data):
+            raise written_over(self._storage, entry, write, -1, table.version)
+        return True
+
+    def _is_as_it_was(self, table: Table) -> bool:
+        """Tell whether a table's newest commit, a plain writer's, is in its log.
+
+        Raises:
+            ForeignCommitError: another one is there.
+        """
+        path = commit_path(table.location, table.version)
+        if (data := self._storage.get(path)) is None:
+            return False
+        if digest(data) != table.digest:
+            raise ForeignCommitError(
+                f"table {table.name}: {path} is not the commit that database version {table.since} knows as version "
+                f"{table.version}: another table lies in this folder now, or an older copy of it, or a plain Delta "
+                "writer wrote over that version. Nothing was changed. Put back what was there, if you have it. "
+                f"{undecided(table.name)}"
+            )
+        return True
+
+    def _newest(self, table: Table) -> tuple[Entry, TableWrite] | None:
+        """Return a table's newest write, if it is ours, young, published, and where it was ratified."""
+        return self._young(table) if self._is_published(table) else None
+
+    def _young(self, table: Table) -> tuple[Entry, TableWrite] | None:
+        """Return a table's newest write, if it is ours, young, and to be where it was ratified."""
+        head = self._timeline.head
+        if not max(head.expired.first_kept, head.version - ENTRIES) < table.since <= head.version:
+            return None
+        [entry] = self._timeline.entries(table.since - 1, table.since)
+        for write in entry.writes:
+            if write.id == table.id and write.commits:
+                versions = self._timeline.versions(write, entry.version)
+                is_in_place = versions == as_ratified(write) and versions[-1] == table.version
+                return (entry, write) if is_in_place else None
+        return None
+
+
+def says(commit: Commit, data: bytes) -> bool:
+    """Tell whether a file is a ratified commit's: one that was staged has a digest in its name (`ratified_path`)."""
+    if commit.inline is not None:
+        return data == b"".join(bytes(action) + b"\n" for action in commit.inline)
+    return (commit.staged or "").endswith(f"-{digest(data)}.json")
+
+
+def written_over(storage: Storage, entry: Entry, write: TableWrite, place: int, version: int) -> ForeignCommitError:
+    """Return the refusal of a table of which a plain writer wrote over a published version.
+
+    Args:
+        entry, write: what was ratified.
+        place: which of the write's commits was written over.
+        version: its table version, which has another commit now.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    path = commit_path(write.location, version)
+    commit = write.commits[place]
+    what = (
+        f"table {write.name}: a plain Delta writer wrote over version {version}, which database version "
+        f"{entry.version} (transaction {entry.transaction.id}) had published. Nothing was changed"
+    )
+    if content(storage, write.location, commit) is None:
+        return ForeignCommitError(
+            f"{what}: the foreign commit is {path}. Ours was too large for its entry and is nowhere else: get that "
+            f"file back from the store's old versions of it, or from a backup. {undecided(write.name)}"
+        )
+    ours = f"timeline entry {entry.version}" if commit.staged is None else f"{write.location}/{commit.staged}"
+    return ForeignCommitError(
+        f"{what}, and neither is lost: the foreign commit is {path}, ours is in {ours}. {undecided(write.name)}"
+    )

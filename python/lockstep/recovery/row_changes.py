@@ -1,0 +1,155 @@
+"""Which commits of a table lie between two database versions: the timeline says, and no log is read.
+
+The rows that they changed are in the table's log and files, and Delta's to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from lockstep.errors import ExpiredError, InvalidError
+from lockstep.timeline.entry import Entry, Moved
+from lockstep.timeline.known import Known
+
+_BEFORE = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """The database versions that come after one, through another: none, if the two are the same."""
+
+    after: int
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommits:
+    """Consecutive versions of a table's log that one database version made.
+
+    Attributes:
+        first, last: the table versions, both of them among these.
+        version: the database version.
+        committed_at: when that was committed.
+    """
+
+    first: int
+    last: int
+    version: int
+    committed_at: datetime
+
+
+def range_of_versions(
+    start: int, end: int | None, *, last: int, start_inclusive: bool = True, end_inclusive: bool = True
+) -> VersionRange:
+    """Return the range between two database versions.
+
+    Args:
+        start, end: the two; no end is the last version.
+        last: the newest version that whoever asks sees.
+        start_inclusive, end_inclusive: whether what the two versions themselves changed is in it.
+
+    Raises:
+        InvalidError: one of them is not there, or the first is the newer.
+    """
+    newer = last if end is None else end
+    for version in (start, newer):
+        if not 0 <= version <= last:
+            raise InvalidError(f"database version {version} does not exist here: there are 0 to {last}")
+    if start > newer:
+        raise InvalidError(f"database version {start} is newer than {newer}: name the older one first")
+    after = start - 1 if start_inclusive else start
+    through = newer if end_inclusive or end is None else newer - 1
+    return VersionRange(after, max(after, through))
+
+
+def range_of_times(
+    timeline: Known,
+    start: datetime,
+    end: datetime | None,
+    *,
+    last: int,
+    start_inclusive: bool = True,
+    end_inclusive: bool = True,
+) -> VersionRange:
+    """Return the range of the database versions that were committed between two times.
+
+    Args:
+        start, end, last, start_inclusive, end_inclusive: see `range_of_versions`.
+
+    Raises:
+        InvalidError: the first time is the later one; or see `Known.at_time`.
+        UnavailableError, CorruptTimelineError: see `Known.at_time`.
+    """
+    if end is not None and start > end:
+        raise InvalidError(f"time {start.isoformat()} is later than {end.isoformat()}: name the earlier one first")
+    after = _last_at(timeline, start - _BEFORE if start_inclusive else start, last)
+    through = last if end is None else _last_at(timeline, end if end_inclusive else end - _BEFORE, last)
+    return VersionRange(after, max(after, through))
+
+
+def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[TableCommits]:
+    """Return what a range of database versions committed to one table, in the order of its log.
+
+    The commits of one database version are several of these where a plain Delta writer's came in between. Not every
+    version of the log from the first to the last need be among them: a commit that was moved behind one of these may be
+    of a database version outside of the range.
+
+    Raises:
+        ExpiredError: some of these versions have expired.
+        UnavailableError, CorruptTimelineError: an entry cannot be read, or is gone.
+    """
+    kept = timeline.head.expired.first_kept
+    if versions.after < versions.through and versions.after + 1 < kept:
+        raise ExpiredError(f"what database versions before {kept} changed is not known any more, for they have expired")
+    runs = [
+        TableCommits(first, last, entry.version, entry.committed_at)
+        for entry in timeline.scan(versions.after, versions.through)
+        for first, last in _runs(sorted(_made(timeline, entry, id)))
+    ]
+    return sorted(runs, key=lambda run: run.first)
+
+
+def _last_at(timeline: Known, time: datetime, last: int) -> int:
+    """Return the last database version that was there at a time, as far as one sees; -1 is before the first."""
+    if timeline.head.expired.first_kept == 0:
+        [first] = timeline.entries(-1, 0)
+        if time < first.committed_at:
+            return -1
+    return min(last, timeline.at_time(time).version)
+
+
+def _made(timeline: Known, entry: Entry, id: str) -> set[int]:
+    """Return the versions of a table's log that an entry tells of: where its commits are now."""
+    made: set[int] = set()
+    for write in entry.writes:
+        if write.id == id and entry.kind == "external":
+            made.update(range(write.from_version + 1, write.to_version + 1))
+        elif write.id == id:
+            made.update(timeline.versions(write, entry.version))
+    for move in entry.moved:
+        if move.id == id:
+            made.update(_foreign(timeline, entry, move))
+    return made
+
+
+def _foreign(timeline: Known, entry: Entry, move: Moved) -> range:
+    """Return the versions that a plain Delta writer took from a commit: those that it had before it was moved."""
+    pushed, *between = timeline.entries(move.entry - 1, entry.version - 1)
+    [write] = [write for write in pushed.writes if write.id == move.id]
+
+    def first_behind(to_version: int, kept: int) -> int:
+        return to_version - len(write.commits) + kept + 1
+
+    before = [each for one in between for each in one.moved if (each.id, each.entry) == (move.id, move.entry)]
+    was_at = before[-1].to_version if before else write.to_version
+    return range(first_behind(was_at, move.kept), first_behind(move.to_version, move.kept))
+
+
+def _runs(versions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of versions that follow one another."""
+    for _, pairs in groupby(enumerate(versions), key=lambda pair: pair[1] - pair[0]):
+        run = [version for _, version in pairs]
+        yield run[0], run[-1]

@@ -1,0 +1,98 @@
+"""Expiry: database versions that nobody asks for can be read no more, and then what only they needed can go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from lockstep.commit.records import OpenRecord
+from lockstep.errors import InvalidError
+from lockstep.lake.exports import read_exports
+from lockstep.lake.lake import Lake
+from lockstep.retention.horizon import expire, readable
+from lockstep.retention.pins import pins
+from lockstep.retention.versions import Readable, Wishes, expired, retained
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What expiry did, or would do.
+
+    Attributes:
+        before, after: the versions that could be read, and that can be.
+        versions: how many can be read no more.
+        entries: how many of the timeline's files went.
+    """
+
+    before: Readable
+    after: Readable
+    versions: int
+    entries: int
+
+
+def expire_snapshots(
+    lake: Lake,
+    *,
+    older_than: datetime,
+    retain_last: int,
+    grace: timedelta,
+    own: Collection[OpenRecord] = (),
+    dry_run: bool = False,
+) -> Expired:
+    """Make database versions unreadable that nobody asks for, see `lockstep.retention.versions`.
+
+    Expiry is an entry of the timeline (`lockstep.timeline.expiry`), so a tag that is made meanwhile is before it and
+    counts, or is behind it and is refused.
+
+    Args:
+        older_than: each moment since then can be read afterwards.
+        retain_last: so many of the newest versions stay; 1 or more.
+        grace: versions that were the newest at some time within this stay, too.
+        own: records of this process' open transactions.
+
+    Raises:
+        InvalidError: retain_last is less than 1, or older_than has no time zone.
+        UnavailableError, CorruptTimelineError: as the store and the timeline say; a later run goes on.
+    """
+    if retain_last < 1:
+        raise InvalidError(f"retain_last is {retain_last}: expected 1 or more, for the newest version is never expired")
+    if older_than.tzinfo is None:
+        raise InvalidError(f"older_than is {older_than.isoformat()}, without a time zone")
+    lake.refresh()
+    timeline = lake.timeline
+    before, wanted = readable(timeline), pins(lake, own)
+    wishes = Wishes(
+        newest_then=_newest_at(lake, older_than),
+        newest_in_grace=_newest_at(lake, lake.clock() - grace),
+        last=retain_last,
+        published_through=timeline.published_through,
+        tags=wanted.tags,
+        transactions=wanted.transactions or (),
+        exports=None if wanted.transactions is None else wanted.exports,
+    )
+    after = retained(before, wishes)
+    pinned = tuple if wishes.exports is None else partial(_exported, lake, before)  # where nobody can tell, all stay
+    after, entries = expire(timeline, after, pinned=pinned, dry_run=dry_run)
+    return Expired(before, after, expired(before, after), entries)
+
+
+def _exported(lake: Lake, before: Readable) -> frozenset[int]:
+    """Return the database versions that exports refer to, those that were begun meanwhile among them.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: the records cannot be read.
+    """
+    versions = frozenset(record.database_version for record in read_exports(lake.storage))
+    return frozenset(filter(before.has, versions))
+
+
+def _newest_at(lake: Lake, time: datetime) -> int | None:
+    """Return the newest database version of a time; None where nobody can tell, or all are later."""
+    if lake.timeline.head.committed_at <= time:
+        return lake.timeline.head.version
+    try:
+        return lake.timeline.at_time(time).version
+    except InvalidError:  # before the first, or the clocks are wrong
+        return None

@@ -1,0 +1,197 @@
+"""Which files of one table may go: pure, over the actions of its log and a listing of its folder.
+
+A data file belongs to the table versions from the commit that adds it to the one before that which removes it; so does
+a deletion vector's file to those in which its data file has it. A file of change data belongs to the version of its
+commit. A file stays while one of its versions is needed, and as plain Delta's readers are promised it
+(`delta.deletedFileRetentionDuration`) from its removal on. What no commit names is litter once it is old enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
+
+from lockstep.delta.actions import Action, LogicalFile, logical_file, split
+from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.log import LOG
+from lockstep.delta.real_paths import place_of
+from lockstep.errors import CorruptTimelineError
+from lockstep.retention.needs import Need
+from lockstep.storage import Found
+
+Kind: TypeAlias = Literal["data", "log", "litter", "staging", "folder"]
+"""What goes: a file that no version needs any more, one of a table's log, one that no version ever had, what a dead
+transaction staged, or the whole folder of a table that is in no version."""
+
+CHANGES = "_change_data"
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """Something that may go.
+
+    Attributes:
+        path: of a file, or of a folder with all that is in it, relative to the lake's root.
+        kind: what it is.
+        size: in bytes.
+        since: since when nothing needs it, as far as is known, UTC; a mark from before that does not count.
+        files: how many files it is.
+    """
+
+    path: str
+    kind: Kind
+    size: int
+    since: datetime
+    files: int = 1
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return self.kind in ("folder", "staging")
+
+
+@dataclass
+class TableFiles:
+    """What a table's log says of files, taken in version by version.
+
+    Attributes:
+        location: the table's folder, relative to the lake's root.
+        root: the lake's root as a URL.
+        need: which versions are needed.
+        needed: paths that have to stay, relative to the lake's root, or URLs of what lies outside of it; those of other
+            tables too, which a clone has.
+        removed: paths that no needed version has, each with the time when it was removed.
+        properties: the table's, as its newest metadata says.
+        features: the writer features of its protocol.
+        begins_at: when the checkpoint was written that the log begins with; long ago where it begins with version 0.
+    """
+
+    location: str
+    root: str
+    need: Need
+    needed: set[str] = field(default_factory=set)
+    removed: dict[str, datetime] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    begins_at: datetime = EPOCH
+    _live: dict[LogicalFile, tuple[int, list[str]]] = field(default_factory=dict)
+
+    def take(self, version: int, actions: Sequence[Action], at: datetime) -> None:
+        """Take a commit in, or a checkpoint: what it removes, then what it adds.
+
+        Args:
+            at: when it was written: no file was removed by it before that.
+        """
+        for kind, body in sorted(map(split, actions), key=lambda action: action[0] != "remove"):
+            if kind == "remove":
+                self._remove(version, body, at)
+            elif kind == "add":
+                # An add of what is there already (other statistics, a row id) does not make the file any younger.
+                begin, _ = self._live.get(logical_file(body), (version, []))
+                self._live[logical_file(body)] = (begin, self._paths(body))
+            elif kind == "cdc":
+                paths = self._places(body["path"])
+                if self.need.has(version):
+                    self.needed.update(paths)
+                else:
+                    self._note_removed(paths, at)
+            elif kind == "metaData":
+                self.properties = dict(body.get("configuration") or {})
+            elif kind == "protocol":
+                self.features = frozenset(body.get("writerFeatures") or ())
+
+    def finish(self, at: datetime) -> None:
+        """Note that no more commits follow; `at` is when the last one was written."""
+        for begin, paths in self._live.values():
+            if self.need.has_any(begin, None):
+                self.needed.update(paths)
+            else:  # of a table that was dropped
+                self._note_removed(paths, at)
+        for path in self.needed:
+            self.removed.pop(path, None)
+
+    def _remove(self, version: int, body: dict[str, Any], at: datetime) -> None:
+        # Where the log begins with a checkpoint, that may tell of a file's removal alone.
+        begin, paths = self._live.pop(logical_file(body), (version, self._paths(body)))
+        if self.need.has_any(begin, version):
+            self.needed.update(paths)
+            return
+        said = datetime.fromtimestamp((body.get("deletionTimestamp") or 0) / 1000, UTC)
+        self._note_removed(paths, max(said, at))
+
+    def _note_removed(self, paths: list[str], at: datetime) -> None:
+        for path in paths:
+            self.removed[path] = max(at, self.removed.get(path, at))
+
+    def _paths(self, body: dict[str, Any]) -> list[str]:
+        """Return the files of an add or a remove; both readings of a path that may not be encoded as it should be."""
+        path = body["path"]
+        found = self._places(path)
+        vector = body.get("deletionVector")
+        if vector is not None and vector["storageType"] == "p":
+            found.append(place_of(unquote(vector["pathOrInlineDv"]), self.location, self.root))
+        elif vector is not None and vector["storageType"] != "i":
+            with suppress(CorruptTimelineError):  # a descriptor that names nothing keeps nothing
+                found.append(file_path(vector, location=self.location, root=self.root))
+        return found
+
+    def _places(self, path: str) -> list[str]:
+        return [place_of(each, self.location, self.root) for each in dict.fromkeys((path, unquote(path)))]
+
+
+def doomed_files(
+    listed: Iterable[Found],
+    table: TableFiles,
+    spared: frozenset[str],
+    *,
+    removed_before: datetime,
+    litter_before: datetime,
+) -> list[Doomed]:
+    """Return the files of a table's folder that may go, its log's left out.
+
+    Args:
+        listed: the folder's files.
+        table: what its log says, to the end.
+        spared: paths that others need: open transactions, clones.
+        removed_before: what was removed later stays.
+        litter_before: what no commit names stays if it was written later.
+    """
+    doomed: dict[str, Doomed] = {}
+    checksums = []
+    for found in listed:
+        kind = kind_of(found.path.removeprefix(f"{table.location}/"))
+        if kind == "checksum":
+            checksums.append(found)
+        if kind != "data" or found.path in table.needed or found.path in spared:
+            continue
+        if (removed_at := table.removed.get(found.path)) is not None:
+            if removed_at < removed_before and found.modified_at < removed_before:
+                doomed[found.path] = Doomed(found.path, "data", found.size, removed_at)
+        elif found.modified_at < litter_before:
+            # A log that begins with a checkpoint may not tell of what was removed before that.
+            since = max(found.modified_at, table.begins_at)
+            doomed[found.path] = Doomed(found.path, "litter", found.size, since)
+    for found in checksums:
+        folder, _, name = found.path.rpartition("/")
+        if (of := doomed.get(f"{folder}/{name[1:-4]}")) is not None:
+            doomed[found.path] = Doomed(found.path, of.kind, found.size, of.since)
+    return [*doomed.values()]
+
+
+def kind_of(path: str) -> Literal["data", "checksum", "other"]:
+    """Return what a file is by its path in a table's folder: Delta's readers and VACUUM pass over hidden names, too.
+
+    `checksum` is one that Hadoop writes beside each file on a local disk: `.<name>.crc`.
+    """
+    *folders, name = path.split("/")
+    hidden = [part for part in folders if part[:1] in "_." and part != CHANGES and "=" not in part]
+    if hidden or LOG in folders:
+        return "other"
+    if name.startswith(".") and name.endswith(".crc"):
+        return "checksum"
+    return "other" if name[:1] in "_." else "data"

@@ -1,0 +1,55 @@
+"""Which files of a table's log may go: pure, over what is there and which versions are needed.
+
+Delta's readers take a log with a gap for a damaged one. So what goes is a run from the oldest on, and ends before the
+last whole checkpoint that any needed version is read from; it goes in that order, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+
+from lockstep.delta.log import LogFiles
+from lockstep.retention.files import Doomed
+from lockstep.retention.needs import Need
+from lockstep.storage import Found
+
+_VERSIONED = re.compile(r"(\d{20})\.[^/]*")
+CHECKPOINT_PROTECTION = "checkpointProtection"
+"""A writer feature under which a log may be cut at some versions only: such a log is left to Delta."""
+
+
+def unreadable(log: LogFiles, need: Need, newest: int) -> int | None:
+    """Return the first needed version that a log does not tell of; None if it tells of all."""
+    wanted = sorted({*need.versions, newest})
+    return next((version for version in wanted if log.missing_for(version) is not None), None)
+
+
+def doomed_log(
+    listed: Iterable[Found], log: LogFiles, need: Need, newest: int, *, before: datetime, features: frozenset[str]
+) -> list[Doomed]:
+    """Return the files of a log that may go, in the order in which they may.
+
+    Args:
+        listed: the files directly in the log.
+        log: what they are.
+        need: which versions somebody may read, beside the newest.
+        newest: the table's.
+        before: what was written later stays, and all that follows it.
+        features: the writer features of the table's protocol.
+    """
+    if CHECKPOINT_PROTECTION in features or unreadable(log, need, newest) is not None:
+        return []
+    end = min(log.needed_from(version) for version in (*need.versions, newest))
+    by_version: dict[int, list[Found]] = {}
+    for found in listed:
+        if (match := _VERSIONED.fullmatch(found.path.rpartition("/")[2])) and int(match[1]) < end:
+            by_version.setdefault(int(match[1]), []).append(found)
+    doomed: list[Doomed] = []
+    for version in sorted(by_version):
+        files = by_version[version]
+        if any(found.modified_at >= before for found in files):
+            break
+        doomed += [Doomed(found.path, "log", found.size, found.modified_at) for found in files]
+    return doomed

@@ -1,0 +1,67 @@
+"""Which versions of tables' own logs the readable database versions need: pure, over databases and entries."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lockstep.timeline.entry import Database, Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The versions of one table's log that somebody may read.
+
+    Attributes:
+        first: this one and all later ones; None if there is no such run.
+        alone: others, in order.
+    """
+
+    first: int | None = None
+    alone: tuple[int, ...] = ()
+
+    def has_any(self, begin: int, end: int | None) -> bool:
+        """Whether one of them is among the versions `begin` … `end` - 1; None is without an end."""
+        if self.first is not None and (end is None or end > self.first):
+            return True
+        place = bisect_left(self.alone, begin)
+        return place < len(self.alone) and (end is None or self.alone[place] < end)
+
+    def has(self, version: int) -> bool:
+        """Whether a version is one of them."""
+        return self.has_any(version, version + 1)
+
+    @property
+    def versions(self) -> list[int]:
+        """The oldest version of the run, and the others, in order."""
+        return sorted({*self.alone, *(() if self.first is None else (self.first,))})
+
+
+NOTHING = Need()
+
+
+def needs(begin: Database, entries: Iterable[Entry], alone: Iterable[Database]) -> Mapping[str, Need]:
+    """Return what is needed of each table that a readable database version has, by its location.
+
+    Args:
+        begin: the oldest database version of the unbroken run.
+        entries: those after it.
+        alone: the older database versions that stay.
+    """
+    firsts = {table.location: table.version for table in begin.tables.values()}
+    for entry in entries:
+        for ddl in entry.tables:
+            if ddl.action == "create":
+                version = 0 if ddl.version is None else ddl.version
+                firsts[ddl.location] = min(version, firsts.get(ddl.location, version))
+        for write in entry.writes:
+            firsts.setdefault(write.location, 0)
+    singles: dict[str, set[int]] = {}
+    for database in alone:
+        for table in database.tables.values():
+            singles.setdefault(table.location, set()).add(table.version)
+    return {
+        location: Need(firsts.get(location), tuple(sorted(singles.get(location, ()))))
+        for location in firsts.keys() | singles.keys()
+    }

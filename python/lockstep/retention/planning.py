@@ -1,0 +1,354 @@
+"""The plan: what of a lake nobody needs. Storage is read here, and what that means is decided by the pure modules.
+
+One decision serves all that deletes: `vacuum`, `remove_orphan_files` and `maintain` differ in what of it they do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from lockstep.commit.records import OpenRecord
+from lockstep.delta.log import LOG
+from lockstep.errors import MissingFilesError
+from lockstep.lake.deletions import YOUNGEST
+from lockstep.lake.guests import guests
+from lockstep.lake.lake import Lake
+from lockstep.retention.ages import CLEANS_LOGS, LOGS, REMOVED, Retention, duration_of
+from lockstep.retention.files import Doomed, Kind, doomed_files
+from lockstep.retention.horizon import readable
+from lockstep.retention.logs import doomed_log
+from lockstep.retention.needs import NOTHING, Need, needs
+from lockstep.retention.origins import made_here
+from lockstep.retention.pins import CLOCKS, Pins, pins
+from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
+from lockstep.retention.versions import Readable
+from lockstep.storage.outside import is_outside
+from lockstep.timeline.entry import Database, Table
+from lockstep.transactions.folders import is_own
+
+VACUUM: frozenset[Kind] = frozenset({"data", "log", "litter"})
+ORPHANS: frozenset[Kind] = frozenset({"litter", "staging", "folder"})
+EVERYTHING = VACUUM | ORPHANS
+
+ENDED_BEFORE = timedelta(days=1)
+"""A transaction's entry is at most so much older, by its own clock, than what it staged last."""
+
+NOT_OURS = "it was adopted or released, so its files are not the lake's to delete: VACUUM the table"
+"""Why nothing of a table's data and log goes that the lake did not make, or has given back."""
+
+NOT_MADE_HERE = "its log begins with a commit that no Lockstep made: adopt it, or move it out of the lake"
+NOT_KNOWN = (
+    "the history does not say that the lake made it, so it may be another's: adopt it, or move it out of the lake"
+)
+"""Why a folder with a log stays that is called as the lake calls those of its tables, and that no version has."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is to be looked at.
+
+    Attributes:
+        kinds: which kinds of things may go.
+        location: one table's folder; None is the whole lake.
+        chosen: of which tables files may go; it is asked with None about one that the newest version does not have.
+        orphan_age: so old is litter when it goes; for files in tables' folders what Delta says, where this is None.
+    """
+
+    kinds: frozenset[Kind]
+    location: str | None = None
+    chosen: Callable[[Table | None], bool] = lambda _: True
+    orphan_age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What nobody needs.
+
+    Attributes:
+        head: the database version by which this was found.
+        readable: the versions that were readable then.
+        doomed: what may go.
+        dead: transactions that staged some of it, and that have to be ended before it goes.
+        kept_whole: by location, why nothing of a table goes.
+        tables: how many tables were looked at.
+        set_aside: how many of them are set aside.
+    """
+
+    head: int
+    readable: Readable
+    doomed: list[Doomed]
+    dead: frozenset[str] = frozenset()
+    kept_whole: Mapping[str, str] = field(default_factory=dict)
+    tables: int = 0
+    set_aside: int = 0
+
+
+def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRecord] = ()) -> Plan:
+    """Find out what nobody needs.
+
+    Args:
+        own: records of this process' open transactions.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: as the store and the timeline say.
+    """
+    database = lake.newest()  # a look at each log finds what was written over, and that table is kept whole
+    wanted = pins(lake, own)
+    can_be_read = readable(lake.timeline)
+    by_location = _needs(lake, can_be_read, database.version)
+    found = _found(lake, by_location, scope)
+    surveys = [_surveyed(lake, database, folder, by_location) for folder in found.values()]
+    elsewhere = frozenset(
+        path for each in surveys for path in each.state.needed if not path.startswith(f"{each.folder.location}/")
+    )
+    silent = [each.folder.location for each in surveys if not each.tells]
+    planning = _Planning(
+        *(lake, database, scope, retention, wanted, elsewhere, lake.clock()), guests(lake.storage), silent
+    )
+    for each in surveys:
+        if scope.location is None or each.folder.location == scope.location:
+            planning.look_at(each, is_known=each.folder.location in by_location)
+    planning.settle_folders()
+    ended = planning.staged and _ended(lake, can_be_read, planning.staged.values())
+    return Plan(
+        head=database.version,
+        readable=can_be_read,
+        doomed=planning.doomed,
+        dead=frozenset(planning.staged) - (ended or frozenset()),
+        kept_whole=planning.kept_whole,
+        tables=planning.tables,
+        set_aside=len(database.set_aside),
+    )
+
+
+def shared_files(lake: Lake, location: str) -> frozenset[str]:
+    """Return which files in a table's folder other tables need, in versions that somebody may read.
+
+    They are those of shallow clones. All logs of the lake are read for that, and nothing else.
+
+    Returns:
+        Paths within the folder.
+
+    Raises:
+        MissingFilesError: some log cannot be read, so nobody knows.
+        UnavailableError, CorruptTimelineError: as the store and the timeline say.
+    """
+    database = lake.newest()
+    by_location = _needs(lake, readable(lake.timeline), database.version)
+    found = _logs(lake, by_location, (each for each in by_location if each != location))
+    surveys = [_surveyed(lake, database, folder, by_location) for folder in found.values()]
+    for survey in surveys:
+        if not survey.tells:
+            raise MissingFilesError(
+                f"nothing was deleted: the log of {survey.folder.location} cannot be read, and that may be a clone "
+                f"which shares files of {location}. Restore its log from a backup, or drop it and let its versions "
+                "expire"
+            )
+    within = f"{location}/"
+    needed = (path for survey in surveys for path in survey.state.needed if path.startswith(within))
+    return frozenset(path.removeprefix(within) for path in needed)
+
+
+def _needs(lake: Lake, can_be_read: Readable, head: int) -> dict[str, Need]:
+    """Return which versions of which folders' tables somebody may read."""
+    timeline = lake.timeline
+    since = timeline.scan(can_be_read.first, head)
+    return dict(needs(timeline.at(can_be_read.first), since, map(timeline.at, sorted(can_be_read.alone))))
+
+
+def _found(lake: Lake, known: Mapping[str, Need], scope: Scope) -> dict[str, Folder]:
+    """Return the folders to look at; of tables that only may share files with those that are meant, their logs.
+
+    Among them are tables outside of the lake's root, whose data files are not the lake's to delete.
+    """
+    others = (
+        location
+        for location in known
+        if location != scope.location and (scope.location is not None or is_outside(location))
+    )
+    return folders(lake.storage, known, scope.location or "") | _logs(lake, known, others)
+
+
+def _logs(lake: Lake, known: Mapping[str, Need], locations: Iterable[str]) -> dict[str, Folder]:
+    """Return the folders of some tables with nothing but their logs."""
+    paths = [f"{location}/{LOG}" for location in locations]
+    found: dict[str, Folder] = {}
+    for each in lake.side_by_side(lambda path: folders(lake.storage, known, path), paths):
+        found |= each
+    return found
+
+
+def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:
+    if (need := known.get(folder.location)) is None:
+        return nothing_known(folder, lake.storage.url)
+    table = database.table_at(folder.location)
+    set_aside = None if table is None else database.set_aside.get(table.id)
+    newest = None if table is None else table.version
+    return surveyed(lake, folder, need, newest, set_aside)
+
+
+@dataclass
+class _Planning:
+    """One plan that is being made."""
+
+    lake: Lake
+    database: Database
+    scope: Scope
+    retention: Retention
+    wanted: Pins
+    elsewhere: frozenset[str]
+    now: datetime
+    guests: frozenset[str] = frozenset()
+    silent: list[str] = field(default_factory=list)
+    doomed: list[Doomed] = field(default_factory=list)
+    staged: dict[str, datetime] = field(default_factory=dict)
+    kept_whole: dict[str, str] = field(default_factory=dict)
+    nobodys: list[Folder] = field(default_factory=list)
+    tables: int = 0
+
+    def look_at(self, each: Surveyed, *, is_known: bool) -> None:
+        """Take in what of one folder may go."""
+        table = self.database.table_at(each.folder.location)
+        if not self.scope.chosen(table):
+            return
+        self.tables += is_known
+        if each.kept_whole is not None:
+            self.kept_whole[each.folder.location] = each.kept_whole
+            return
+        is_open = self._staging(each.folder)
+        if is_outside(each.folder.location) or each.folder.location in self.guests:
+            self.kept_whole[each.folder.location] = NOT_OURS
+        elif is_known:
+            self._table(each)
+        elif "folder" in self.scope.kinds and not is_open:
+            self._folder(each.folder)
+
+    def _litter_before(self, age: timedelta) -> datetime:
+        """Return from when on what nobody names may be what an open transaction has written."""
+        limit = self.now - max(age, YOUNGEST)
+        return limit if self.wanted.open_since is None else min(limit, self.wanted.open_since - CLOCKS)
+
+    def _staging(self, folder: Folder) -> bool:
+        """Take in what dead transactions staged in a table's log; tell whether others have something there."""
+        before = self._litter_before(self.retention.orphan_age)
+        is_open = False
+        for id_, found in folder.staged().items():
+            newest = max(each.modified_at for each in found)
+            if id_ in self.wanted.open_ids or newest >= before:
+                is_open = True
+            elif "staging" in self.scope.kinds:
+                path = f"{folder.location}/_delta_log/_lockstep/{id_}"
+                size = sum(each.size for each in found)
+                self.doomed.append(Doomed(path, "staging", size, newest, len(found)))
+                self.staged[id_] = min(newest, self.staged.get(id_, newest))
+            else:
+                is_open = True
+        return is_open
+
+    def _table(self, each: Surveyed) -> None:
+        location = each.folder.location
+        removed_age = duration_of(each.state.properties, REMOVED)
+        log_age = duration_of(each.state.properties, LOGS)
+        named = staged_files(self.lake.storage, each.folder, lambda _: True)
+        if removed_age is None or log_age is None or named is None:
+            self.kept_whole[location] = "its retention, or what a transaction staged in it, cannot be read"
+            return
+        litter_age = removed_age if self.scope.orphan_age is None else self.scope.orphan_age
+        found = doomed_files(
+            each.folder.files,
+            each.state,
+            named | self.elsewhere,
+            removed_before=self.now - removed_age,
+            litter_before=self._litter_before(litter_age),
+        )
+        if found and self._may_be_shared(location):
+            found = []
+        if each.state.properties.get(CLEANS_LOGS, "true").lower() == "true":
+            before = self.now - max(log_age, YOUNGEST)
+            need = each.state.need
+            found += doomed_log(
+                each.folder.log, each.log, need, each.newest, before=before, features=each.state.features
+            )
+        self.doomed += [doomed for doomed in found if doomed.kind in self.scope.kinds]
+
+    def _may_be_shared(self, location: str) -> bool:
+        """Tell whether a table of which nobody knows what it needs may share a folder's files, and note it."""
+        if self.silent:
+            self.kept_whole[location] = (
+                f"the log of {self.silent[0]} cannot be read, and that may be a clone which shares files of this one"
+            )
+        return bool(self.silent)
+
+    def _folder(self, folder: Folder) -> None:
+        """Take in the folder of a table that no version has, once all in it is old, and no table shares its files."""
+        is_shared = any(path.startswith(f"{folder.location}/") for path in self.elsewhere)
+        is_old = folder.newest < self._litter_before(self.retention.orphan_age)
+        if not is_shared and is_old and not self._may_be_shared(folder.location):
+            self.nobodys.append(folder)
+
+    def settle_folders(self) -> None:
+        """Decide what becomes of the folders that nobody needs: one that has, or had, a table has to be the lake's own.
+
+        One without a log has none, whoever made it: a process was killed before its first commit.
+        """
+        made = made_here(self.lake.timeline, [folder.location for folder in self.nobodys if folder.log])
+        for folder in self.nobodys:
+            if folder.log and folder.location not in made:
+                self.kept_whole[folder.location] = NOT_KNOWN
+            elif began_elsewhere(self.lake.storage, folder):
+                self.kept_whole[folder.location] = NOT_MADE_HERE
+            else:
+                self.doomed.append(Doomed(folder.location, "folder", folder.size, folder.newest, len(folder.files)))
+
+
+def _ended(lake: Lake, can_be_read: Readable, staged: Iterable[datetime]) -> frozenset[str]:
+    """Return the ids of all transactions that have ended since some time before the oldest of these."""
+    since = min(staged) - ENDED_BEFORE
+    ids: set[str] = set()
+    for entry in lake.timeline.newest_first(can_be_read.first - 1):
+        if entry.committed_at < since:
+            break
+        ids |= {entry.transaction.id, *entry.aborts}
+    return frozenset(ids)
+
+
+def need_at(lake: Lake, location: str) -> Need:
+    """Return which versions of the log of the table in a folder somebody may read, by what is known of the timeline.
+
+    All since the oldest readable database version count, so of these only that one is looked at.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: the timeline cannot be read.
+    """
+    timeline = lake.timeline
+    can_be_read = readable(timeline)
+    table = timeline.at(can_be_read.first).table_at(location)
+    alone = [found.version for version in can_be_read.alone if (found := timeline.at(version).table_at(location))]
+    first = table.version if table is not None else _first_since(lake, location, can_be_read.first)
+    return NOTHING if first is None and not alone else Need(first, tuple(sorted({*alone})))
+
+
+def _first_since(lake: Lake, location: str, version: int) -> int | None:
+    """Return the first version of a table's log that database versions after one have, which has no table there.
+
+    None if they have none: it may have been made, and dropped, since; or adopted, with versions that are nobody's here.
+    """
+    table = lake.timeline.head.table_at(location)
+    if table is not None and is_own(location, table.id):
+        return 0
+    if table is not None and (known := lake.adopted_versions.get(table.id)) is not None:
+        return known
+    made = [
+        ddl.version or 0
+        for entry in lake.timeline.scan(version)
+        for ddl in entry.tables
+        if ddl.action == "create" and ddl.location == location
+    ]
+    if table is not None and made:
+        lake.adopted_versions[table.id] = min(made)
+    return min(made, default=None)

@@ -1,0 +1,255 @@
+"""What there is in a lake, read into values: folders of tables and what is in them, and what their logs say of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lockstep.delta.actions import TRANSACTION_PARAMETER, Action, bodies, parse
+from lockstep.delta.checkpoint_files import can_read, checkpoint_actions
+from lockstep.delta.log import LOG, LogFiles, commit_path, log_files_of
+from lockstep.errors import CorruptTimelineError, ForeignCommitError, InvalidError, LockstepError, UnsupportedError
+from lockstep.lake.lake import Lake
+from lockstep.retention.files import EPOCH, TableFiles
+from lockstep.retention.logs import unreadable
+from lockstep.retention.needs import NOTHING, Need
+from lockstep.storage import Found, Storage
+
+OWN = "_lockstep"
+"""The folder of the lake's own files."""
+
+AT_ONCE = 256
+"""So many commits of a log are read at a time."""
+
+_OF_A_LAKE = re.compile(r".+-[0-9a-f]{24}")
+_STAGED = re.compile(rf"{LOG}/_lockstep/([^/]+)/(.+)")
+_COMMIT = re.compile(r"\d{20}\.json")
+
+
+@dataclass
+class Folder:
+    """A folder of a table, or of what is to become one or was one, and the files in it.
+
+    Attributes:
+        location: relative to the lake's root.
+        files: all of them.
+    """
+
+    location: str
+    files: list[Found] = field(default_factory=list)
+
+    @property
+    def log(self) -> list[Found]:
+        """The files directly in its log."""
+        prefix = f"{self.location}/{LOG}/"
+        return [found for found in self.files if found.path.startswith(prefix) and "/" not in found.path[len(prefix) :]]
+
+    @property
+    def newest(self) -> datetime:
+        """When the last of its files was written."""
+        return max((found.modified_at for found in self.files), default=EPOCH)
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return sum(found.size for found in self.files)
+
+    def staged(self) -> Mapping[str, list[Found]]:
+        """Return what transactions have staged in its log, by their ids."""
+        by_id: dict[str, list[Found]] = {}
+        for found in self.files:
+            if match := _STAGED.fullmatch(found.path.removeprefix(f"{self.location}/")):
+                by_id.setdefault(match[1], []).append(found)
+        return by_id
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """A table's folder, and what is known of it.
+
+    Attributes:
+        folder: what is there.
+        state: what its log says of its files.
+        log: which commits and checkpoints the log has.
+        newest: its version in the newest database version; that of its last commit if it is in none.
+        kept_whole: why nobody can tell what of it is needed, so that nothing of it goes; None if somebody can.
+        tells: whether `state` has all that it needs of other tables' files, which a clone shares.
+    """
+
+    folder: Folder
+    state: TableFiles
+    log: LogFiles
+    newest: int
+    kept_whole: str | None
+    tells: bool = True
+
+
+def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str, Folder]:
+    """Return the folders of tables that there are, by their locations.
+
+    A folder counts as a table's if the timeline has it, or if its name ends in such an id as Lockstep gives to tables.
+
+    Args:
+        known: the locations that the timeline has.
+        below: only those in this folder.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    locations = set(known)
+    above = {location.rpartition("/")[0] for location in locations}
+    above |= {each[:place] for each in above for place, char in enumerate(each) if char == "/"}
+    found: dict[str, Folder] = {}
+    for each in storage.walk(below):
+        if (location := _location(each.path, locations, above)) is not None:
+            found.setdefault(location, Folder(location)).files.append(each)
+    return found
+
+
+def _location(path: str, locations: set[str], above: set[str]) -> str | None:
+    parts = path.split("/")
+    if parts[0] == OWN:
+        return None
+    for count in range(1, len(parts)):
+        prefix = "/".join(parts[:count])
+        if prefix in locations or (_OF_A_LAKE.fullmatch(parts[count - 1]) and prefix not in above):
+            return prefix
+    return None
+
+
+def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_aside: LockstepError | None) -> Surveyed:
+    """Read what a table's log says of its files.
+
+    Args:
+        need: which versions somebody may read.
+        version: the table's in the newest database version; None if it is not in it.
+        set_aside: why it cannot be used, if it cannot.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    state = TableFiles(folder.location, lake.storage.url, need)
+    times = {found.path: found.modified_at for found in folder.log}
+    log = log_files_of(path.rpartition("/")[2] for path in times)
+    last = max(log.commits | log.checkpoints, default=-1)
+    newest = last if version is None else version
+    if set_aside is not None:
+        # Of a table that has diverged the log does not say what the timeline's commits need of others' files.
+        has_diverged = isinstance(set_aside, ForeignCommitError)
+        tells = not has_diverged and _can_tell(lake, state, times, log, min(newest, last))
+        return Surveyed(folder, state, log, newest, f"it is set aside: {set_aside.message}", tells)
+    if newest > last or last < 0:
+        return Surveyed(folder, state, log, newest, f"its log ends before version {newest}", tells=False)
+    lost = unreadable(log, need, newest)
+    begin = log.needed_from(min((*need.versions, newest) if lost is None else (newest,)))
+    if begin > 0 and not can_read() and 0 in log.commits and log.missing_for(newest) is None:
+        begin = 0 if all(version in log.commits for version in range(last + 1)) else begin
+    try:
+        _replay(lake, state, times, begin, last)
+    except (CorruptTimelineError, UnsupportedError) as error:
+        return Surveyed(folder, state, log, newest, error.message, tells=False)
+    why = None if lost is None else f"its log does not tell of version {lost} any more, which can be read"
+    return Surveyed(folder, state, log, newest, why, tells=lost is None)
+
+
+def _can_tell(lake: Lake, state: TableFiles, times: Mapping[str, datetime], log: LogFiles, newest: int) -> bool:
+    """Take in the log of a table that is set aside, and tell whether it says all that the table needs of others."""
+    if newest < 0 or unreadable(log, state.need, newest) is not None:
+        return False
+    begin = log.needed_from(min((*state.need.versions, newest)))
+    try:
+        _replay(lake, state, times, begin, max(log.commits | log.checkpoints))
+    except (CorruptTimelineError, UnsupportedError):
+        return False
+    return True
+
+
+def _replay(lake: Lake, state: TableFiles, times: Mapping[str, datetime], begin: int, last: int) -> None:
+    """Take in a log from a version on: a checkpoint's, or the first."""
+    location, storage = state.location, lake.storage
+    if begin:
+        names = [path.rpartition("/")[2] for path in times]
+        state.take(begin, checkpoint_actions(storage, location, begin, names), EPOCH)
+        state.begins_at = max(at for path, at in times.items() if path.rpartition("/")[2].startswith(f"{begin:020d}."))
+        begin += 1
+    numbers = range(begin, last + 1)
+    for place in range(0, len(numbers), AT_ONCE):
+        some = numbers[place : place + AT_ONCE]
+        for version, actions in zip(some, lake.side_by_side(_reader(storage, location), some), strict=True):
+            state.take(version, actions, times.get(commit_path(location, version), EPOCH))
+    state.finish(max(times.values()))
+
+
+def _reader(storage: Storage, location: str) -> Callable[[int], list[Action]]:
+    def read(version: int) -> list[Action]:
+        path = commit_path(location, version)
+        if (data := storage.get(path)) is None:
+            raise CorruptTimelineError(f"{path} is gone, and what follows it needs it")
+        try:
+            return parse(data)
+        except InvalidError as error:
+            raise CorruptTimelineError(f"{path}: {error.message}") from error
+
+    return read
+
+
+def staged_files(storage: Storage, folder: Folder, spared: Callable[[str], bool]) -> frozenset[str] | None:
+    """Return the files that staged commits in a folder name, relative to the lake's root.
+
+    Args:
+        spared: tells of which transactions.
+
+    Returns:
+        None where one of them cannot be read, so that nobody knows.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    state = TableFiles(folder.location, storage.url, Need(first=0))
+    for id_, found in folder.staged().items():
+        if not spared(id_):
+            continue
+        for path in (each.path for each in found if each.path.endswith(".json")):
+            if (data := storage.get(path)) is None:
+                continue
+            try:
+                actions = parse(data)
+            except InvalidError:
+                return None
+            state.take(0, [action for action in actions if "add" in action or "cdc" in action], EPOCH)
+    state.finish(EPOCH)
+    return frozenset(state.needed)
+
+
+def began_elsewhere(storage: Storage, folder: Folder) -> bool:
+    """Tell whether the oldest commit in a folder's log says, or may say, that no transaction of Lockstep made it.
+
+    One without `commitInfo` says nothing, and neither does a log without commits.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    commits = sorted(each.path for each in folder.log if _COMMIT.fullmatch(each.path.rpartition("/")[2]))
+    if not commits or (data := storage.get(commits[0])) is None:
+        return False
+    try:
+        infos = bodies(parse(data), "commitInfo")
+    except InvalidError:
+        return True
+    return any(TRANSACTION_PARAMETER not in (info.get("operationParameters") or {}) for info in infos)
+
+
+def nothing_known(folder: Folder, root: str) -> Surveyed:
+    """Return a folder of which no database version knows."""
+    return Surveyed(folder, TableFiles(folder.location, root, NOTHING), LogFiles(), -1, None)
+
+
+def named_by(commits: Iterator[list[Action]], location: str, root: str) -> frozenset[str]:
+    """Return all files that commits of a table add or change, relative to the lake's root."""
+    state = TableFiles(location, root, Need(first=0))
+    for actions in commits:
+        state.take(0, [{kind: body} for kind in ("add", "cdc") for body in bodies(actions, kind)], EPOCH)
+    state.finish(EPOCH)
+    return frozenset(state.needed)

@@ -1,0 +1,152 @@
+"""What Lockstep needs of a machine and of a store, each tried for real: `lockstep doctor`."""
+
+from __future__ import annotations
+
+import platform
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import metadata
+
+from lockstep.arbiters import arbiter_of
+from lockstep.errors import LockstepError, UnavailableError, UnsupportedError
+from lockstep.spark.jars import delta_jars, java, shim_jar
+from lockstep.storage import Storage, open_storage
+from lockstep.storage.outside import comparable
+from lockstep.storage.proof import race
+from lockstep.timeline.arbitration import standing
+from lockstep.timeline.clock import far_ahead, utc_now
+from lockstep.timeline.log import Timeline
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+JAVA_TIMEOUT_SECONDS = 30
+
+PROBE = "_lockstep/doctor-"
+"""How folders begin in which something is written to see whether the store keeps its promises; they are removed."""
+
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one check.
+
+    Attributes:
+        what: what was looked at.
+        is_well: whether it is as it has to be.
+        detail: what there is; where it is not well, what is wrong and what to do.
+    """
+
+    what: str
+    is_well: bool
+    detail: str
+
+
+def examine(root: str | None, *, now: Callable[[], datetime] = utc_now) -> Iterator[Finding]:
+    """Yield what comes of each check: of this machine, and of a lake's store if a root is given.
+
+    A check that fails is a finding and no error. Delta's jars are fetched if they are nowhere, as a session would.
+    """
+    yield _found("python", lambda: _python(sys.version_info[:2]))
+    yield _found("pyspark", lambda: f"{metadata.version('pyspark')}, shim {shim_jar().name}")
+    yield _found("java", lambda: _java(java()))
+    yield _found("delta", lambda: ", ".join(jar.name for jar in delta_jars()) or "among Spark's own jars")
+    if root is None:
+        return
+    timelines: list[Timeline] = []
+    yield _found("lake", lambda: _lake(root, timelines))
+    if timelines:
+        if timelines[0].arbiter_name is None:
+            yield _found("store", lambda: conditional_writes(timelines[0].storage))
+        else:
+            yield _found("arbiter", lambda: _arbiter(timelines[0]))
+        yield _found("clock", lambda: _clock(timelines[0], now()))
+
+
+def _found(what: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, True, look())
+    except LockstepError as error:
+        return Finding(what, False, error.message)
+
+
+def _python(version: tuple[int, ...]) -> str:
+    if version < OLDEST_PYTHON:
+        least = ".".join(map(str, OLDEST_PYTHON))
+        raise UnsupportedError(f"{platform.python_version()}: Lockstep needs {least} or newer; install it")
+    return platform.python_version()
+
+
+def _java(path: str) -> str:
+    """Return which Java a path is; how a version is printed is the same since Java 1.0."""
+    try:
+        done = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnavailableError(f"{path} does not run ({error}): install Java {OLDEST_JAVA} or newer") from error
+    said = next((line for line in done.stderr.splitlines() if "version" in line), done.stderr.strip())
+    return java_of(path, said)
+
+
+def java_of(path: str, said: str) -> str:
+    """Return what a Java said of its version, unless that is none that Spark runs on.
+
+    Raises:
+        UnsupportedError: it is too old, or nobody can tell.
+    """
+    match = _JAVA_VERSION.search(said)
+    if match is None or int(match[1]) < OLDEST_JAVA:
+        raise UnsupportedError(
+            f"{path} is {said or 'silent about its version'}: Spark needs Java {OLDEST_JAVA} or newer; install it, and "
+            "set JAVA_HOME"
+        )
+    return f"{said} ({path})"
+
+
+def _lake(root: str, timelines: list[Timeline]) -> str:
+    storage = open_storage(root)
+    timeline = Timeline.open(storage, arbiter=arbiter_of(None, comparable(storage.url)))
+    timelines.append(timeline)
+    return f"{timeline.storage.url}, database version {timeline.head.version}"
+
+
+def _arbiter(timeline: Timeline) -> str:
+    """Tell how the lake's arbiter stands to its store, which need not know conditional writes then."""
+    if timeline.arbitration is None:
+        raise UnsupportedError(timeline.refusal)
+    found = standing(timeline.storage, timeline.arbitration, timeline.head.version)
+    if found.wrong:
+        raise UnavailableError(f"{found.arbiter} {found.wrong}: see `lockstep arbiter`")
+    return f"{found.arbiter}, which decided database version {found.decided}"
+
+
+def conditional_writes(storage: Storage) -> str:
+    """Try what a COMMIT relies on: of several who write one new object at once, exactly one wins, and is read back.
+
+    Raises:
+        UnavailableError: the store cannot be written, or does not keep that promise, or does not delete.
+    """
+    folder = f"{PROBE}{secrets.token_hex(8)}"
+    if wrong := race(storage, folder=folder):
+        raise UnavailableError(
+            f"{storage.url} does not write an object only if it is absent (If-None-Match: *): {wrong}. Commits would "
+            "be lost there. Use a store whose conditional writes are atomic"
+        )
+    if any(True for _ in storage.walk(folder)):
+        raise UnavailableError(
+            f"what was written below {folder} in {storage.url} was deleted and is still there: allow deletions, and "
+            "remove it"
+        )
+    return "reads, writes only what is absent, deletes"
+
+
+def _clock(timeline: Timeline, now: datetime) -> str:
+    if (wrong := far_ahead(timeline.head, now)) is not None:
+        raise UnavailableError(wrong)
+    return f"{now.isoformat(timespec='seconds')}, behind which the newest version is"

@@ -1,0 +1,221 @@
+"""The procedures that copy a lake: `CALL lake.system.export`, `clone`, `promote`, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import ActiveTransactionError, InvalidError
+from lockstep.exports.export import Asked, Exported, Exporter, OpenTarget
+from lockstep.exports.importing import import_minimal
+from lockstep.exports.promote import Promoter, record_of
+from lockstep.lake.exports import drop_export, read_exports
+from lockstep.settings import STORE
+from lockstep.spark.host.calls import answer_of, version_said
+from lockstep.spark.host.procedure import Procedure
+from lockstep.spark.host.protocol import procedures as protocol
+from lockstep.spark.host.protocol.transactions import DueCheckpoint
+from lockstep.spark.host.times import micros_of
+from lockstep.spark.host.uris import Uris
+from lockstep.storage import Storage, open_storage
+from lockstep.timeline.entry import ExportMode
+from lockstep.transactions.statements import shortened
+
+if TYPE_CHECKING:
+    from lockstep.spark.host.lakehouses import Lakehouse
+    from lockstep.spark.host.procedures import ProcedureRequests
+    from lockstep.spark.host.sessions import Session
+
+
+def _export(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+    house = _outside(requests, session, request)
+    return _run(house, request, _mode(request, "full"))
+
+
+def _clone(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+    house = _outside(requests, session, request)
+    return _run(house, request, "partial")
+
+
+def _promote(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+    house = _outside(requests, session, request)
+    record = record_of(house.catalog.lake.storage)
+    author = house.catalog.author if request.user is None else request.user
+    own = requests.houses.of_root(record.source, request.catalogs)
+    # Without a catalog of its own the origin's store is opened as the clone's is.
+    origin = TransactionalCatalog.open(record.source, options=_store_options(request)) if own is None else own.catalog
+    promoter = Promoter(
+        clone=house.catalog.lake,
+        origin=origin.lake,
+        open_store=_opener(request),
+        author=author,
+        application=house.catalog.application,
+        statement=shortened(request.text),
+        case_sensitive=request.case_sensitive,
+        backoff=house.catalog.backoff,
+    )
+    done = promoter.run(dry_run=bool(request.arguments.get("dry_run")))
+    row: list[protocol.Value] = [done.origin, done.clone_version, done.base_version, done.database_version, done.tables]
+    uris = Uris(origin.lake.storage.url)
+    due = [DueCheckpoint(uri=uris.head(each.location), version=each.version) for each in promoter.checkpoints]
+    return structs.replace(answer_of([[*row, done.files, done.size, done.is_done]]), checkpoints=due)
+
+
+def _import(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+    house = _outside(requests, session, request)
+    asked = _asked(house, request, _mode(request, "partial"), None)
+    return _done(import_minimal(_exporter(house, request), str(request.arguments["from"]), asked))
+
+
+def _exports(requests: ProcedureRequests, _: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+    records = read_exports(requests.house(request).catalog.lake.storage)
+    return answer_of(
+        [
+            [each.id, each.mode, each.database_version, micros_of(each.created_at), each.author, each.target]
+            for each in records
+        ]
+    )
+
+
+def _drop(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
+    house = _outside(requests, session, request)
+    record = drop_export(house.catalog.lake.storage, str(request.arguments["export"]))
+    return answer_of([[record.id, record.target]])
+
+
+def _outside(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> Lakehouse:
+    """Return the catalog of a call that is not in a transaction."""
+    house = requests.house(request)
+    if session.inside(house) is not None:
+        raise ActiveTransactionError(
+            f"{request.procedure} is done at once, and no ROLLBACK takes it back: COMMIT or ROLLBACK first"
+        )
+    return house
+
+
+def _run(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode) -> protocol.CallAnswer:
+    version = version_said(request.arguments, "version", "tag")
+    if isinstance(version, str):
+        version = house.catalog.as_of(version).version
+    asked = _asked(house, request, mode, version if isinstance(version, int) else None)
+    return _done(_exporter(house, request).run(asked))
+
+
+def _mode(request: protocol.CallProcedure, default: ExportMode) -> ExportMode:
+    text = request.arguments.get("mode")
+    try:
+        return default if text is None else msgspec.convert(str(text).lower(), ExportMode)
+    except msgspec.ValidationError as error:
+        raise InvalidError(f"mode is {text!r}: expected full, partial or minimal") from error
+
+
+def _asked(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode, version: int | None) -> Asked:
+    return Asked(
+        to=str(request.arguments["to"]),
+        mode=mode,
+        version=version,
+        author=house.catalog.author if request.user is None else request.user,
+        statement=shortened(request.text),
+        dry_run=bool(request.arguments.get("dry_run")),
+    )
+
+
+def _exporter(house: Lakehouse, request: protocol.CallProcedure) -> Exporter:
+    return Exporter(house.catalog.lake, _opener(request))
+
+
+def _opener(request: protocol.CallProcedure) -> OpenTarget:
+    """Return what opens other stores than the catalog's, with what is set for that one."""
+    options = _store_options(request)
+
+    def opened(url: str, create: bool) -> Storage:
+        return open_storage(url, create=create, options=options)
+
+    return opened
+
+
+def _store_options(request: protocol.CallProcedure) -> dict[str, str]:
+    prefix = STORE.key.removesuffix("*")
+    return {key.removeprefix(prefix): value for key, value in request.options.items() if key.startswith(prefix)}
+
+
+def _done(done: Exported) -> protocol.CallAnswer:
+    row: list[protocol.Value] = [done.id, done.mode, done.target, done.database_version, done.tables, done.files]
+    return answer_of([[*row, done.size, done.is_done]])
+
+
+_WHAT = {"tag": "string", "version": "bigint"}
+_EXPORTED = {
+    "export": "string",
+    "mode": "string",
+    "target": "string",
+    "database_version": "bigint",
+    "tables": "bigint",
+    "files": "bigint",
+    "bytes": "bigint",
+    "done": "boolean",
+}
+
+EXPORT_PROCEDURES: Mapping[str, Procedure] = {
+    "export": Procedure(
+        says="Makes a lake of its own, or a file, of a database version: mode full, partial or minimal.",
+        parameters={"to": "string", **_WHAT, "mode": "string", "dry_run": "boolean"},
+        required=1,
+        columns=_EXPORTED,
+        answers=_export,
+    ),
+    "clone": Procedure(
+        says="Makes a lake whose tables have the data of this one, and go on by themselves: a partial export.",
+        parameters={"to": "string", **_WHAT, "dry_run": "boolean"},
+        required=1,
+        columns=_EXPORTED,
+        answers=_clone,
+    ),
+    "promote": Procedure(
+        says="Publishes what was changed in this clone to the lake that it was made of, as one transaction there.",
+        parameters={"dry_run": "boolean"},
+        columns={
+            "origin": "string",
+            "clone_version": "bigint",
+            "base_version": "bigint",
+            "database_version": "bigint",
+            "tables": "bigint",
+            "files": "bigint",
+            "bytes": "bigint",
+            "done": "boolean",
+        },
+        answers=_promote,
+    ),
+    "import": Procedure(
+        says="Makes a lake of a minimal export of this lake, partial or full.",
+        parameters={"from": "string", "to": "string", "mode": "string", "dry_run": "boolean"},
+        required=2,
+        columns=_EXPORTED,
+        answers=_import,
+    ),
+    "exports": Procedure(
+        says="Lists the exports that need files of this lake.",
+        parameters={},
+        columns={
+            "export": "string",
+            "mode": "string",
+            "database_version": "bigint",
+            "created_at": "timestamp",
+            "author": "string",
+            "target": "string",
+        },
+        answers=_exports,
+    ),
+    "drop_export": Procedure(
+        says="Forgets an export: files that it needs are kept no more for it.",
+        parameters={"export": "string"},
+        required=1,
+        columns={"export": "string", "target": "string"},
+        answers=_drop,
+    ),
+}
+"""Those of this module, by name."""

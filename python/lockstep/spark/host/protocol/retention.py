@@ -1,0 +1,50 @@
+"""Requests of what deletes files, `VACUUM` and Delta's clean-up of logs, and their answers: what can be read."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from lockstep.spark.host.protocol.base import Answer, RequestBase, Settings
+
+
+class KeptVersions(RequestBase, frozen=True, kw_only=True, tag="kept_versions"):
+    """Ask which versions of a table keep their data files though no newer version has them."""
+
+    uri: str
+    """The table's folder, under the overlay's head."""
+
+    catalogs: dict[str, Settings]
+    """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
+
+
+class KeptVersionsAnswer(Answer, frozen=True, kw_only=True):
+    """What of the table is kept: the versions of its log, and files."""
+
+    first: int | None
+    """This one and all later ones; None if there is no such run."""
+
+    alone: list[int]
+    """Others, in order."""
+
+    shared: list[str]
+    """Which files other tables need, as shallow clones do: paths within the table's folder."""
+
+
+class KeptLog(RequestBase, frozen=True, kw_only=True, tag="kept_log"):
+    """Ask which files of a table's log have to stay."""
+
+    uri: str
+    """The table's folder, under the overlay's head."""
+
+    catalogs: dict[str, Settings]
+    """As in `KeptVersions`."""
+
+
+class KeptLogAnswer(Answer, frozen=True, kw_only=True):
+    """What of a log is kept."""
+
+    first: int | None
+    """The first version whose files have to stay, with those of all later ones; None if any may go."""
+
+
+Request: TypeAlias = KeptVersions | KeptLog

@@ -1,0 +1,81 @@
+"""Answers to what deletes files: which versions of a table can be read, so that their data and their log stay.
+
+`VACUUM` asks once, before it looks at a table's files; Delta's clean-up of logs asks for each file that it deletes.
+What they are told is what `lockstep.retention` decides for all that deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from cachetools import LRUCache
+
+from lockstep.delta.log import log_files
+from lockstep.errors import InvalidError
+from lockstep.retention.logs import unreadable
+from lockstep.retention.needs import Need
+from lockstep.retention.planning import need_at, shared_files
+from lockstep.spark.host.protocol import retention as protocol
+from lockstep.spark.host.protocol.base import RequestBase
+from lockstep.spark.host.requests import Operation, Requests, operation
+
+if TYPE_CHECKING:
+    from lockstep.spark.host.host import Host
+    from lockstep.spark.host.lakehouses import Lakehouse
+    from lockstep.spark.host.sessions import Session
+
+REMEMBERED_LOGS = 1000
+"""Of so many tables it is remembered how far back their logs are needed: a clean-up asks for each of their files."""
+
+FILES_GONE = "58P01"
+
+
+class RetentionRequests(Requests):
+    """Answers about what has to stay, for one host."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._needed: LRUCache[tuple[str, Need], int] = LRUCache(REMEMBERED_LOGS)
+        self._lock = Lock()
+        self.operations: Mapping[type[RequestBase], Operation] = dict(
+            (operation(protocol.KeptVersions, self._versions), operation(protocol.KeptLog, self._log))
+        )
+
+    def _versions(self, _: Session, request: protocol.KeptVersions) -> protocol.KeptVersionsAnswer:
+        house, location, need = self._need(request)
+        table = house.catalog.timeline.head.table_at(location)
+        log = log_files(house.catalog.lake.storage, location)
+        if table is not None and (lost := unreadable(log, need, table.version)) is not None:
+            raise InvalidError(
+                f"version {lost} of table {table.name} can be read by a database version that is kept, and which files "
+                f"that needs cannot be told: commit {log.missing_for(lost)} is gone from its log, and no checkpoint "
+                "makes up for it. Nothing was deleted. Restore the log from a backup, or let such versions expire "
+                "(DROP TAG, CALL system.expire_snapshots)",
+                sqlstate=FILES_GONE,
+            )
+        shared = shared_files(house.catalog.lake, location)
+        return protocol.KeptVersionsAnswer(first=need.first, alone=list(need.alone), shared=sorted(shared))
+
+    def _log(self, _: Session, request: protocol.KeptLog) -> protocol.KeptLogAnswer:
+        house, location, need = self._need(request)
+        if not need.versions:
+            return protocol.KeptLogAnswer(first=None)
+        key = (request.uri, need)
+        with self._lock:
+            first = self._needed.get(key)
+        if first is None:
+            # A checkpoint that is made meanwhile can only make less needed; none before the first that is needed goes.
+            log = log_files(house.catalog.lake.storage, location)
+            first = min(map(log.needed_from, need.versions))
+            with self._lock:
+                self._needed[key] = first
+        return protocol.KeptLogAnswer(first=first)
+
+    def _need(self, request: protocol.KeptVersions | protocol.KeptLog) -> tuple[Lakehouse, str, Need]:
+        """Return which versions of a table can be read, by the newest database version."""
+        house = self._host.lakehouses.writer(request.uri, request.catalogs)
+        location = house.uris.parse(request.uri).location
+        house.catalog.lake.refresh()
+        return house, location, need_at(house.catalog.lake, location)

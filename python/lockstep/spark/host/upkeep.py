@@ -1,0 +1,113 @@
+"""The procedures that look after a lake: `expire_snapshots`, `vacuum`, `remove_orphan_files` and `maintain`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from lockstep.commit.records import OpenRecord
+from lockstep.errors import ActiveTransactionError, InvalidError
+from lockstep.retention import upkeep
+from lockstep.retention.expiring import Expired, expire_snapshots
+from lockstep.retention.upkeep import Swept
+from lockstep.spark.host.protocol import procedures as protocol
+from lockstep.spark.host.times import time_of
+from lockstep.timeline.entry import Name
+
+if TYPE_CHECKING:
+    from lockstep.spark.host.lakehouses import Lakehouse
+    from lockstep.spark.host.sessions import Session
+
+EXPIRED = {"expired_versions": "bigint", "oldest_version": "bigint", "deleted_entries": "bigint"}
+SWEPT = {
+    "tables": "bigint",
+    "tables_kept_whole": "bigint",
+    "deleted_files": "bigint",
+    "deleted_bytes": "bigint",
+    "waiting_files": "bigint",
+    "waiting_bytes": "bigint",
+}
+
+
+def expire(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
+    """Make older database versions unreadable."""
+    older_than, last = given.get("older_than"), given.get("retain_last")
+    retention, lake = house.retention, house.catalog.lake
+    return _expired(
+        expire_snapshots(
+            lake,
+            older_than=time_of(older_than) if isinstance(older_than, int) else lake.clock() - retention.age,
+            retain_last=last if isinstance(last, int) else retention.last,
+            grace=retention.grace,
+            own=own,
+            dry_run=bool(given.get("dry_run")),
+        )
+    )
+
+
+def vacuum(
+    house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments, table: Name | None
+) -> protocol.Row:
+    """Delete files that no version needs."""
+    namespace = given.get("namespace")
+    parts = None if namespace is None else tuple(str(namespace).removeprefix(f"{house.name}.").split("."))
+    swept = upkeep.vacuum(
+        house.catalog.lake,
+        house.retention,
+        table=table,
+        namespace=parts,
+        own=own,
+        dry_run=bool(given.get("dry_run")),
+    )
+    return _swept(swept)
+
+
+def orphans(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
+    """Delete litter."""
+    older_than = given.get("older_than")
+    swept = upkeep.remove_orphan_files(
+        house.catalog.lake,
+        house.retention,
+        older_than=time_of(older_than) if isinstance(older_than, int) else None,
+        own=own,
+        dry_run=bool(given.get("dry_run")),
+    )
+    return _swept(swept)
+
+
+def maintain(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
+    """Do all of it, but for the compaction, which is Delta's."""
+    done = upkeep.maintain(house.catalog.lake, house.retention, own=own, dry_run=bool(given.get("dry_run")))
+    return [*_expired(done.expired), *_swept(done.swept), None]
+
+
+def to_compact(house: Lakehouse, given: protocol.Arguments) -> list[list[str]]:
+    """Return the tables that `maintain` has Delta compact: all that can be used, unless somebody said not to."""
+    if given.get("dry_run") or given.get("optimize") is False:
+        return []
+    head = house.catalog.lake.timeline.head
+    tables = sorted(table.name for table in head.tables.values() if table.id not in head.set_aside)
+    return [[*name.namespace, name.table] for name in tables]
+
+
+def refuse_inside(session: Session, house: Lakehouse, what: str) -> None:
+    """Raise ActiveTransactionError (25001) inside a transaction: what is deleted does not come back by ROLLBACK."""
+    if session.inside(house) is not None:
+        raise ActiveTransactionError(f"{what} cannot run inside a transaction: what it deletes is gone. COMMIT first")
+
+
+def check_one(given: protocol.Arguments) -> None:
+    """Raise InvalidError if both a table and a namespace are given."""
+    if given.get("table") is not None and given.get("namespace") is not None:
+        raise InvalidError("vacuum: table and namespace are given: expected one of them")
+
+
+def _expired(found: Expired) -> protocol.Row:
+    return [found.versions, found.after.first, found.entries]
+
+
+def _swept(found: Swept) -> protocol.Row:
+    return [
+        *(found.tables, len(found.kept_whole)),
+        *(found.deleted_files, found.deleted_bytes, found.waiting_files, found.waiting_bytes),
+    ]

@@ -1,0 +1,317 @@
+"""One set of options for a lake's object store, and what each side of a session makes of them: pure functions.
+
+    place = place_of("s3://bucket/lake")
+    environment = of_environment()
+    obstore_settings(place, options, environment)     # for Lockstep's own requests
+    hadoop_settings(place, options, environment)      # for Spark's: fs.s3a.bucket.bucket.endpoint, …
+
+The options are obstore's, so that any of them can be given; those that Hadoop has too are translated.
+docs/storage.md has the table.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.settings import (
+    DEFAULT_REGION,
+    ENDPOINT,
+    ENDPOINT_OF_AZURE,
+    ENDPOINT_OF_AZURE_STORAGE,
+    ENDPOINT_OF_GS,
+    ENDPOINT_OF_S3,
+    OLD_ENDPOINT,
+    REGION,
+)
+from lockstep.storage import checked
+
+Kind: TypeAlias = Literal["s3", "gs", "azure"]
+
+KINDS: Mapping[str, Kind] = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "azure", "abfss": "azure"}
+"""By the scheme of a URL: what speaks to the store."""
+
+_AZURE = "core.windows.net"
+_ADDRESS = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", re.IGNORECASE)
+"""Of a store: no user, no key, no query."""
+
+_CERTIFICATE = "ca_certificate"
+_PROFILE = "profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a lake lies in an object store.
+
+    Attributes:
+        kind: which protocol.
+        bucket: the bucket, or Azure's container.
+        prefix: of its keys, without slashes around it; may be empty.
+        host: of Azure, the account's: 'account.dfs.core.windows.net'.
+    """
+
+    kind: Kind
+    bucket: str
+    prefix: str
+    host: str = ""
+
+    @property
+    def account(self) -> str:
+        """The name of Azure's account."""
+        return self.host.partition(".")[0]
+
+
+def place_of(url: str) -> Place:
+    """Read the URL of a lake in an object store.
+
+    Raises:
+        InvalidError: it names no bucket, no container or no account.
+        UnsupportedError: a scheme that Lockstep has no store for.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme == "az":
+        raise UnsupportedError(
+            f"{url!r} does not say which account: write abfss://container@account.dfs.{_AZURE}/prefix, which Spark "
+            "reads too"
+        )
+    if scheme == "hdfs":
+        raise UnsupportedError(f"no store for {url!r}: HDFS is not supported; see docs/limits.md")
+    if scheme not in KINDS:
+        raise UnsupportedError(f"no store for {url!r}: use a local path, file://, s3://, s3a://, gs:// or abfss://")
+    authority, _, prefix = rest.partition("/")
+    _refuse_key(scheme, authority)
+    prefix = prefix.strip("/")
+    kind = KINDS[scheme]
+    bucket, at, host = authority.partition("@") if kind == "azure" else (authority, "", "")
+    if not bucket or (kind == "azure" and not (at and host.partition(".")[0])):
+        shape = f"{scheme}://container@account.dfs.{_AZURE}/prefix" if kind == "azure" else f"{scheme}://bucket/prefix"
+        what = "container of an account" if kind == "azure" else "bucket"
+        raise InvalidError(f"{url!r} names no {what}: write {shape}")
+    return Place(kind, bucket, checked(prefix) if prefix else "", host)
+
+
+def _refuse_key(scheme: str, authority: str) -> None:
+    """Refuse a root with a key in it: roots are in entries, messages, plans and the UI.
+
+    Raises:
+        InvalidError: it has one; the message does not.
+    """
+    if ("@" in authority and KINDS[scheme] != "azure") or ":" in authority.rpartition("@")[0]:
+        raise InvalidError(
+            f"the root ({scheme}://…) has a user or a key before its bucket, and a root is shown in many places. Give "
+            "keys as options of the store, or in variables of the environment"
+        )
+
+
+_ENDPOINT_OPTIONS = frozenset({"endpoint", "endpoint_url", "endpoint_url_s3", "base_url"})
+"""Without the prefix of a cloud. obstore has an order of its own for those of S3, so it is given one of them."""
+
+_ENDPOINT_VARIABLES: Mapping[Kind, tuple[str, ...]] = {
+    "s3": (ENDPOINT_OF_S3.name, ENDPOINT.name, OLD_ENDPOINT.name),
+    "gs": (ENDPOINT_OF_GS.name,),
+    "azure": (ENDPOINT_OF_AZURE_STORAGE.name, ENDPOINT_OF_AZURE.name),
+}
+"""The first that is set is heeded, if no option says one."""
+
+_OF_THE_URL: Mapping[Kind, Mapping[str, str]] = {
+    "s3": {"bucket": "bucket", "bucket_name": "bucket"},
+    "gs": {"bucket": "bucket", "bucket_name": "bucket"},
+    "azure": {"container_name": "bucket", "account_name": "account"},
+}
+"""Options that say what the URL says, and which attribute of `Place` that is."""
+
+
+def of_environment() -> dict[str, str]:
+    """Return the variables of this process that the functions below heed."""
+    endpoints = (ENDPOINT_OF_S3, ENDPOINT, OLD_ENDPOINT, ENDPOINT_OF_GS, ENDPOINT_OF_AZURE_STORAGE, ENDPOINT_OF_AZURE)
+    settings = (*endpoints, REGION, DEFAULT_REGION)
+    return {setting.name: value for setting in settings if (value := os.environ.get(setting.name))}
+
+
+@dataclass(frozen=True, slots=True)
+class Obstore:
+    """What an obstore store is made with.
+
+    Attributes:
+        config: of the store, client options among it.
+        certificate: the path of a file with the certificates that are trusted, beside the system's; empty for none.
+        endpoint: where requests go; empty for the cloud's own.
+        profile: of ~/.aws, whose credentials are used; empty for none.
+    """
+
+    config: Mapping[str, str]
+    certificate: str
+    endpoint: str
+    profile: str = ""
+
+
+def obstore_settings(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> Obstore:
+    """Return what Lockstep's own requests are made with.
+
+    Args:
+        options: as the user gave them, with obstore's names; `endpoint` and `ca_certificate` whatever the store,
+            and `profile` of S3.
+        environment: variables; obstore itself reads those of credentials and regions.
+
+    Raises:
+        InvalidError: the endpoint is no address; the message does not have it.
+    """
+    config = _without_place(place, options)
+    certificate = config.pop(_CERTIFICATE, "")
+    endpoint = endpoint_of(place, options, environment)
+    if endpoint and not _ADDRESS.fullmatch(endpoint):  # obstore would end the call by a panic
+        raise InvalidError("the store's endpoint is no address, such as https://storage.example:9000")
+    profile, key = "", "endpoint"
+    match place.kind:
+        case "s3":
+            profile = config.pop(_PROFILE, "")
+            key = "aws_endpoint_url_s3"  # which goes before all others, those of the environment too
+        case "gs":
+            key = "base_url"
+        case "azure":
+            domain = place.host.partition(".")[2].removeprefix("dfs.").removeprefix("blob.") or _AZURE
+            endpoint = endpoint or f"https://{place.account}.blob.{domain}"
+            # The environment could send requests to an emulator on this machine, whatever the endpoint.
+            config |= {"account_name": place.account, "use_emulator": "false"}
+    if endpoint:
+        config[key] = endpoint
+    if endpoint.startswith("http://"):
+        config.setdefault("allow_http", "true")  # who writes it means it; obstore would refuse at the first request
+    return Obstore(config, certificate, endpoint, profile)
+
+
+def _without_place(place: Place, options: Mapping[str, str]) -> dict[str, str]:
+    """Return options without those that say where the store is, which the URL and `endpoint_of` say.
+
+    Raises:
+        InvalidError: one of them contradicts the URL, or asks for an emulator.
+    """
+    config = {}
+    for key, value in options.items():
+        plain = _plain(key)
+        if plain == "use_emulator":
+            raise InvalidError(f"the option {key} does not say where the emulator is: give its address as `endpoint`")
+        if (said := _OF_THE_URL[place.kind].get(plain)) is not None:
+            if value != getattr(place, said):
+                raise InvalidError(f"the option {key} is another one than the URL says: leave it out")
+        elif plain not in _ENDPOINT_OPTIONS:
+            config[key.lower()] = value
+    return config
+
+
+def endpoint_of(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return where requests of both sides go, without a slash at the end; empty for the cloud's own address.
+
+    Raises:
+        InvalidError: options say more than one.
+    """
+    said = {value.rstrip("/") for key, value in options.items() if _plain(key) in _ENDPOINT_OPTIONS and value}
+    if len(said) > 1:
+        raise InvalidError("the store's options say more than one endpoint: leave one")
+    variables = (environment.get(name, "") for name in _ENDPOINT_VARIABLES[place.kind])
+    return next(iter(said), "") or next(filter(None, variables), "").rstrip("/")
+
+
+def _plain(key: str) -> str:
+    """Return the name of an option without the prefix of its cloud."""
+    name = key.lower()
+    for prefix in ("aws_", "azure_storage_", "azure_", "google_"):
+        name = name.removeprefix(prefix)
+    return name
+
+
+def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of Hadoop's file system that mean the same store in the same way.
+
+    Options that Hadoop has no counterpart for are left out.
+
+    Args:
+        options: as for `obstore_settings`.
+        environment: variables of the process that both sides run in.
+    """
+    plain = {_plain(key): value for key, value in options.items()}
+    endpoint = endpoint_of(place, options, environment)
+    match place.kind:
+        case "s3":
+            return _s3a(place.bucket, plain, endpoint, environment)
+        case "gs":
+            return _gs(plain, endpoint)
+        case "azure":
+            return _abfs(place.host, plain)
+
+
+_AUTH = "org.apache.hadoop.fs.s3a"
+
+
+def _s3a(bucket: str, plain: Mapping[str, str], endpoint: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings of one bucket: another one in the same session keeps its own."""
+    found = {
+        "access.key": plain.get("access_key_id", ""),
+        "secret.key": plain.get("secret_access_key", ""),
+        "session.token": plain.get("session_token") or plain.get("token", ""),
+        "endpoint": endpoint,
+        "endpoint.region": _region(plain, environment) if endpoint or _region(plain, {}) else "",
+    }
+    if found["access.key"]:
+        provider = "TemporaryAWSCredentialsProvider" if found["session.token"] else "SimpleAWSCredentialsProvider"
+        found["aws.credentials.provider"] = f"{_AUTH}.{provider}"
+    if profile := plain.get(_PROFILE):
+        found["auth.profile.name"] = profile
+        found["aws.credentials.provider"] = f"{_AUTH}.auth.ProfileAWSCredentialsProvider"
+    if plain.get("skip_signature", "").lower() == "true":
+        found["aws.credentials.provider"] = f"{_AUTH}.AnonymousAWSCredentialsProvider"
+    # obstore names the bucket in the path unless it is told not to; S3A does so only if it is told to.
+    if endpoint or "virtual_hosted_style_request" in plain:
+        is_virtual = plain.get("virtual_hosted_style_request", "false").lower() == "true"
+        found["path.style.access"] = str(not is_virtual).lower()
+    if endpoint.startswith("http://"):
+        found["connection.ssl.enabled"] = "false"
+    if proxy := plain.get("proxy_url"):
+        parts = urlsplit(proxy)
+        found["proxy.host"] = parts.hostname or ""
+        found["proxy.port"] = str(parts.port or (443 if parts.scheme == "https" else 80))
+        found["proxy.ssl.enabled"] = str(parts.scheme == "https").lower()
+        found["proxy.username"], found["proxy.password"] = parts.username or "", parts.password or ""
+    return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in found.items() if value}
+
+
+def _region(plain: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    said = plain.get("region") or plain.get("default_region")
+    return said or environment.get(REGION.name) or environment.get(DEFAULT_REGION.name) or ""
+
+
+def _gs(plain: Mapping[str, str], endpoint: str) -> dict[str, str]:
+    key_file = plain.get("service_account") or plain.get("service_account_path") or plain.get("application_credentials")
+    settings = {"fs.gs.storage.root.url": f"{endpoint}/"} if endpoint else {}
+    if key_file:
+        settings["fs.gs.auth.type"] = "SERVICE_ACCOUNT_JSON_KEYFILE"
+        settings["fs.gs.auth.service.account.json.keyfile"] = key_file
+    if plain.get("skip_signature", "").lower() == "true":
+        settings["fs.gs.auth.type"] = "UNAUTHENTICATED"
+    return settings
+
+
+def _abfs(host: str, plain: Mapping[str, str]) -> dict[str, str]:
+    """Settings of one account."""
+    if key := plain.get("account_key") or plain.get("access_key"):
+        return {f"fs.azure.account.auth.type.{host}": "SharedKey", f"fs.azure.account.key.{host}": key}
+    if token := plain.get("sas_key") or plain.get("sas_token"):
+        return {f"fs.azure.account.auth.type.{host}": "SAS", f"fs.azure.sas.fixed.token.{host}": token}
+    if secret := plain.get("client_secret"):
+        tenant, client = plain.get("tenant_id") or plain.get("authority_id", ""), plain.get("client_id", "")
+        authority = plain.get("authority_host", "https://login.microsoftonline.com").rstrip("/")
+        return {
+            f"fs.azure.account.auth.type.{host}": "OAuth",
+            f"fs.azure.account.oauth.provider.type.{host}": (
+                "org.apache.hadoop.fs.azurebfs.oauth2.ClientCredsTokenProvider"
+            ),
+            f"fs.azure.account.oauth2.client.id.{host}": client,
+            f"fs.azure.account.oauth2.client.secret.{host}": secret,
+            f"fs.azure.account.oauth2.client.endpoint.{host}": f"{authority}/{tenant}/oauth2/token",
+        }
+    return {}

@@ -1,0 +1,84 @@
+"""The rows about settings: what each is, and who says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from lockstep.settings import PREFIX_OF_CATALOG, SETTINGS, STORE, Setting, at
+from lockstep.system.query import Batch, Query, Row, paged
+from lockstep.system.scope import Configured, Scope
+
+HIDDEN = "*********(redacted)"
+"""What is shown of what a store is told: keys are among it. It is what Spark itself shows."""
+
+
+def settings(scope: Scope, query: Query) -> Batch:
+    """Return all settings, in the order of `lockstep.settings`; of the store's each that is set."""
+    return paged(_rows(scope.configured), query)
+
+
+def _rows(configured: Configured) -> Iterator[Row]:
+    for setting in SETTINGS:
+        if setting is STORE:
+            yield from _of_store(setting, configured)
+        else:
+            value, source = _value(setting, configured)
+            yield _row(setting, _full_name(setting, configured.catalog), value, source)
+
+
+def _of_store(setting: Setting, configured: Configured) -> Iterator[Row]:
+    for key in sorted(configured.options):
+        if key.startswith(setting.key.removesuffix("*")):
+            yield _row(setting, f"{PREFIX_OF_CATALOG}{configured.catalog}.{key}", HIDDEN, "catalog")
+
+
+def _row(setting: Setting, name: str, value: str | None, source: str) -> Row:
+    return {
+        "name": name,
+        "value": value,
+        "default_value": setting.default,
+        "source": source,
+        "place": setting.place,
+        "kind": setting.kind,
+        "choices": list(setting.choices),
+        "since": setting.since,
+        "meaning": setting.meaning,
+    }
+
+
+def _full_name(setting: Setting, catalog: str) -> str:
+    if setting.place == "catalog":
+        return setting.of(catalog)
+    return setting.name.replace("<catalog>", catalog)
+
+
+def _value(setting: Setting, configured: Configured) -> tuple[str | None, str]:
+    """Return what a setting is, and where that is said: at its place, at the catalog's for a session, or nowhere."""
+    name = _full_name(setting, configured.catalog)
+    said = {
+        "session": _said(setting, configured.session),
+        "catalog": _said(setting, configured.options),
+        "driver": configured.driver.get(name),
+        "environment": configured.environment.get(name),
+    }[setting.place]
+    if said is not None:
+        return said, setting.place
+    if setting.place == "session" and (general := _of_catalog(setting)) is not None:
+        value = _said(general, configured.options)
+        return (general.default, "default") if value is None else (value, "catalog")
+    return setting.default, "default"
+
+
+def _said(setting: Setting, values: Mapping[str, str]) -> str | None:
+    return setting.value_in(values) if setting.key in values else None
+
+
+def _of_catalog(setting: Setting) -> Setting | None:
+    """Return the setting of a catalog that holds for sessions which do not say this one themselves."""
+    name = setting.key.replace("_", "-")
+    return next((each for each in at("catalog") if each.name == name), None)
+
+
+def of_driver(catalog: str) -> list[str]:
+    """Return the names of the settings that Spark alone can say."""
+    return [_full_name(setting, catalog) for setting in at("driver")]

@@ -1,0 +1,178 @@
+"""Rows of a table that go: which they are, and what becomes of the files that they are in.
+
+all of a file's rows go     the file is removed
+some, and the table has     the file gets another deletion vector
+  deletion vectors
+some, and it has none       the file is removed, and its other rows are written anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lockstep.delta.actions import Action
+from lockstep.delta.combine.deletion_vectors import (
+    INLINE_VECTOR_BYTES,
+    Descriptor,
+    RowSet,
+    file_path,
+    in_a_file,
+    inline,
+    serialize,
+)
+from lockstep.delta.pruning.predicates import FileValues, may_match
+from lockstep.delta.snapshot import Snapshot
+from lockstep.tables.layout import RESERVED
+from lockstep.tables.queries import evaluate
+from lockstep.tables.reading import FILE, ROW, Files
+
+INDEX = f"{RESERVED}_index"
+"""The column that says which row is meant, of those that were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The rows of a table that a statement may be about.
+
+    Attributes:
+        files: the table's.
+        adds: the files that were read.
+        rows: their rows, with `FILE`, `ROW` and `INDEX`.
+    """
+
+    files: Files
+    adds: Sequence[dict[str, Any]]
+    rows: pa.Table
+
+    def matching(self, predicate: str) -> pa.ChunkedArray:
+        """Return the `INDEX` of each row of which a predicate is true.
+
+        Raises:
+            InvalidError: DuckDB refuses it.
+        """
+        rows = self.rows.drop_columns([FILE, ROW])
+        return evaluate({"target": rows}, f"SELECT {INDEX} FROM target WHERE ({predicate}\n)").column(INDEX)
+
+    def take(self, indexes: pa.ChunkedArray) -> pa.Table:
+        """Return rows by their `INDEX`, with the table's columns."""
+        return self.rows.drop_columns([FILE, ROW, INDEX]).take(indexes)
+
+
+def candidates(files: Files, snapshot: Snapshot, condition: str | None) -> Candidates:
+    """Read the files of a table that may have a row that satisfies a condition of Spark's; all, without one."""
+    adds = [
+        add
+        for add in snapshot.files.values()
+        if condition is None
+        or may_match(condition, FileValues(partition=add.get("partitionValues") or {}, stats=add.get("stats")))
+    ]
+    rows = files.read(adds)
+    return Candidates(files, adds, rows.append_column(INDEX, pa.arange(0, rows.num_rows)))
+
+
+Told: TypeAlias = Callable[[], Sequence[tuple[str, pa.Table]]]
+"""What a statement did to rows, as readers of changes are told: by kind, the rows. Asked only where the table tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """What becomes of files some of whose rows go.
+
+    Attributes:
+        actions: removes, and adds of files with other deletion vectors.
+        kept: rows that are to be written anew.
+        removed_files: how many files are removed, for good or to be written anew.
+    """
+
+    actions: list[Action]
+    kept: pa.Table
+    removed_files: int
+
+
+def take_out(found: Candidates, gone: pa.ChunkedArray, *, now_ms: int) -> TakenOut:
+    """Take rows out of the files that they are in.
+
+    Args:
+        found: where they are.
+        gone: the `INDEX` of each, none of them twice.
+        now_ms: when, in ms since 1970.
+
+    Raises:
+        UnavailableError: a deletion vector cannot be written.
+    """
+    lists = found.rows.select([FILE, ROW]).take(gone).group_by(FILE, use_threads=False).aggregate([(ROW, "list")])
+    live = dict(zip(*(column.to_pylist() for column in _counts(found.rows)), strict=True))
+    actions: list[Action] = []
+    anew: list[int] = []
+    removed_files = 0
+    for number, positions in zip(lists.column(FILE).to_pylist(), lists.column(f"{ROW}_list"), strict=True):
+        add, rows = found.adds[number], positions.values
+        actions.append({"remove": removed(add, now_ms)})
+        if len(rows) < live[number] and found.files.layout.has_vectors:
+            actions.append({"add": _with_vector(found.files, add, rows, live[number])})
+            continue
+        removed_files += 1
+        if len(rows) < live[number]:
+            anew.append(number)
+    return TakenOut(actions, _kept(found, anew, gone), removed_files)
+
+
+def removed(add: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return the `remove` of a file (Protocol, "Add File and Remove File"), with all that says which rows go."""
+    kept = ("path", "partitionValues", "size", "deletionVector", "stats", "tags")
+    return {
+        **{key: add[key] for key in kept if add.get(key) is not None},
+        "deletionTimestamp": now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+    }
+
+
+def _counts(rows: pa.Table) -> list[pa.ChunkedArray]:
+    counts = rows.select([FILE]).group_by(FILE, use_threads=False).aggregate([(FILE, "count")])
+    return [counts.column(FILE), counts.column(f"{FILE}_count")]
+
+
+def _kept(found: Candidates, anew: list[int], gone: pa.ChunkedArray) -> pa.Table:
+    if not anew:
+        return found.take(pa.chunked_array([], type=pa.int64()))
+    in_them = pc.is_in(found.rows.column(FILE), value_set=pa.array(anew, pa.int32()))
+    goes = pc.is_in(found.rows.column(INDEX), value_set=gone.combine_chunks())
+    return found.take(found.rows.filter(pc.and_(in_them, pc.invert(goes))).column(INDEX))
+
+
+def _with_vector(files: Files, add: Mapping[str, Any], rows: pa.Array, live: int) -> dict[str, Any]:
+    before = files.deleted(add)
+    after = before.copy()
+    after.update(rows.to_pylist())
+    body = {key: value for key, value in add.items() if key != "deletionVector"}
+    stats = _loosened(add.get("stats"), records=live + len(before))
+    return {**body, "dataChange": True, "stats": stats, "deletionVector": _saved(files, after)}
+
+
+def _saved(files: Files, rows: RowSet) -> Descriptor:
+    data = serialize(rows)
+    if len(data) <= INLINE_VECTOR_BYTES:
+        return inline(data, len(rows))
+    descriptor, content = in_a_file(data, len(rows), uuid4())
+    files.storage.put_once(file_path(descriptor, location=files.location, root=files.storage.url), content)
+    return descriptor
+
+
+def _loosened(stats: str | None, *, records: int) -> str:
+    """Return a file's statistics for when some of its rows are gone: bounds are still right, and no longer tight."""
+    values: dict[str, msgspec.Raw] = {}
+    if stats:
+        try:
+            values = msgspec.json.decode(stats, type=dict[str, msgspec.Raw])
+        except msgspec.MsgspecError:
+            values = {}  # statistics are advice: a file with broken ones is still a file
+    values["numRecords"], values["tightBounds"] = msgspec.Raw(str(records).encode()), msgspec.Raw(b"false")
+    return msgspec.json.encode(values).decode()

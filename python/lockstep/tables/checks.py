@@ -1,0 +1,47 @@
+"""What a table asks of rows beyond their types: CHECK constraints, and defaults of columns that rows do not have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lockstep.errors import InvalidError
+from lockstep.tables.layout import Layout
+from lockstep.tables.queries import evaluate
+from lockstep.tables.schema import duckdb_type
+
+CHECK_VIOLATION = "23514"
+"""PostgreSQL's check_violation."""
+
+
+def check_rows(rows: pa.Table, layout: Layout) -> None:
+    """Raise unless rows keep a table's CHECK constraints: one that is null does not hold, as in Delta.
+
+    Raises:
+        InvalidError (23514): a row does not.
+    """
+    checks = layout.checks
+    if not checks or not rows.num_rows:
+        return
+    counts = ", ".join(f"count(*) FILTER (WHERE ({sql}) IS NOT TRUE)" for sql in checks.values())
+    answer = evaluate({"target": rows}, f"SELECT {counts} FROM target")
+    for name, column in zip(checks, answer.columns, strict=True):
+        if count := column[0].as_py():
+            raise InvalidError(
+                f"the constraint {name} ({layout.constraints[name]}) of table {layout.name} does not hold of {count} "
+                "of the rows; nothing was written",
+                sqlstate=CHECK_VIOLATION,
+            )
+
+
+def with_defaults(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Return rows with the defaults of columns that they do not have.
+
+    Raises:
+        UnsupportedError: a default that DuckDB may not take as Spark does.
+    """
+    for field in layout.schema:
+        if field.name not in rows.column_names and (sql := layout.default(field.name)) is not None:
+            text = f"SELECT CAST(({sql}) AS {duckdb_type(layout.types[field.name])}) AS value"
+            value = evaluate({}, text).column("value")[0]
+            rows = rows.append_column(field.name, pa.repeat(value, rows.num_rows))
+    return rows

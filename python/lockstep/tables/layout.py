@@ -1,0 +1,343 @@
+"""What a table is, as far as who reads and writes it without Spark must know; and what is refused, by name.
+
+A table feature is understood, asleep (nothing in the table acts through it), or refused: an unknown one always is. So
+nothing is written into a table of which anything would have to be kept that nobody here keeps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from lockstep.delta.combine.evolution import INERT, supported
+from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
+from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
+from lockstep.tables.schema import DeltaType, arrow_field, delta_struct
+from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
+
+RESERVED = "__lockstep"
+"""How no column of a table may begin that is written here: what DuckDB is given beside the table's own does."""
+
+INDEXED_COLUMNS = 32
+"""So many columns have statistics, those of structs counted one by one: Delta's `dataSkippingNumIndexedCols`."""
+
+_UNDERSTOOD = frozenset(
+    {
+        *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping"),
+        *("deletionVectors", "inCommitTimestamp", "timestampNtz", "v2Checkpoint"),
+    }
+)
+_AS_IT_IS = frozenset({"vacuumProtocolCheck", "domainMetadata"})
+"""Features that ask nothing of who adds and removes files."""
+
+_ACTS_BY: Mapping[str, str] = {
+    "generatedColumns": "delta.generationExpression",
+    "identityColumns": "delta.identity.",
+    "invariants": "delta.invariants",
+    "typeWidening": "delta.typeChanges",
+    "typeWidening-preview": "delta.typeChanges",
+    "char and varchar columns": "__CHAR_VARCHAR_TYPE_STRING",
+    "collations": "__COLLATIONS",
+}
+"""By feature, what stands in a table's metadata if it is awake."""
+
+_READ_AS_IT_IS = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+
+VECTORS = "delta.enableDeletionVectors"
+APPEND_ONLY = "delta.appendOnly"
+CHANGE_FEED = "delta.enableChangeDataFeed"
+COMMIT_TIMES = "delta.enableInCommitTimestamps"
+CONSTRAINT = "delta.constraints."
+DEFAULT = "CURRENT_DEFAULT"
+INDEXED = "delta.dataSkippingNumIndexedCols"
+INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
+
+CHANGEABLE = {key.lower() for key in (VECTORS, APPEND_ONLY, INDEXED)} | INERT
+"""Delta's properties that may be set and unset here, in lower case."""
+
+_OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
+"""Columns that readers of a change data feed get, beside the table's."""
+
+_SPELLED = {key.lower(): key for key in (VECTORS, APPEND_ONLY, CHANGE_FEED, COMMIT_TIMES, MODE, INDEXED)}
+"""Delta finds its properties by their very spelling, and takes them in any."""
+
+_AT_FIRST = CHANGEABLE | {COMMIT_TIMES.lower(), MODE.lower(), CHANGE_FEED.lower()}
+"""Those that a table may be created with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A table's columns, and how its files are written.
+
+    Attributes:
+        name: what to call the table.
+        fields: its columns, as Delta's schema has them.
+        partitioned_by: the names of those that are no part of data files.
+        configuration: its properties.
+        features: the table features that its protocol names.
+        reader_features: those of them that readers must know.
+        protocol, metadata: the actions that say all this, their fields.
+    """
+
+    name: str
+    fields: tuple[dict[str, Any], ...]
+    partitioned_by: tuple[str, ...]
+    configuration: Mapping[str, str]
+    features: frozenset[str]
+    reader_features: frozenset[str]
+    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns as Arrow's.
+
+        Raises:
+            UnsupportedError: a type that only Spark can read.
+        """
+        return pa.schema([arrow_field(field, field["name"]) for field in self.fields])
+
+    @property
+    def types(self) -> dict[str, DeltaType]:
+        """By name of a column, its Delta type."""
+        return {field["name"]: field["type"] for field in self.fields}
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether its columns have other names in files."""
+        return self.configuration.get(MODE, "none") != "none"
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether rows may go by deletion vectors."""
+        return self._is_on(VECTORS) and "deletionVectors" in self.features
+
+    @property
+    def has_feed(self) -> bool:
+        """Whether a commit that changes rows tells which, beside the files that it adds and removes."""
+        return self._is_on(CHANGE_FEED)
+
+    @property
+    def has_commit_times(self) -> bool:
+        """Whether each commit says when it was made, later than the one before."""
+        return self._is_on(COMMIT_TIMES) and "inCommitTimestamp" in self.features
+
+    @property
+    def constraints(self) -> dict[str, str]:
+        """By name, its CHECK constraints, conditions of Spark's."""
+        found = ((key, text) for key, text in self.configuration.items() if key.lower().startswith(CONSTRAINT))
+        return {key[len(CONSTRAINT) :]: text for key, text in found}
+
+    @property
+    def checks(self) -> dict[str, str]:
+        """Its CHECK constraints as conditions of DuckDB's, for a table that `check_writable` takes."""
+        found = {name: condition_in_duckdb(text, self.types) for name, text in self.constraints.items()}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def default(self, column: str) -> str | None:
+        """Return what a column is in rows that do not have it, as DuckDB's SQL; None if it is null.
+
+        Raises:
+            UnsupportedError: Spark's SQL has a default for it that DuckDB may not take as Spark does.
+        """
+        [field] = [field for field in self.fields if field["name"] == column]
+        if (text := field["metadata"].get(DEFAULT)) is None:
+            return None
+        if (sql := default_in_duckdb(text, field["type"])) is None:
+            self._refuse({f"allowColumnDefaults ({column}: {text}), and rows do not have that column"}, "written")
+        return sql
+
+    @property
+    def indexed(self) -> int:
+        """How many columns have statistics, those of structs counted one by one; -1 for all."""
+        if INDEXED_BY_NAME in self.configuration:
+            return 0  # fewer statistics than the table asks for are still right
+        text = self.configuration.get(INDEXED, str(INDEXED_COLUMNS))
+        return int(text) if re.fullmatch(r"-1|[0-9]{1,6}", text) else 0
+
+    def _is_on(self, key: str) -> bool:
+        return is_on(self.configuration, key)
+
+    def check_readable(self) -> None:
+        """Raise unless rows can be read from its files here.
+
+        Raises:
+            UnsupportedError: with the features for which they cannot.
+        """
+        awake = {name for name, text in _ACTS_BY.items() if text in self._metadata_text}
+        refused = set(self.reader_features - _READ_AS_IT_IS) - (_ACTS_BY.keys() - awake)
+        if self.configuration.get(MODE) == "id":
+            refused.add("columnMapping by id")
+        self._refuse(refused, "read in a transaction")
+        self.schema  # noqa: B018  # its types are asked for, too
+
+    def check_writable(self, *, only_appends: bool) -> None:
+        """Raise unless files of its may be added, and removed, here.
+
+        Raises:
+            UnsupportedError: with the features for which they may not.
+            ReadOnlyError: rows are to go from a table that is for appends alone.
+        """
+        awake = {name for name, text in _ACTS_BY.items() if text in self._metadata_text}
+        refused = awake | (self.features - _UNDERSTOOD - _AS_IT_IS - _ACTS_BY.keys() - {"columnMapping"})
+        if self.configuration.get(MODE, "none") not in ("none", "name"):
+            refused.add("columnMapping by id")
+        refused |= {
+            f"checkConstraints ({name}: {text}) whose condition only Spark judges"
+            for name, text in self.constraints.items()
+            if condition_in_duckdb(text, self.types) is None
+        }
+        if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
+            refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
+        self._refuse(refused, "written")
+        if not only_appends and self._is_on(APPEND_ONLY):
+            raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")
+        if names := [name for name in self.types if name.startswith(RESERVED)]:
+            raise UnsupportedError(f"table {self.name} has the column {names[0]}, and {RESERVED}… is Lockstep's own")
+        self.schema  # noqa: B018  # its types are asked for, too
+
+    @property
+    def _metadata_text(self) -> str:
+        return msgspec.json.encode([dict(self.configuration), list(self.fields)]).decode()
+
+    def _refuse(self, features: set[str], verb: str) -> None:
+        if features:
+            raise UnsupportedError(
+                f"table {self.name} cannot be {verb} without Spark, for it uses {', '.join(sorted(features))}; nothing "
+                "was written. Use Spark with Lockstep for this table"
+            )
+
+
+def spelled(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with those of Delta's, as far as anything goes by them here, spelled as Delta does."""
+    return {_SPELLED.get(key.lower(), key): value for key, value in properties.items()}
+
+
+def is_on(configuration: Mapping[str, str], key: str) -> bool:
+    """Tell whether a property is true."""
+    return str(configuration.get(key, "false")).lower() == "true"
+
+
+def layout_of(name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> Layout:
+    """Return the layout of a table by the last `protocol` and `metaData` actions of its log.
+
+    Raises:
+        UnsupportedError: a protocol that is newer than this Lockstep.
+        CorruptTimelineError: a schema that cannot be read.
+    """
+    features = supported(protocol)
+    if features is None:
+        raise UnsupportedError(f"table {name} has a protocol that is not known here: {dict(protocol)}")
+    try:
+        fields = msgspec.json.decode(metadata["schemaString"], type=dict[str, Any])["fields"]
+        return Layout(
+            name=name,
+            fields=tuple(msgspec.convert(fields, list[dict[str, Any]])),
+            partitioned_by=tuple(metadata.get("partitionColumns") or ()),
+            configuration=metadata.get("configuration") or {},
+            features=features,
+            reader_features=_of_readers(protocol),
+            protocol=protocol,
+            metadata=metadata,
+        )
+    except (KeyError, msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptTimelineError(f"table {name} has a schema that cannot be read: {error}") from error
+
+
+def _of_readers(protocol: Mapping[str, Any]) -> frozenset[str]:
+    if protocol["minReaderVersion"] >= 3:
+        return frozenset(protocol.get("readerFeatures") or ())
+    return frozenset({"columnMapping"} if protocol["minReaderVersion"] == 2 else ())
+
+
+def new_table(
+    name: str,
+    schema: pa.Schema,
+    partitioned_by: tuple[str, ...],
+    properties: Mapping[str, str],
+    *,
+    id: str,
+    now_ms: int,
+    new_name: NewName = new_physical_name,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the `protocol` and `metaData` actions of a new table, their fields.
+
+    Raises:
+        InvalidError: columns, partitioning or properties that a Delta table cannot have.
+        UnsupportedError: a type, or a property, that is not known here.
+    """
+    struct = delta_struct(schema)
+    _check_partitioning(struct, partitioned_by)
+    properties = spelled(properties)
+    for key, value in properties.items():
+        if key.lower().startswith("delta.") and key.lower() not in _AT_FIRST:
+            raise UnsupportedError(f"the property {key} of table {name} is not known without Spark: create it in Spark")
+        if not isinstance(value, str):
+            raise InvalidError(f"the property {key} of table {name} is {value!r}: expected a text")
+    if is_mapped_by_name := properties.get(MODE, "none") != "none":
+        struct["fields"] = numbered(struct["fields"], numbers := count(1), new_name)
+        properties = {**properties, LAST_ID: str(next(numbers) - 1)}
+    text = msgspec.json.encode(struct).decode()
+    features = {name for key, name in _FEATURE_OF.items() if is_on(properties, key)}
+    if '"timestamp_ntz"' in text:
+        features.add("timestampNtz")
+    if is_mapped_by_name:
+        features.add("columnMapping")
+    protocol = with_features({"minReaderVersion": 1, "minWriterVersion": 2}, features)
+    metadata = {
+        "id": id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": text,
+        "partitionColumns": list(partitioned_by),
+        "configuration": dict(properties),
+        "createdTime": now_ms,
+    }
+    layout_of(name, protocol, metadata).check_writable(only_appends=True)
+    return protocol, metadata
+
+
+_FEATURE_OF = {
+    VECTORS: "deletionVectors",
+    APPEND_ONLY: "appendOnly",
+    COMMIT_TIMES: "inCommitTimestamp",
+    CHANGE_FEED: "changeDataFeed",
+}
+_OF_READERS = frozenset({"deletionVectors", "timestampNtz", "columnMapping"})
+"""Features that readers must know, of those that come to a table here."""
+
+_LISTED_READER, _LISTED_WRITER = 3, 7
+"""The versions of a protocol that name each feature; a reader's of 2 knows mapped columns."""
+
+
+def with_features(protocol: Mapping[str, Any], wanted: Collection[str]) -> dict[str, Any]:
+    """Return a protocol that names features beside those that it has (Protocol, "Table Features")."""
+    have = supported(protocol) or frozenset()
+    if not (missing := set(wanted) - have):
+        return dict(protocol)
+    version = protocol["minReaderVersion"]
+    changed = {
+        "minReaderVersion": version,
+        "minWriterVersion": _LISTED_WRITER,
+        "writerFeatures": sorted(have | missing),
+    }
+    if version == _LISTED_READER or missing & _OF_READERS:
+        readers = _of_readers(protocol) | (missing & _OF_READERS)
+        changed |= {"minReaderVersion": _LISTED_READER, "readerFeatures": sorted(readers)}
+    return changed
+
+
+def _check_partitioning(struct: dict[str, Any], partitioned_by: tuple[str, ...]) -> None:
+    types = {field["name"]: field["type"] for field in struct["fields"]}
+    if len(set(partitioned_by)) < len(partitioned_by) or len(partitioned_by) == len(types):
+        raise InvalidError(f"partitioned by {', '.join(partitioned_by)}: each column once, and not by all of them")
+    for name in partitioned_by:
+        if name not in types:
+            raise InvalidError(f"partitioned by {name}, which is no column of the table")
+        if isinstance(types[name], dict) or types[name] in ("binary", "float", "double"):
+            raise UnsupportedError(f"partitioned by {name}, of type {str(types[name])[:50]}: no such partitions here")

@@ -1,0 +1,297 @@
+"""MERGE without Spark.
+
+    tx["totals"].merge(updates, on="day").when_matched_update_all().when_not_matched_insert_all().execute()
+
+Clauses are asked in the order in which they were given; for each row the first whose condition is true says what is
+done with it. Conditions and expressions are DuckDB's SQL, over `target.<column>` and `source.<column>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lockstep.errors import InvalidError
+from lockstep.tables.changes import INDEX, Candidates
+from lockstep.tables.checks import with_defaults
+from lockstep.tables.commits import Operation
+from lockstep.tables.conditions import checked, condition_of_keys
+from lockstep.tables.conform import NO_COLUMN, conform
+from lockstep.tables.layout import RESERVED, Layout
+from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
+from lockstep.tables.reading import FILE, ROW
+from lockstep.tables.schema import duckdb_type, quoted
+from lockstep.tables.statement import writes
+from lockstep.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from lockstep.tables.table import TransactionTable
+
+CARDINALITY = "21000"
+"""PostgreSQL's cardinality_violation."""
+
+CLAUSE = f"{RESERVED}_clause"
+
+When: TypeAlias = Literal["matched", "not matched", "not matched by source"]
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What is done with rows of one kind.
+
+    Attributes:
+        condition: of the rows; None for all.
+        values: by column, an expression; None to delete the row, empty for the source's columns of the same names.
+    """
+
+    when: When
+    condition: str | None
+    values: Mapping[str, str] | None
+
+
+class Merged(NamedTuple):
+    """How many rows of the table a merge inserted, updated and deleted."""
+
+    inserted: int
+    updated: int
+    deleted: int
+
+
+class Merge:
+    """A merge that is being said; nothing is done before `execute`."""
+
+    def __init__(self, table: TransactionTable, source: pa.Table, on: str | Sequence[str]) -> None:
+        """Begin with what tells which rows match."""
+        self._table = table
+        self._source = source
+        self._on = on
+        self._clauses: list[Clause] = []
+
+    def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> Self:
+        """Set columns of rows that match."""
+        return self._add("matched", condition, values)
+
+    def when_matched_update_all(self, condition: str | None = None) -> Self:
+        """Set all columns of rows that match to the source's of the same names, which must be there."""
+        return self._add("matched", condition, {})
+
+    def when_matched_delete(self, condition: str | None = None) -> Self:
+        """Delete rows that match."""
+        return self._add("matched", condition, None)
+
+    def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> Self:
+        """Insert a row for each of the source that no row matches; a column left out has its default, or is null."""
+        return self._add("not matched", condition, values)
+
+    def when_not_matched_insert_all(self, condition: str | None = None) -> Self:
+        """Insert each row of the source that no row matches, with all columns of the table."""
+        return self._add("not matched", condition, {})
+
+    def when_not_matched_by_source_update(self, values: Mapping[str, str], condition: str | None = None) -> Self:
+        """Set columns of rows that none of the source matches."""
+        return self._add("not matched by source", condition, values)
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> Self:
+        """Delete rows that none of the source matches."""
+        return self._add("not matched by source", condition, None)
+
+    @property
+    def core(self) -> Transaction:
+        """The transaction's own record of what it did."""
+        return self._table.core
+
+    @writes
+    def execute(self) -> Merged:
+        """Do it, as one statement.
+
+        Raises:
+            UndefinedError, UnsupportedError: see `TransactionTable.append`.
+            InvalidError: no clause, one after another that takes all rows, a column that is not there, an expression
+                that DuckDB refuses, a value that a column does not take; two rows that change one row (21000).
+        """
+        table, files = self._table.open_to_change()
+        layout = files.layout
+        clauses = {when: self._checked(when, layout) for when in ("matched", "not matched", "not matched by source")}
+        if not self._clauses:
+            raise InvalidError(f"nothing is to be done with the rows that are merged into {layout.name}: say a clause")
+        keys = [self._on] if isinstance(self._on, str) and self._on in self._source.column_names else self._on
+        join = _join(keys, self._source, layout)
+        by_key = (
+            None
+            if isinstance(keys, str) or clauses["not matched by source"] or layout.is_mapped
+            else _keys(keys, self._source, layout)
+        )
+        found = self._table.find(table, files, by_key)
+        plan = _Plan(found, self._source, join, layout)
+        changed = plan.changed(clauses["matched"], by_source=False, where=None)
+        _check_once(changed, clauses["matched"], layout)
+        orphaned = plan.changed(
+            clauses["not matched by source"], by_source=True, where=f"NOT EXISTS (FROM source WHERE {join})"
+        )
+        inserted = plan.inserted(clauses["not matched"])
+        parts = [
+            *(plan.outcome(changed, clauses["matched"])),
+            *(plan.outcome(orphaned, clauses["not matched by source"])),
+        ]
+        gone = pc.unique(
+            pa.chunked_array([*changed.column(INDEX).chunks, *orphaned.column(INDEX).chunks], type=pa.int64())
+        )
+        updated = sum(part.num_rows for part in parts)
+        result = Merged(inserted.num_rows, updated, len(gone) - updated)
+
+        def operation(removed_files: int, copied: int) -> Operation:
+            metrics = {
+                "numSourceRows": self._source.num_rows,
+                "numTargetRowsInserted": result.inserted,
+                "numTargetRowsUpdated": result.updated,
+                "numTargetRowsDeleted": result.deleted,
+                "numTargetRowsCopied": copied,
+                "numTargetFilesRemoved": removed_files,
+            }
+            return Operation("MERGE", f"merge {layout.name} on {join}", {"predicate": join}, metrics)
+
+        def told() -> list[tuple[str, pa.Table]]:
+            chunks = [
+                *plan.updated(changed, clauses["matched"]).column(INDEX).chunks,
+                *plan.updated(orphaned, clauses["not matched by source"]).column(INDEX).chunks,
+            ]
+            before = pa.chunked_array(chunks, type=pa.int64())
+            deleted = gone.filter(pc.invert(pc.is_in(gone, value_set=before.combine_chunks())))
+            return [
+                ("delete", found.take(pa.chunked_array([deleted]))),
+                ("update_preimage", found.take(before)),
+                *(("update_postimage", part) for part in parts),
+                ("insert", inserted),
+            ]
+
+        self._table.replace(table, found, pa.chunked_array([gone]), [*parts, inserted], operation, told=told)
+        return result
+
+    def _add(self, when: When, condition: str | None, values: Mapping[str, str] | None) -> Self:
+        self._clauses.append(Clause(when, condition, values))
+        return self
+
+    def _checked(self, when: When, layout: Layout) -> list[Clause]:
+        from lockstep.tables.table import check_columns
+
+        clauses = [clause for clause in self._clauses if clause.when == when]
+        if any(clause.condition is None for clause in clauses[:-1]):
+            raise InvalidError(f"of the clauses for rows {when}, one without a condition takes all that come after it")
+        for clause in clauses:
+            if clause.condition is not None:
+                checked(clause.condition, f"the condition of a clause for rows {when}")
+            if clause.values:
+                check_columns(clause.values, layout)
+        return [_spelled_out(clause, self._source, layout) for clause in clauses]
+
+
+def _spelled_out(clause: Clause, source: pa.Table, layout: Layout) -> Clause:
+    """Return a clause whose expressions are all written down."""
+    if clause.values is None or clause.values:
+        return clause
+    if missing := [name for name in layout.types if name not in source.column_names]:
+        raise InvalidError(
+            f"the rows that are merged have no column {missing[0]!r}, which table {layout.name} has: say which to set",
+            sqlstate=NO_COLUMN,
+        )
+    return Clause(clause.when, clause.condition, {name: f"source.{quoted(name)}" for name in layout.types})
+
+
+def _join(on: str | Sequence[str], source: pa.Table, layout: Layout) -> str:
+    """Return the condition by which a row of the source matches one of the table."""
+    if isinstance(on, str):
+        return f"({checked(on, 'what rows are merged on')}\n)"
+    for name in on:
+        if name not in source.column_names or name not in layout.types:
+            raise InvalidError(f"rows are merged on {name!r}, which is not a column of both sides", sqlstate=NO_COLUMN)
+    if not on:
+        raise InvalidError("rows are merged on no column: name one")
+    return " AND ".join(f"target.{quoted(name)} = source.{quoted(name)}" for name in on)
+
+
+def _keys(on: Sequence[str], source: pa.Table, layout: Layout) -> str | None:
+    """Return the condition of Spark's that rows satisfy which a row of the source may match."""
+    schema = pa.schema([layout.schema.field(name).with_nullable(True) for name in on])
+    return condition_of_keys(conform(source.select(list(on)), schema, layout.name), layout.types)
+
+
+class _Plan:
+    """The rows on both sides of a merge, and what clauses come to over them."""
+
+    def __init__(self, found: Candidates, source: pa.Table, join: str, layout: Layout) -> None:
+        self._found = found
+        self._relations = {"target": found.rows.drop_columns([FILE, ROW]), "source": source}
+        self._join = join
+        self._layout = layout
+
+    def changed(self, clauses: Sequence[Clause], *, by_source: bool, where: str | None) -> pa.Table:
+        """Return which rows of the table a clause takes: `INDEX`, `CLAUSE`, and columns `value_<n>` that it sets."""
+        tables = "target" if by_source else f"target JOIN source ON ({self._join})"
+        columns = [f"target.{INDEX} AS {INDEX}", *self._values(clauses, kept=True)]
+        return self._select(clauses, columns, tables, where)
+
+    def inserted(self, clauses: Sequence[Clause]) -> pa.Table:
+        """Return the rows that clauses insert, as the table takes them."""
+        where = f"NOT EXISTS (FROM target WHERE {self._join})"
+        rows = self._select(clauses, self._values(clauses, kept=False), "source", where)
+        given = with_defaults(rows.drop_columns([CLAUSE]).rename_columns(self._set(clauses)), self._layout)
+        return conform(given, self._layout.schema, self._layout.name)
+
+    @staticmethod
+    def updated(changed: pa.Table, clauses: Sequence[Clause]) -> pa.Table:
+        """Return those of `changed` that are updated, and not deleted."""
+        updates = [number for number, clause in enumerate(clauses) if clause.values is not None]
+        return changed.filter(pc.is_in(changed.column(CLAUSE), value_set=pa.array(updates, pa.int32())))
+
+    def outcome(self, changed: pa.Table, clauses: Sequence[Clause]) -> list[pa.Table]:
+        """Return the rows that updates come to, as the table takes them; what is deleted is left out."""
+        from lockstep.tables.table import with_values
+
+        rows = self.updated(changed, clauses)
+        values = rows.drop_columns([INDEX, CLAUSE]).rename_columns(self._set(clauses))
+        return [with_values(self._found.take(rows.column(INDEX)), values, self._layout)]
+
+    @staticmethod
+    def _set(clauses: Sequence[Clause]) -> list[str]:
+        return list(dict.fromkeys(name for clause in clauses for name in clause.values or ()))
+
+    def _values(self, clauses: Sequence[Clause], *, kept: bool) -> list[str]:
+        """Return, of each column that a clause sets, what it is set to; what another leaves alone stays, or is null."""
+        columns = []
+        for number, name in enumerate(self._set(clauses)):
+            other = f"target.{quoted(name)}" if kept else f"({self._layout.default(name) or 'NULL'})"
+            cases = [
+                f"WHEN {at} THEN CAST(({clause.values[name]}\n) AS {duckdb_type(self._layout.types[name])})"
+                for at, clause in enumerate(clauses)
+                if clause.values and name in clause.values
+            ]
+            columns.append(f"CASE {CLAUSE} {' '.join(cases)} ELSE {other} END AS {RESERVED}_value_{number}")
+        return columns
+
+    def _select(self, clauses: Sequence[Clause], columns: Sequence[str], tables: str, where: str | None) -> pa.Table:
+        cases = [f"WHEN ({clause.condition or 'true'}\n) THEN {number}" for number, clause in enumerate(clauses)]
+        which = f"CASE {' '.join(cases)} ELSE -1 END" if cases else "-1"
+        if not clauses:
+            where = "false"
+        texts = [text for clause in clauses for text in (clause.condition, *(clause.values or {}).values()) if text]
+        check_one_value_a_row(self._relations, tables, texts)
+        fields = self._layout.schema
+        sets = [(fields.field(name), text) for each in clauses for name, text in (each.values or {}).items()]
+        check_struct_fields(self._relations, tables, sets, self._layout.name)
+        asked = ", ".join([f"CAST({which} AS INTEGER) AS {CLAUSE}", *columns])
+        inner = f"SELECT {asked} FROM {tables} WHERE {where or 'true'}"
+        return evaluate(self._relations, f"SELECT * FROM ({inner}) WHERE {CLAUSE} >= 0")
+
+
+def _check_once(changed: pa.Table, clauses: Sequence[Clause], layout: Layout) -> None:
+    """Raise if two rows of the source change one row, unless all that they can do is delete it."""
+    only_deletes = len(clauses) == 1 and clauses[0].condition is None and clauses[0].values is None
+    if not only_deletes and len(pc.unique(changed.column(INDEX))) < changed.num_rows:
+        raise InvalidError(
+            f"two rows of those that are merged change one row of table {layout.name}: make them one first",
+            sqlstate=CARDINALITY,
+        )

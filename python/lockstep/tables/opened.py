@@ -1,0 +1,164 @@
+"""A lake without Spark, as `lockstep.open` returns it.
+
+lake = lockstep.open("s3://bucket/lake")
+with lake.transaction(comment="nightly") as tx:
+    tx["sales.orders"].append(rows)
+    tx["sales.totals"].merge(updates, on="day").when_matched_update_all().when_not_matched_insert_all().execute()
+lake.at(tx.version)["sales.orders"].to_arrow()
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from lockstep.arguments import check_result, check_runs_when_called, takes
+from lockstep.blocks import batch_of, check_isolation, run_again
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import InvalidError
+from lockstep.retry import AGAIN
+from lockstep.tables.state import States
+from lockstep.tables.transaction import LakeTransaction
+from lockstep.tables.version import LakeVersion
+from lockstep.timeline.entry import Isolation
+
+T = TypeVar("T")
+
+
+@takes(root=str, options=Mapping | None, author=str | None, arbiter=str | None)
+def open(
+    root: str,
+    *,
+    create: bool = False,
+    options: Mapping[str, str] | None = None,
+    author: str | None = None,
+    isolation: Isolation = "SERIALIZABLE",
+    arbiter: str | None = None,
+) -> OpenLake:
+    """Open the lake at a path or URL, without Spark.
+
+    Args:
+        root: see `lockstep.storage`.
+        create: make the lake if there is none.
+        options: of an object store: `endpoint`, `region`, `access_key_id`, … (`lockstep.storage.open_storage`).
+        author: who is named in the timeline; the operating system's user by default.
+        isolation: the level of transactions that do not ask for one.
+        arbiter: who decides the lake's entries, if its store does not: see `TransactionalCatalog.open`.
+
+    Raises:
+        InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level.
+        UnsupportedError: pyarrow is not installed.
+    """
+    check_isolation(isolation)
+    catalog = TransactionalCatalog.open(
+        root,
+        create=create,
+        options=options,
+        author=author,
+        application="Python",
+        isolation=isolation,
+        arbiter=arbiter,
+    )
+    return OpenLake(catalog, options or {})
+
+
+class OpenLake:
+    """A lake, without Spark. Safe to share between threads; each transaction belongs to one of them at a time."""
+
+    def __init__(self, catalog: TransactionalCatalog, options: Mapping[str, str]) -> None:
+        """Work in a catalog's lake; `options` are its store's, for readers of their own."""
+        self._catalog = catalog
+        self._options = options
+        self._states = States(catalog.lake.storage)
+
+    def __repr__(self) -> str:
+        return f"<lockstep lake {self._catalog.lake.storage.url}>"
+
+    @property
+    def catalog(self) -> TransactionalCatalog:
+        """What it is made of: tags, recovery and maintenance are asked there."""
+        return self._catalog
+
+    @takes(comment=str, batch=tuple | list | None)
+    def transaction(
+        self,
+        *,
+        isolation: Isolation | None = None,
+        read_only: bool = False,
+        comment: str = "",
+        batch: tuple[str, int] | None = None,
+    ) -> LakeTransaction:
+        """Return a transaction to use in a `with` statement: commits at its end, rolls back if the block raises.
+
+        Args:
+            isolation: SNAPSHOT or SERIALIZABLE; the lake's level by default.
+            read_only: refuse writes.
+            comment: why, for the timeline.
+            batch: the name of an application and the number of the batch that the transaction carries out, once and for
+                all: look at `is_replay` first, and do nothing if it is. An application's numbers only grow.
+
+        Raises:
+            InvalidError: no such isolation level; a batch that cannot be one.
+        """
+        if isolation is not None:
+            check_isolation(isolation)
+        return LakeTransaction(
+            self._catalog,
+            self._states,
+            isolation=isolation,
+            read_only=read_only,
+            comment=comment,
+            batch=batch_of(batch),
+        )
+
+    @takes(fn=Callable, attempts=int, comment=str, batch=tuple | list | None)
+    def run(
+        self,
+        fn: Callable[[LakeTransaction], T],
+        *,
+        attempts: int = AGAIN.attempts,
+        isolation: Isolation | None = None,
+        comment: str = "",
+        batch: tuple[str, int] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> T:
+        """Run `fn` in a transaction, again from the start if another was first, and return what it returns.
+
+        Only errors that running again can cure are retried (`retryable`), with a growing, jittered pause. `fn` must do
+        nothing besides that cannot be done twice.
+
+        Args:
+            fn: gets the open transaction.
+            attempts: how often at most, 1 or more.
+            batch: as in `transaction`. With one, a COMMIT without an answer is retried too: if it landed, the next
+                attempt `is_replay`.
+
+        Raises:
+            LockstepError: the last attempt's, or the first that is not retryable.
+            InvalidError: fewer than one attempt; or `fn` does nothing when it is called (`async def`, a generator).
+        """
+        check_runs_when_called(fn)
+
+        def attempt() -> T:
+            with self.transaction(isolation=isolation, comment=comment, batch=batch) as tx:
+                return check_result(fn(tx))
+
+        return run_again(attempt, attempts=attempts, sleep=sleep, batch=batch)
+
+    def at(self, when: int | datetime | str | tuple[()] = ()) -> LakeVersion:
+        """Return all tables of one database version.
+
+        Args:
+            when: a version's number, a time (the newest version that was committed by then), a tag's name, or nothing
+                for the newest, in which what plain Delta writers did up to now is taken in.
+
+        Raises:
+            InvalidError: no such version, or a time without a zone. UndefinedError (42704): no such tag.
+            ExpiredError: a version that is not kept any more.
+        """
+        if isinstance(when, datetime) and when.tzinfo is None:
+            raise InvalidError(f"at: {when!r} has no time zone: say which, {when.replace(tzinfo=UTC)!r} for UTC")
+        database = self._catalog.lake.newest() if isinstance(when, tuple) else self._catalog.as_of(when)
+        return LakeVersion(self._catalog.lake.storage, database, self._options)

@@ -1,0 +1,228 @@
+"""DuckDB over rows that are in memory: predicates of statements, and queries of tables of a lake.
+
+It reads nothing but what it is given: no files, no variables of the caller. So a query reads tables of the lake, whose
+reads are recorded, and relations that were named as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
+from lockstep.tables.conditions import SYNTAX
+from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, check_fields
+from lockstep.tables.layout import RESERVED
+from lockstep.tables.schema import quoted
+from lockstep.timeline.entry import Name
+from lockstep.timeline.fold import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def connect() -> DuckDBPyConnection:
+    """Return a connection to a DuckDB of its own, in memory, that reaches nothing outside; its times are in UTC."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
+    connection.execute("SET python_enable_replacements = false")
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def evaluate(relations: Mapping[str, pa.Table], query: str) -> pa.Table:
+    """Return the answer to a query over rows in memory.
+
+    Args:
+        relations: by name, what the query may read.
+
+    Raises:
+        InvalidError: DuckDB refuses the query, or a value in it.
+    """
+    connection = connect()
+    try:
+        for name, table in relations.items():
+            connection.register(name, table)
+        return answer(connection, query)
+    finally:
+        connection.close()
+
+
+def check_one_value_a_row(relations: Mapping[str, pa.Table], tables: str, expressions: Iterable[str]) -> None:
+    """Raise unless expressions have one value for each row, whatever functions they are made of.
+
+    DuckDB takes nothing else in a WHERE: no aggregates, no windows, and nothing that makes rows or loses them.
+
+    Args:
+        relations: by name, what the expressions may read; their rows do not matter.
+        tables: what stands after FROM.
+
+    Raises:
+        InvalidError: DuckDB refuses one of them.
+    """
+    empty = {name: table.slice(0, 0) for name, table in relations.items()}
+    conditions = " OR ".join(f"(({text}\n) IS NULL)" for text in expressions)
+    if conditions:
+        evaluate(empty, f"SELECT 1 FROM {tables} WHERE {conditions}")
+
+
+def check_struct_fields(
+    relations: Mapping[str, pa.Table], tables: str, values: Iterable[tuple[pa.Field, str]], table: str
+) -> None:
+    """Raise unless structs that columns are set to have fields of the columns alone, see `conform.check_fields`.
+
+    Args:
+        relations, tables: as in `check_one_value_a_row`.
+        values: a column, and the expression that it is set to.
+        table: its name, for messages.
+
+    Raises:
+        InvalidError: one has another (42703); DuckDB refuses an expression.
+    """
+    nested = [(field, text) for field, text in values if pa.types.is_nested(field.type)]
+    if not nested:
+        return
+    empty = {name: rows.slice(0, 0) for name, rows in relations.items()}
+    asked = ", ".join(f"({text}\n) AS {RESERVED}_value_{number}" for number, (_, text) in enumerate(nested))
+    given = evaluate(empty, f"SELECT {asked} FROM {tables}").schema.types
+    for type_, (field, _) in zip(given, nested, strict=True):
+        check_fields(type_, field.type, f"column {field.name} of table {table}")
+
+
+def answer(connection: DuckDBPyConnection, query: str) -> pa.Table:
+    """Return the answer to a query on a connection.
+
+    Raises:
+        InvalidError: DuckDB refuses the query, or a value in it.
+    """
+    import duckdb
+
+    try:
+        return connection.sql(query).to_arrow_table()
+    except duckdb.Error as error:
+        raise refusal(error) from error
+
+
+def refusal(error: Exception) -> InvalidError:
+    """Return what DuckDB refused as Lockstep's error, with DuckDB's words."""
+    import duckdb
+
+    states: dict[type[Exception], str] = {
+        duckdb.ParserException: SYNTAX,
+        duckdb.CatalogException: "42P01",
+        duckdb.BinderException: NO_COLUMN,
+        duckdb.OutOfRangeException: OUT_OF_RANGE,
+        duckdb.ConversionException: "22018",
+    }
+    kind = UndefinedError if isinstance(error, duckdb.CatalogException) else InvalidError
+    return kind(f"DuckDB: {error}", sqlstate=states.get(type(error), "22023"))
+
+
+def check_query(query: str) -> None:
+    """Raise unless a text is one query.
+
+    Raises:
+        InvalidError (42601): it is no statement, or several.
+        UnsupportedError: a statement that changes something.
+    """
+    import duckdb
+
+    connection = connect()
+    try:
+        statements = connection.extract_statements(query)
+    except duckdb.Error as error:
+        raise refusal(error) from error
+    finally:
+        connection.close()
+    if len(statements) != 1:
+        raise InvalidError(f"{len(statements)} statements: give one query", sqlstate=SYNTAX)
+    if statements[0].type != duckdb.StatementType.SELECT:
+        raise UnsupportedError(
+            "only a query: rows are changed by tx[name].append, overwrite, delete, update and merge, and tables are "
+            "made by tx.create"
+        )
+
+
+def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, Any]) -> pa.Table:
+    """Return the answer to a query over tables of a lake.
+
+    Args:
+        read: returns what DuckDB can register of a table; asked once for each that the query names.
+        relations: by name, what else the query may read; such a name hides a table's.
+
+    Raises:
+        InvalidError, UnsupportedError: see `check_query` and `evaluate`.
+        LockstepError: as `read` says.
+    """
+    check_query(query)
+    connection = connect()
+    try:
+        for alias, relation in relations.items():
+            connection.register(alias, relation)
+        for number, (name, is_sure) in enumerate(tables_in(query).items()):
+            if name.namespace == DEFAULT_NAMESPACE and name.table in relations:
+                continue
+            with suppress(*() if is_sure else (UndefinedError,)):
+                register(connection, name, read(name), f"{RESERVED}_{number}")
+        return answer(connection, query)
+    finally:
+        connection.close()
+
+
+def tables_in(query: str) -> dict[Name, bool]:
+    """Return the tables that a query names, and whether each must be one: it may be a part of the query (WITH).
+
+    What is not found here DuckDB does not find either, so no table is read without a word.
+
+    Raises:
+        UnsupportedError: a query that is not understood.
+        InvalidError: a name of more parts than DuckDB has for a schema and a table.
+    """
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = parse_one(query, read="duckdb")
+    except (SqlglotError, RecursionError) as error:
+        raise UnsupportedError(
+            f"which tables this query names is not understood: write it in other words ({error})"
+        ) from error
+    parts = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    names: dict[Name, bool] = {}
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            continue  # a function
+        if table.catalog:
+            raise InvalidError(
+                f"{table.sql('duckdb')}: write a namespace of several parts in one pair of quotes, "
+                f'"{table.catalog}.{table.db}".{table.name}'
+            )
+        namespace = tuple(table.db.split(".")) if table.db else DEFAULT_NAMESPACE
+        names[Name(namespace=namespace, table=table.name)] = bool(table.db) or table.name.lower() not in parts
+    return names
+
+
+def register(connection: DuckDBPyConnection, name: Name, data: Any, alias: str) -> None:
+    """Make a table of a lake a view of a connection, in the schema that its namespace is.
+
+    Args:
+        alias: under which name the data itself is registered; no other may have it.
+
+    Raises:
+        InvalidError: DuckDB refuses it, as where it has something else of that name.
+    """
+    import duckdb
+
+    try:
+        connection.register(alias, data)
+        schema = quoted(".".join(name.namespace))
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")
+        if name.namespace == DEFAULT_NAMESPACE:
+            connection.execute(f"CREATE OR REPLACE VIEW main.{quoted(name.table)} AS SELECT * FROM {quoted(alias)}")
+    except duckdb.Error as error:
+        raise refusal(error) from error

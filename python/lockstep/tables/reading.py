@@ -1,0 +1,144 @@
+"""Rows from the data files of a table, each with the place that it has there.
+
+Files are read whole from the store, and decoded as far as columns are asked for. A column that a file does not have
+came later, and is null in it; one that the table is partitioned by stands in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lockstep.delta.combine.collapse import is_inside
+from lockstep.delta.combine.deletion_vectors import RowSet, decode
+from lockstep.errors import CorruptTimelineError, UnsupportedError
+from lockstep.storage import Storage
+from lockstep.tables.layout import RESERVED, Layout
+from lockstep.tables.mapping import physical_name
+from lockstep.tables.partitions import array_of
+
+FILE = f"{RESERVED}_file"
+"""The column that says of which of the files a row is, by its number among those read."""
+
+ROW = f"{RESERVED}_row"
+"""The column that says where in its file a row is, from 0, deleted ones counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where a table's files lie.
+
+    Attributes:
+        storage: the lake's.
+        location: the table's folder, relative to the root.
+        layout: what its rows are.
+    """
+
+    storage: Storage
+    location: str
+    layout: Layout
+
+    def read(self, adds: Sequence[Mapping[str, Any]], columns: Iterable[str] | None = None) -> pa.Table:
+        """Return the rows of files, with their places in the columns `FILE` and `ROW`; deleted ones are left out.
+
+        Args:
+            adds: the `add` of each file; `FILE` counts them.
+            columns: the table's that are wanted; all, in its order, by default.
+
+        Raises:
+            UnsupportedError: a file outside of the table's folder, or of a type that is read in Spark alone.
+            CorruptTimelineError: a file that is gone, or is no such Parquet file.
+        """
+        names = [field.name for field in self.layout.schema] if columns is None else list(columns)
+        schema = pa.schema([self.layout.schema.field(name) for name in names])
+        places = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
+        tables = [self._read_file(number, add, schema) for number, add in enumerate(adds)]
+        whole = pa.schema([*schema, *places])
+        return pa.concat_tables(tables) if tables else whole.empty_table()
+
+    def deleted(self, add: Mapping[str, Any]) -> RowSet:
+        """Return the rows that a file's deletion vector takes out of it."""
+        vector = add.get("deletionVector")
+        return decode(vector, self.storage.get, location=self.location, root=self.storage.url)
+
+    def _read_file(self, number: int, add: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+        file = self._open(add["path"])
+        partition = add.get("partitionValues") or {}
+        physical = {
+            field["name"]: physical_name(field, is_mapped=self.layout.is_mapped) for field in self.layout.fields
+        }
+        stored = [physical[name] for name in schema.names if physical[name] not in partition]
+        try:
+            rows = file.read(columns=[name for name in stored if name in file.schema_arrow.names], use_threads=True)
+            count = file.metadata.num_rows
+            fields = {field["name"]: field for field in self.layout.fields}
+            columns = [
+                pa.chunked_array([array_of(partition[physical[field.name]], field.type, count)])
+                if physical[field.name] in partition
+                else _column(rows, physical[field.name], fields[field.name], field, self.layout)
+                for field in schema
+            ]
+        except pa.ArrowException as error:
+            raise CorruptTimelineError(
+                f"{self.location}/{unquote(add['path'])}: expected the columns {schema}: {error}"
+            ) from error
+        columns += [
+            pa.chunked_array([pa.repeat(pa.scalar(number, pa.int32()), count)]),
+            pa.chunked_array([pa.arange(0, count)]),
+        ]
+        table = pa.Table.from_arrays(columns, schema=pa.schema([*schema, (FILE, pa.int32()), (ROW, pa.int64())]))
+        gone = self.deleted(add)
+        if not gone:
+            return table
+        return table.filter(pc.invert(pc.is_in(table.column(ROW), value_set=pa.array(gone, pa.int64()))))
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        if not is_inside(path):
+            raise UnsupportedError(
+                f"table {self.layout.name} has the file {path[:200]}, outside of its folder (a shallow clone): read it "
+                "in Spark, or at a version (lake.at)"
+            )
+        where = f"{self.location}/{unquote(path)}"
+        if (data := self.storage.get(where)) is None:
+            raise CorruptTimelineError(f"{where} is gone: expected a data file of table {self.layout.name}")
+        try:
+            return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        except pa.ArrowException as error:
+            raise CorruptTimelineError(f"{where}: expected a Parquet file: {error}") from error
+
+
+def _column(rows: pa.Table, stored: str, field: Mapping[str, Any], wanted: pa.Field, layout: Layout) -> pa.ChunkedArray:
+    if stored not in rows.column_names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, wanted.type)])
+    chunks = [_as_logged(chunk, field["type"], wanted.type, layout) for chunk in rows.column(stored).chunks]
+    return pa.chunked_array(chunks, type=wanted.type)
+
+
+def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout) -> pa.Array:
+    """Return an array of a file as its column's type: fields of structs by their names in files, missing ones null."""
+    if array.type == wanted:
+        return array
+    if pa.types.is_struct(wanted):
+        given = {array.type.field(i).name: child for i, child in enumerate(array.flatten())}
+        fields = [wanted.field(i) for i in range(wanted.num_fields)]
+        children = [
+            _as_logged(given[name], part["type"], field.type, layout)
+            if (name := physical_name(part, is_mapped=layout.is_mapped)) in given
+            else pa.nulls(len(array), field.type)
+            for part, field in zip(type_["fields"], fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(children, fields=fields, mask=pc.is_null(array))
+    if pa.types.is_list(wanted):
+        values = _as_logged(array.values, type_["elementType"], wanted.value_type, layout)
+        return pa.ListArray.from_arrays(array.offsets, values, type=wanted, mask=pc.is_null(array))
+    if pa.types.is_map(wanted):
+        keys = _as_logged(array.keys, type_["keyType"], wanted.key_type, layout)
+        items = _as_logged(array.items, type_["valueType"], wanted.item_type, layout)
+        return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=pc.is_null(array))
+    return array.cast(wanted)

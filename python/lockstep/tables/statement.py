@@ -1,0 +1,56 @@
+"""What a statement that fails leaves of its transaction: it can be rolled back, or go back to a savepoint.
+
+As in PostgreSQL (25P02): a program that catches the error, and goes on as if nothing had been, commits nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from lockstep.transactions.transaction import Transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class InTransaction(Protocol):
+    """What has statements of a transaction."""
+
+    @property
+    def core(self) -> Transaction:
+        """The transaction."""
+        ...
+
+
+S = TypeVar("S", bound=InTransaction)
+
+
+def writes(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make a method a statement that writes: whatever it raises, the transaction is not committed as if it had not."""
+
+    @wraps(method)
+    def statement(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        tx = self.core
+        tx.check_writable()
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException as error:  # an interrupt too
+            if tx.failed_statement is None:
+                tx.failed_statement = f"{type(error).__name__}: {error}"
+            raise
+
+    return statement
+
+
+def reads(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Make a method a statement that reads: refused after one that failed, and if it fails itself nothing is lost."""
+
+    @wraps(method)
+    def statement(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.core.check_usable()
+        self.core.check_sound()
+        return method(self, *args, **kwargs)
+
+    return statement

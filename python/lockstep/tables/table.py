@@ -1,0 +1,426 @@
+"""One table of a transaction: its rows as the transaction sees them, and the statements that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import Action
+from lockstep.errors import InvalidError
+from lockstep.tables.altering import Alteration
+from lockstep.tables.changes import INDEX, Candidates, Told, candidates, removed, take_out
+from lockstep.tables.checks import CHECK_VIOLATION, check_rows, with_defaults
+from lockstep.tables.commits import Operation, now_ms, stage
+from lockstep.tables.conditions import checked, condition
+from lockstep.tables.conform import NO_COLUMN, arrow_table, conform
+from lockstep.tables.evolving import difference, with_columns
+from lockstep.tables.layout import RESERVED, Layout
+from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
+from lockstep.tables.reading import FILE, ROW, Files
+from lockstep.tables.schema import duckdb_type
+from lockstep.tables.state import States
+from lockstep.tables.statement import reads, writes
+from lockstep.tables.writing import FileWriter
+from lockstep.timeline.entry import Name, Table
+from lockstep.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lockstep.tables.merging import Merge
+
+SchemaMode: TypeAlias = Literal["merge"] | None
+"""What becomes of columns that rows have and a table has not: it gets them; without, the rows are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a transaction works in: the catalog, the transaction itself, what tables' logs come to."""
+
+    catalog: TransactionalCatalog
+    tx: Transaction
+    states: States
+
+
+class TransactionTable:
+    """A table as a transaction sees it. Predicates and expressions are DuckDB's SQL, over the table's columns."""
+
+    def __init__(self, scope: Scope, name: Name) -> None:
+        """Stand for a table; that it is there shows when it is used."""
+        self._scope = scope
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<lockstep table {self.name} in transaction {self._scope.tx.id}>"
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def core(self) -> Transaction:
+        """The transaction's own record of what it did."""
+        return self._scope.tx
+
+    @property
+    @reads
+    def schema(self) -> pa.Schema:
+        """Its columns, as Arrow's.
+
+        Raises:
+            UndefinedError: there is no such table.
+            UnsupportedError: it has a type that is read in Spark alone.
+        """
+        table = self._scope.catalog.table(self._scope.tx, self.name)
+        return self._scope.states.layout(self._scope.tx, table).schema
+
+    @reads
+    def to_arrow(self, columns: Iterable[str] | None = None, *, where: str | None = None) -> pa.Table:
+        """Return its rows, with the transaction's own writes; that they were read is noted.
+
+        Args:
+            columns: which, in this order; all by default.
+            where: a predicate of the rows that are wanted; all by default.
+
+        Raises:
+            UndefinedError: there is no such table.
+            InvalidError: a column that it has not, or a predicate that DuckDB refuses.
+            UnsupportedError: it is read in Spark alone.
+        """
+        table, files = self._open()
+        files.layout.check_readable()
+        names = list(files.layout.types) if columns is None else list(columns)
+        if unknown := [name for name in names if name not in files.layout.types]:
+            raise InvalidError(f"table {self.name} has no column {unknown[0]!r}", sqlstate=NO_COLUMN)
+        snapshot = self._scope.states.snapshot(self._scope.tx, table)
+        if where is None:
+            self._scope.tx.read(table)
+            return files.read(list(snapshot.files.values()), names).drop_columns([FILE, ROW])
+        found = self._find(table, files, checked(where))
+        return found.take(found.matching(where)).select(names)
+
+    def polars(self, columns: Iterable[str] | None = None, *, where: str | None = None) -> pl.DataFrame:
+        """Return its rows as a Polars frame, see `to_arrow`."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.to_arrow(columns, where=where))
+        assert isinstance(frame, pl.DataFrame), "a table makes a frame"
+        return frame
+
+    # --- changing -----------------------------------------------------------------------------------------------------
+
+    @writes
+    def append(self, data: Any, *, schema_mode: SchemaMode = None) -> int:
+        """Add rows, and return how many.
+
+        Args:
+            data: see `lockstep.tables.conform`: columns by name; those that are left out have their defaults, or are
+                null.
+            schema_mode: "merge" adds columns to the table that only the rows have.
+
+        Raises:
+            UndefinedError: there is no such table.
+            InvalidError: rows that the table does not take; nothing was written.
+            UnsupportedError: a table that is written in Spark alone; nothing was written.
+        """
+        table, files = self.open_to_append()
+        changes, files, rows = self._taken(files, data, schema_mode)
+        operation = Operation(
+            "WRITE",
+            f"append {self.name}",
+            {"mode": "Append", "partitionBy": "[]"},
+            {"numOutputRows": rows.num_rows},
+            True,
+        )
+        self._write(table, files, operation, actions=changes, rows=[rows])
+        return int(rows.num_rows)
+
+    @writes
+    def overwrite(self, data: Any, where: str | None = None, *, schema_mode: SchemaMode = None) -> int:
+        """Put rows in the place of all, or of those of which a predicate is true, and return how many are put.
+
+        Args:
+            data: as for `append`; with a predicate, it must be true of each row.
+            schema_mode: as for `append`.
+
+        Raises:
+            UndefinedError, UnsupportedError: as `append`.
+            InvalidError: likewise; or a row of which the predicate is not true (23514).
+        """
+        table, files = self._open_to_write(only_appends=False)
+        changes, files, rows = self._taken(files, data, schema_mode)
+        now = now_ms(self._scope.catalog)
+        told: Told | None = None
+        if where is None:  # the files that go and come say all of it
+            snapshot = self._scope.states.snapshot(self._scope.tx, table)
+            self._scope.tx.read(table)
+            actions: list[Action] = [{"remove": removed(add, now)} for add in snapshot.files.values()]
+            kept = rows.slice(0, 0)
+        else:
+            query = f"SELECT count(*) AS n FROM target WHERE ({checked(where)}\n) IS NOT TRUE"
+            if others := evaluate({"target": rows}, query).column("n")[0].as_py():
+                raise InvalidError(f"{others} of the rows are not what is replaced ({where})", sqlstate=CHECK_VIOLATION)
+            files.layout.check_readable()
+            found = self._find(table, files, where)
+            gone = found.matching(where)
+            taken = take_out(found, gone, now_ms=now)
+            actions, kept = taken.actions, taken.kept
+
+            def told() -> list[tuple[str, pa.Table]]:
+                return [("delete", found.take(gone)), ("insert", rows)]
+
+        parameters = {"mode": "Overwrite", "partitionBy": "[]", **({} if where is None else {"predicate": where})}
+        metrics = {"numOutputRows": rows.num_rows}
+        operation = Operation("WRITE", f"overwrite {self.name}{_where(where)}", parameters, metrics)
+        self._write(table, files, operation, actions=[*changes, *actions], rows=[rows], kept=kept, told=told)
+        return int(rows.num_rows)
+
+    @writes
+    def delete(self, where: str | None = None) -> int:
+        """Delete the rows of which a predicate is true, all without one, and return how many.
+
+        Raises:
+            UndefinedError, UnsupportedError: as `append`.
+            InvalidError: DuckDB refuses the predicate.
+        """
+        table, files = self.open_to_change()
+        found = self._find(table, files, None if where is None else checked(where))
+        gone = found.rows.column(INDEX) if where is None else found.matching(where)
+
+        def operation(removed_files: int, copied: int) -> Operation:
+            metrics = {"numDeletedRows": len(gone), "numRemovedFiles": removed_files, "numCopiedRows": copied}
+            return Operation("DELETE", f"delete {self.name}{_where(where)}", {"predicate": _listed(where)}, metrics)
+
+        self.replace(table, found, gone, [], operation, told=lambda: [("delete", found.take(gone))])
+        return len(gone)
+
+    @writes
+    def update(self, values: Mapping[str, str], where: str | None = None) -> int:
+        """Set columns of the rows of which a predicate is true, of all without one, and return how many rows.
+
+        Args:
+            values: by column, an expression over the row as it was; what it gives is cast to the column's type.
+
+        Raises:
+            UndefinedError, UnsupportedError: as `append`.
+            InvalidError: no such column, an expression that DuckDB refuses, or a value that the column does not take.
+        """
+        table, files = self.open_to_change()
+        check_columns(values, files.layout)
+        found = self._find(table, files, None if where is None else checked(where))
+        updated = _updated(found, values, where)
+        gone = updated.column(INDEX)
+        rows = with_values(found.take(gone), updated, files.layout)
+        text = f"update {self.name} set {', '.join(f'{name} = {values[name]}' for name in values)}{_where(where)}"
+
+        def operation(removed_files: int, copied: int) -> Operation:
+            metrics = {"numUpdatedRows": len(gone), "numRemovedFiles": removed_files, "numCopiedRows": copied}
+            return Operation("UPDATE", text, {"predicate": _listed(where)}, metrics)
+
+        def told() -> list[tuple[str, pa.Table]]:
+            return [("update_preimage", found.take(gone)), ("update_postimage", rows)]
+
+        self.replace(table, found, gone, [rows], operation, told=told)
+        return len(gone)
+
+    @writes
+    def merge(self, source: Any, on: str | Sequence[str]) -> Merge:
+        """Begin to merge rows; say what is to be done with them, then `execute`, see `lockstep.tables.merging`.
+
+        Args:
+            source: rows, as for `append`, but of any columns.
+            on: the name of a column that both have, several such names, or a condition over `target` and `source`.
+        """
+        from lockstep.tables.merging import Merge
+
+        return Merge(self, arrow_table(source), on)
+
+    # --- for merging, too ---------------------------------------------------------------------------------------------
+
+    def open_to_change(self) -> tuple[Table, Files]:
+        """Return the table, and where its files lie, if rows of it may be changed."""
+        table, files = self._open_to_write(only_appends=False)
+        files.layout.check_readable()
+        return table, files
+
+    def find(self, table: Table, files: Files, rows_condition: str | None) -> Candidates:
+        """Read what a condition of Spark's may be about, and note that it was read."""
+        self._scope.tx.read(table, rows_condition)
+        snapshot = self._scope.states.snapshot(self._scope.tx, table)
+        return candidates(files, snapshot, rows_condition)
+
+    def replace(
+        self,
+        table: Table,
+        found: Candidates,
+        gone: pa.ChunkedArray,
+        rows: Sequence[pa.Table],
+        operation: Callable[[int, int], Operation],
+        *,
+        told: Told,
+    ) -> None:
+        """Take rows out, and put others in, as one statement.
+
+        Args:
+            operation: what it was, given how many files were removed and how many rows were copied.
+            told: what readers of changes are told of it.
+        """
+        taken = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
+        said = operation(taken.removed_files, taken.kept.num_rows)
+        self._write(table, found.files, said, actions=taken.actions, rows=rows, kept=taken.kept, told=told)
+
+    def evolve(self, table: Table, before: Layout, after: Layout, operation: Operation) -> None:
+        """Stage a change of the table's columns or properties; none is no commit."""
+        if actions := difference(before, after):
+            self._stage(table, after, actions, operation)
+
+    def open_to_append(self) -> tuple[Table, Files]:
+        """Return the table, and where its files lie, if rows may be added."""
+        return self._open_to_write(only_appends=True)
+
+    @property
+    def alter(self) -> Alteration:
+        """What may be changed of the table itself: see `lockstep.tables.altering`."""
+        return Alteration(self)
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Table, Files]:
+        table = self._scope.catalog.table(self._scope.tx, self.name)
+        layout = self._scope.states.layout(self._scope.tx, table)
+        return table, Files(self._scope.catalog.lake.storage, table.location, layout)
+
+    def _open_to_write(self, *, only_appends: bool) -> tuple[Table, Files]:
+        table, files = self._open()
+        files.layout.check_writable(only_appends=only_appends)
+        return table, files
+
+    def _taken(self, files: Files, data: Any, schema_mode: SchemaMode) -> tuple[list[Action], Files, pa.Table]:
+        """Return rows as the table takes them, with the actions that give it their columns, and its files then."""
+        if schema_mode not in (None, "merge"):
+            raise InvalidError(f'schema_mode {schema_mode!r:.100}: expected "merge", or None')
+        given = arrow_table(data)
+        layout = files.layout
+        if schema_mode == "merge" and (new := [field for field in given.schema if field.name not in layout.types]):
+            layout = with_columns(layout, pa.schema(field.with_nullable(True) for field in new))
+            layout.check_writable(only_appends=True)
+        rows = conform(with_defaults(given, layout), layout.schema, str(self.name))
+        return difference(files.layout, layout), replace(files, layout=layout), rows
+
+    def _find(self, table: Table, files: Files, predicate: str | None) -> Candidates:
+        physical = None if files.layout.is_mapped else condition(predicate, files.layout.types)
+        return self.find(table, files, physical)
+
+    def _write(
+        self,
+        table: Table,
+        files: Files,
+        operation: Operation,
+        *,
+        actions: Sequence[Action],
+        rows: Sequence[pa.Table],
+        kept: pa.Table | None = None,
+        told: Told | None = None,
+    ) -> None:
+        """Write rows, those of other files that are kept, and what is told of them, and stage it; nothing is no commit.
+
+        Args:
+            told: what readers of changes are told; None where files that come and go say it.
+        """
+        for each in rows:
+            check_rows(each, files.layout)
+        catalog = self._scope.catalog
+        writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog))
+        try:
+            parts = [each for each in (kept, *rows) if each is not None and each.num_rows]
+            whole = pa.concat_tables(parts or [files.layout.schema.empty_table()])
+            writer.write(whole)
+            if told is not None and files.layout.has_feed and actions:
+                for kind, changed in told():
+                    writer.write_changes(kind, changed)
+        except BaseException:
+            catalog.lake.delete([], writer.paths)
+            raise
+        if actions or writer.actions:
+            added = sum(1 for action in writer.actions if "add" in action)
+            metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}
+            said = Operation(
+                operation.name,
+                operation.text,
+                operation.parameters,
+                {**metrics, "numOutputBytes": writer.bytes},
+                operation.blind,
+            )
+            self._stage(table, files.layout, [*actions, *writer.actions], said)
+
+    def _stage(self, table: Table, layout: Layout, actions: Sequence[Action], operation: Operation) -> None:
+        tx = self._scope.tx
+        after = self._scope.states.commit_time(tx, table) if layout.has_commit_times else None
+        stage(self._scope.catalog, tx, table.location, actions, operation, after_ms=after)
+
+
+def check_columns(values: Mapping[str, str], layout: Layout) -> None:
+    """Raise unless expressions are given for columns that a table has.
+
+    Raises:
+        InvalidError: no expression at all, a column that it has not (42703), or what is no expression (42601).
+        UnsupportedError: an expression with a query in it.
+    """
+    if not values:
+        raise InvalidError(f"nothing is to be set in table {layout.name}: give an expression for a column of it")
+    for name, text in values.items():
+        if name not in layout.types:
+            raise InvalidError(f"table {layout.name} has no column {name!r}", sqlstate=NO_COLUMN)
+        if not isinstance(text, str):
+            raise InvalidError(f"column {name} is set to {text!r:.100}: give an expression of DuckDB's SQL, as a text")
+        checked(text, f"what column {name} is set to")
+
+
+def _updated(found: Candidates, values: Mapping[str, str], where: str | None) -> pa.Table:
+    """Return the rows that are updated, by their `INDEX`, with the columns that are set."""
+    types = found.files.layout.types
+    # Under other names than the columns', which a predicate could take for what is set.
+    sets = [
+        f"CAST(({text}\n) AS {duckdb_type(types[name])}) AS {RESERVED}_value_{number}"
+        for number, (name, text) in enumerate(values.items())
+    ]
+    rows = found.rows.drop_columns([FILE, ROW])
+    check_one_value_a_row({"target": rows}, "target", values.values())
+    schema = found.files.layout.schema
+    check_struct_fields(
+        {"target": rows},
+        "target",
+        ((schema.field(name), text) for name, text in values.items()),
+        found.files.layout.name,
+    )
+    if where is not None:
+        rows = rows.take(found.matching(where))
+    answer = evaluate({"target": rows}, f"SELECT {INDEX}, {', '.join(sets)} FROM target")
+    if answer.num_rows != rows.num_rows:
+        raise InvalidError(
+            f"{rows.num_rows} rows of table {found.files.layout.name} are to be updated, and what they are set to "
+            f"comes to {answer.num_rows}; nothing was written. An expression has one value for each row"
+        )
+    return answer.rename_columns([INDEX, *values])
+
+
+def with_values(rows: pa.Table, values: pa.Table, layout: Layout) -> pa.Table:
+    """Return rows with some columns replaced by those of the same name, as the table takes them."""
+    for name in values.column_names:
+        if name in rows.column_names:
+            at = rows.column_names.index(name)
+            rows = rows.set_column(at, pa.field(name, values.schema.field(name).type), values.column(name))
+    return conform(rows, layout.schema, layout.name)
+
+
+def _where(predicate: str | None) -> str:
+    return "" if predicate is None else f" where {predicate}"
+
+
+def _listed(predicate: str | None) -> str:
+    """Return a predicate as Delta's history has it: a list of texts, as JSON."""
+    import msgspec
+
+    return msgspec.json.encode([] if predicate is None else [predicate]).decode()

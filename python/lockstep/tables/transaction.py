@@ -1,0 +1,281 @@
+"""A transaction without Spark, for one `with` block: commits at its end, rolls back if the block raises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+import pyarrow as pa
+
+from lockstep.blocks import Block
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import (
+    NoTransactionError,
+    TransactionStateError,
+    UnsupportedError,
+)
+from lockstep.tables.commits import Operation, now_ms, stage
+from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
+from lockstep.tables.names import name_of, namespace_of
+from lockstep.tables.queries import run_query
+from lockstep.tables.state import States
+from lockstep.tables.statement import reads, writes
+from lockstep.tables.table import Scope, TransactionTable
+from lockstep.timeline.entry import Batch, Isolation, Name
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
+
+Status: TypeAlias = Literal["NEW", "OPEN", "IN DOUBT", "COMMITTED", "ROLLED BACK"]
+AName: TypeAlias = str | tuple[str, ...] | Name
+"""A table's name: 'sales.orders', or its parts, where a part has a dot in it."""
+
+
+class LakeTransaction(Block):
+    """A transaction of a lake, for one `with` block and one thread at a time.
+
+    Attributes:
+        comment: why, for the timeline.
+    """
+
+    def __init__(
+        self,
+        catalog: TransactionalCatalog,
+        states: States,
+        *,
+        isolation: Isolation | None,
+        read_only: bool,
+        comment: str,
+        batch: Batch | None,
+    ) -> None:
+        """Begin when the block is entered."""
+        self._catalog = catalog
+        self._states = states
+        self._isolation = isolation
+        self._read_only = read_only
+        self._batch = batch
+        self._tx: Transaction | None = None
+        self.comment = comment
+
+    def __repr__(self) -> str:
+        at = "" if self.version is None else f" as database version {self.version}"
+        return f"<lockstep transaction {self.id or '(not begun)'} {self.status}{at}>"
+
+    # --- how it stands ------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str | None:
+        """Its id, once begun."""
+        return None if self._tx is None else self._tx.id
+
+    @property
+    def snapshot(self) -> int | None:
+        """The database version that it sees, once begun; it may move on until something of it was seen."""
+        return None if self._tx is None else self._tx.base.version
+
+    @property
+    def version(self) -> int | None:
+        """The database version that it made, once committed; the snapshot's if it changed nothing."""
+        return None if self._tx is None else self._tx.version
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its batch was done before it began: whatever it does, nothing is changed."""
+        return self._tx is not None and self._tx.is_replay
+
+    @property
+    def status(self) -> Status:
+        """NEW, OPEN, COMMITTED, ROLLED BACK, or IN DOUBT: the store did not say whether it is committed."""
+        if self._tx is None:
+            return "NEW"
+        if self._tx.state is State.COMPLETED:
+            return "COMMITTED"
+        if self._tx.in_doubt is not None:
+            return "IN DOUBT"
+        return "OPEN" if self._tx.is_open else "ROLLED BACK"
+
+    # --- the block ----------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._tx is not None:
+            raise TransactionStateError(f"{self!r} was used already: ask the lake for another", sqlstate="25000")
+        self._tx = self._catalog.begin(
+            isolation=self._isolation, read_only=self._read_only, comment=self.comment, batch=self._batch
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        if not self.core.is_open:
+            return False  # the block ended it itself
+        if error is not None:
+            self._give_up(error)
+            return False
+        try:
+            self._commit_and_find_out()
+        except BaseException as refused:  # an interrupt too
+            if self.core.is_open:
+                self._give_up(refused)
+            if self.status != "COMMITTED":
+                raise
+        return False
+
+    def commit(self) -> int:
+        """Commit now instead of at the end of the block, and return the database version.
+
+        Raises:
+            ConflictError (40001): another transaction was first; it is rolled back, run it again.
+            CommitUnknownError (40003): the store did not say; `commit` again finds out, as the block's end does once.
+            LockstepError: why not, see `TransactionalCatalog.commit`.
+        """
+        return self._catalog.commit(self.core).version
+
+    def rollback(self) -> None:
+        """Roll back now instead of by an exception.
+
+        Raises:
+            TransactionStateError (2D000): too late, it is committed.
+            CommitUnknownError (40003): nobody knows whether it is.
+        """
+        self._catalog.rollback(self.core)
+
+    def savepoint(self, name: str) -> None:
+        """Remember what was done so far, for `rollback_to`."""
+        self.core.savepoint(name)
+
+    def rollback_to(self, name: str) -> None:
+        """Undo what was done since a savepoint, which stays.
+
+        Raises:
+            UndefinedError (3B001): there is no such savepoint.
+        """
+        self._catalog.rollback_to(self.core, name)
+
+    def release(self, name: str) -> None:
+        """Forget a savepoint and those after it; what was done since stays done.
+
+        Raises:
+            UndefinedError (3B001): there is no such savepoint.
+        """
+        self.core.release(name)
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    @property
+    @reads
+    def tables(self) -> list[Name]:
+        """The names of the tables that it sees, sorted."""
+        return sorted(self.core.tables)
+
+    @writes
+    def create_namespace(self, name: str | tuple[str, ...], properties: Mapping[str, str] | None = None) -> None:
+        """Make a namespace.
+
+        Raises:
+            DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
+        """
+        self.core.changing().create_namespace(namespace_of(name), dict(properties or {}))
+
+    @writes
+    def drop_namespace(self, name: str | tuple[str, ...], *, cascade: bool = False) -> None:
+        """Remove a namespace, with all that is in it if `cascade`.
+
+        Raises:
+            UndefinedError (3F000): there is none. InvalidError (2BP01): it is not empty.
+        """
+        self.core.change_names(lambda names: names.drop_namespace(namespace_of(name), cascade=cascade))
+
+    @writes
+    def create(
+        self,
+        name: AName,
+        schema: pa.Schema,
+        *,
+        partition_by: str | Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> TransactionTable:
+        """Make a table, and return it.
+
+        Args:
+            schema: its columns, as Arrow's; one that is not nullable is NOT NULL.
+            partition_by: the column, or the columns, that files are parted by; none by default.
+            properties: the table's, as in SQL; of Delta's own those that are known here.
+
+        Raises:
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
+            InvalidError, UnsupportedError: columns or properties that a table cannot have; nothing was written.
+        """
+        tx, full_name = self.core, name_of(name)
+        now, id_ = now_ms(self._catalog), self._catalog.lake.new_id()
+        parts = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
+        protocol, metadata = new_table(str(full_name), schema, parts, dict(properties or {}), id=_uuid(), now_ms=now)
+        creation = tx.reserve(full_name, id_)
+        operation = Operation("CREATE TABLE", f"create {full_name}", {"partitionBy": "[]"}, {}, blind=True)
+        actions = [{"protocol": protocol}, {"metaData": metadata}]
+        after = 0 if is_on(metadata["configuration"], COMMIT_TIMES) else None
+        stage(self._catalog, tx, creation.location, actions, operation, after_ms=after)
+        return self[full_name]
+
+    @writes
+    def drop(self, name: AName) -> None:
+        """Drop a table; its files stay for the database versions that have it.
+
+        Raises:
+            UndefinedError (42P01): there is none of that name.
+        """
+        table = self.core.table(name_of(name), usable=False)
+        self.core.changing().drop_table(table.name)
+
+    @writes
+    def rename(self, name: AName, new_name: AName) -> None:
+        """Give a table another name, in another namespace perhaps.
+
+        Raises:
+            UndefinedError (42P01, 3F000), DuplicateError (42P07): no such table or namespace; the name is taken.
+        """
+        table = self.core.table(name_of(name), usable=False)
+        self.core.changing().rename_table(table.name, name_of(new_name))
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: AName) -> TransactionTable:
+        """Return a table by its name; that it is there shows when it is used."""
+        return TransactionTable(Scope(self._catalog, self.core, self._states), name_of(name))
+
+    @reads
+    def sql(self, query: str, /, **relations: Any) -> pa.Table:
+        """Return DuckDB's answer to a query of the tables, with the transaction's own writes.
+
+        Each table that it names counts as read, all of it.
+
+        Args:
+            relations: by name, what else the query may read: Arrow, Polars, pandas.
+
+        Raises:
+            UndefinedError: no such table. UnsupportedError: no query, a view, or a table that is read in Spark alone.
+            InvalidError: what DuckDB refuses.
+        """
+        return run_query(query, self._read, relations)
+
+    def _read(self, name: Name) -> pa.Table:
+        if name in self.core.names.views:
+            raise UnsupportedError(f"{name} is a view, whose text is Spark's SQL: ask its tables, or ask in Spark")
+        return self[name].to_arrow()
+
+    @property
+    def core(self) -> Transaction:
+        """The transaction's own record of what it did.
+
+        Raises:
+            NoTransactionError: it has not begun.
+        """
+        if self._tx is None:
+            raise NoTransactionError("this transaction has not begun: use it in a with statement")
+        return self._tx
+
+
+def _uuid() -> str:
+    from uuid import uuid4
+
+    return str(uuid4())

@@ -1,0 +1,248 @@
+"""All tables of one database version, for Arrow, DuckDB and Polars: read by `deltalake`, at their table versions.
+
+A table is read once it is published up to that version, so that its log says it to any reader. Names are those that
+tables had in that version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.storage import Storage
+from lockstep.storage.options import endpoint_of, of_environment, place_of
+from lockstep.storage.outside import url_below
+from lockstep.tables.conform import NO_COLUMN
+from lockstep.tables.names import name_of
+from lockstep.tables.queries import register, run_query
+from lockstep.tables.schema import arrow_field
+from lockstep.timeline.entry import Database, Name, Table
+from lockstep.transactions.lookup import find_table
+
+if TYPE_CHECKING:
+    import polars as pl
+    from deltalake import DeltaTable
+    from duckdb import DuckDBPyConnection
+
+
+_NOT_BY_FILES = frozenset({"deletionVectors", "columnMapping"})
+_BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
+
+
+class LakeVersion:
+    """All tables of one database version; it stays what it is, whatever is committed since.
+
+    Attributes:
+        version: the database version.
+    """
+
+    def __init__(self, storage: Storage, database: Database, options: Mapping[str, str]) -> None:
+        """Read a database version whose tables are published.
+
+        Args:
+            options: of the lake's store, as `lockstep.storage.open_storage` takes them.
+        """
+        self._storage = storage
+        self._database = database
+        self._options = options
+        self.version = database.version
+
+    def __repr__(self) -> str:
+        return f"<lockstep database version {self.version} of {self._storage.url}>"
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self.tables)
+
+    @cached_property
+    def tables(self) -> list[Name]:
+        """The names of its tables, sorted."""
+        return sorted(self._database.tables)
+
+    def __getitem__(self, name: str | tuple[str, ...] | Name) -> VersionTable:
+        """Return a table by its name in this version.
+
+        Raises:
+            UndefinedError: there is none of that name.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside.
+        """
+        table = find_table(self._database, name_of(name))
+        return VersionTable(table, url_below(self._storage.url, table.location), self._options)
+
+    def sql(self, query: str, **relations: Any) -> pa.Table:
+        """Return DuckDB's answer to a query of this version's tables.
+
+        Args:
+            relations: by name, what else the query may read: Arrow, Polars, pandas.
+
+        Raises:
+            InvalidError, UnsupportedError: what DuckDB, or a reader of a table, refuses.
+            UndefinedError: there is no table of a name in it.
+        """
+        return run_query(query, lambda name: self[name].relation(), relations)
+
+    def duckdb(self, connection: DuckDBPyConnection, names: Iterable[str | tuple[str, ...] | Name] = ()) -> None:
+        """Make this version's tables views of a DuckDB connection, each in the schema that its namespace is.
+
+        Args:
+            connection: another than other threads use.
+            names: which tables; all by default. Those of the namespace `default` are in the schema `main`, too.
+
+        Raises:
+            UndefinedError, UnsupportedError, InvalidError: see `__getitem__`; a table that cannot be read so.
+        """
+        for name in map(name_of, names or self.tables):
+            register(connection, name, self[name].relation(), f"__lockstep_{self.version}_{name}")
+
+
+class VersionTable:
+    """A table at one version, to be read.
+
+    Attributes:
+        name: in the database version that it is of.
+        uri: where it lies.
+        version: its table version, Delta's.
+    """
+
+    def __init__(self, table: Table, uri: str, options: Mapping[str, str]) -> None:
+        """Stand for a table, which is opened when it is read."""
+        self.name = table.name
+        self.uri = uri
+        self.version = table.version
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"<lockstep table {self.name}, version {self.version} of {self.uri}>"
+
+    def delta(self) -> DeltaTable:
+        """Return it as deltalake's `DeltaTable`, at this version.
+
+        Raises:
+            UnsupportedError: deltalake does not read such a table.
+        """
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            return DeltaTable(self.uri, version=self.version, storage_options=_for_deltalake(self.uri, self._options))
+        except (DeltaError, OSError) as error:
+            raise self._refusal(error) from error
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
+        """Return its rows, in no order.
+
+        Args:
+            columns: which, in this order; all by default.
+
+        Raises:
+            InvalidError: a column that it has not.
+            UnsupportedError: deltalake does not read such a table.
+        """
+        from deltalake.exceptions import DeltaError
+
+        table = self.delta()
+        names = None if columns is None else list(columns)
+        known = [field.name for field in table.schema().fields]
+        if unknown := [name for name in names or () if name not in known]:
+            raise InvalidError(
+                f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
+            )
+        try:
+            rows = pa.RecordBatchReader.from_stream(table.scan(columns=names)).read_all()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self._refusal(error) from error
+        return _plain(rows, table.schema().to_json())
+
+    def relation(self) -> Any:
+        """Return what DuckDB and Polars read: an Arrow dataset, which is read as far as is needed, or rows in memory.
+
+        A dataset is made where files alone say which rows there are, and where the bounds that stand in the files
+        themselves are certainly right: not for deletion vectors, mapped columns, nor columns of other types than
+        integers, texts, dates and booleans. It leaves files out by partition values alone, not by the log's
+        statistics.
+
+        Raises:
+            UnsupportedError: deltalake does not read such a table.
+        """
+        table = self.delta()
+        features = set(table.protocol().reader_features or ())
+        types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
+        if table.protocol().min_reader_version == 2 or features & _NOT_BY_FILES or not types <= _BOUNDED:
+            return self.to_arrow()
+        from deltalake.exceptions import DeltaError
+
+        try:
+            dataset = table.to_pyarrow_dataset()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self._refusal(error) from error
+        return _without_statistics(dataset, table.metadata().partition_columns)
+
+    def polars(self) -> pl.LazyFrame:
+        """Return it as a lazy frame of Polars.
+
+        Raises:
+            UnsupportedError: deltalake does not read such a table.
+        """
+        import polars as pl
+
+        relation = self.relation()
+        if isinstance(relation, pa.Table):
+            frame = pl.from_arrow(relation)
+            assert isinstance(frame, pl.DataFrame), "a table makes a frame"
+            return frame.lazy()
+        return pl.scan_pyarrow_dataset(relation)
+
+    def _refusal(self, error: Exception) -> UnsupportedError:
+        return UnsupportedError(
+            f"deltalake does not read version {self.version} of table {self.name} ({self.uri}): {error}. Read it in "
+            "Spark"
+        )
+
+
+def _without_statistics(dataset: Any, partitioned_by: Iterable[str]) -> Any:
+    """Return a dataset of the same files, which says of each what its partition values are, and nothing else.
+
+    deltalake says of each file what its statistics in the log say, too, and where one has no greatest value it says
+    that values are less than null, by which Arrow leaves the file out of any filter, with its rows.
+    """
+    import pyarrow.dataset as ds
+
+    fragments = []
+    for fragment in dataset.get_fragments():
+        known = ds.get_partition_keys(fragment.partition_expression)
+        said = ds.scalar(True)
+        for name in partitioned_by:
+            field, value = ds.field(name), known[name]
+            is_it = field.is_null() if value is None else field == pa.scalar(value, dataset.schema.field(name).type)
+            said = said & is_it
+        fragments.append(
+            dataset.format.make_fragment(fragment.path, filesystem=dataset.filesystem, partition_expression=said)
+        )
+    return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
+
+
+def _plain(rows: pa.Table, schema: str) -> pa.Table:
+    """Return rows with the types that Lockstep has for Delta's, whatever a reader lays values out as.
+
+    Args:
+        schema: the table's, as Delta's JSON.
+    """
+    fields = {field["name"]: field for field in msgspec.json.decode(schema)["fields"]}
+    wanted = pa.schema([arrow_field(fields[name], name) for name in rows.column_names])
+    return rows.cast(wanted)
+
+
+def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:
+    """Return a store's options as delta-rs calls them; what is not said comes from the environment, as everywhere."""
+    if not options:
+        return None
+    if not uri.startswith("s3"):
+        return dict(options)
+    named = {f"aws_{key}": value for key, value in options.items()}
+    if endpoint_of(place_of(uri), options, of_environment()).startswith("http://"):
+        named["aws_allow_http"] = "true"
+    return named

@@ -1,0 +1,339 @@
+"""Arbitration: an entry of a lake that has an arbiter is decided there, and then copied into the timeline.
+
+The arbiter holds the newest decision (`lockstep.arbiters`). To become version n, a client asks it to replace the
+decision that version n - 1 is of, as the *store* has that, by its own. Then it copies its file to its name in the
+store, and only then it answers. So
+
+- what anybody reads, and what anybody was told is committed, is in the store: who only reads needs no arbiter;
+- an entry is decided at most once, whatever the store does with conditions: two decisions about n replace the same
+  record, and only the first of them finds it;
+- what was decided and not copied, for its client died in between, is copied by whoever wants the same version next. It
+  is never lost to a later decision, for that would have to follow it, and to follow it is to have read it in the store;
+- an arbiter that forgot, or stands where it stood earlier, is not what the store says, and decides nothing.
+
+A file of more than `INLINE_BYTES` does not fit into the record. It is written to the store first, under a name that its
+digest tells, and whoever copies it finds it there:
+
+    <root>/_lockstep/decided/00000000000000000007-<digest>.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lockstep.arbiters import Arbiter, Decision, Mark
+from lockstep.errors import ArbiterError, LockstepError, UnavailableError
+from lockstep.storage import Mine, Storage, Theirs
+from lockstep.timeline.entry import NEW, Arbitrated
+from lockstep.timeline.fence import fence, left_behind
+from lockstep.timeline.files import entry_path, find, gone
+
+INLINE_BYTES = 256 * 1024
+"""So large a file is kept by the arbiter itself; an item of DynamoDB has 400 kB at most."""
+
+FOLDER = "_lockstep/decided"
+
+RESEED = "lockstep arbiter --reseed"
+
+Verdict: TypeAlias = Literal["ours", "theirs", "passed", "again"]
+
+_log = logging.getLogger(__name__)
+
+
+def refusal(of_lake: Arbitrated | None, arbiter: Arbiter | None, root: str) -> str:
+    """Return why a client may not write to a lake, given the arbiter that it is told to use; empty if it may.
+
+    Args:
+        of_lake: what the lake's entry 0 says.
+        arbiter: what the client is told.
+        root: the lake's, for the message.
+    """
+    if of_lake is None:
+        if arbiter is None or arbiter.is_default:
+            return ""
+        return (
+            f"the lake {root} has no arbiter, and this client is told to use one ({arbiter}): a lake has the arbiter "
+            "that it was made with, or none. Take the setting out"
+        )
+    is_same = arbiter is not None and (arbiter.kind, arbiter.name) == (of_lake.kind, of_lake.name)
+    if is_same:
+        return ""
+    told = f"another one ({arbiter})" if arbiter is not None else "none"
+    return (
+        f"the database versions of the lake {root} are decided by an arbiter ({of_lake.kind} {of_lake.name}), and this "
+        f"client is told to use {told}: it may only read. Nothing was written; set `arbiter`, or LOCKSTEP_ARBITER"
+    )
+
+
+def digest_of(data: bytes) -> str:
+    """Return by which digest a file is decided."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def staged_path(decision: Decision) -> str:
+    """Return where a file lies that was, or is to be, decided and does not fit into the record."""
+    return f"{FOLDER}/{decision.first:020d}-{decision.digest}.json"
+
+
+def judge(found: Decision | None, before: Mark | None, wanted: Decision) -> Verdict | str:
+    """Return what it means that an arbiter did not take a decision, given what it has instead.
+
+    Args:
+        found: what it has.
+        before: what the decision was to follow, as the store has that; None for a lake that is being made.
+        wanted: the decision.
+
+    Returns:
+        ours: it has this very decision, from an earlier request.
+        theirs: it has another one about the same version, which may not be in the store yet.
+        passed: it has a later one, so the store has the version.
+        again: it has now what the decision was to follow.
+        Else what is wrong, as a clause: nothing can be decided until a person has looked.
+    """
+    if found is None:
+        return "holds nothing of this lake: it lost what it had, or is another one, or the lake was copied or moved"
+    if (found.first, found.digest) == (wanted.first, wanted.digest):
+        return "ours"
+    if before is None:
+        return "theirs" if found.first == 0 else f"knows a lake here at database version {found.last}, and it is gone"
+    if found.lake != before.lake:
+        return "holds the record of another lake, which had this root before"
+    if found.mark == before:
+        return "again"
+    if found.first == wanted.first:
+        return "theirs"
+    if found.first > wanted.first:
+        return "passed"
+    if found.last < before.last:
+        return f"stands at database version {found.last}, behind the store, which has {before.last}: it forgot"
+    return f"decided another database version {found.last} than the store has"
+
+
+class Arbitration:
+    """How the entries of one lake are decided, by one process; `put` is called by one thread at a time.
+
+    Attributes:
+        arbiter: what decides.
+        lake: the id of the transaction that made the lake, by which the arbiter knows it.
+    """
+
+    def __init__(self, storage: Storage, arbiter: Arbiter, lake: str) -> None:
+        self.arbiter = arbiter
+        self.lake = lake
+        self._storage = storage
+        self._newest: Mark | None = None  # of what this process has put, or copied, last
+        self._in_doubt = NEW  # the first version of a file of which nobody knew whether it was decided
+
+    def put(self, first: int, last: int, data: bytes) -> Mine | Theirs:
+        """Make a file the one of its versions, unless another one is; as `Storage.put_if_absent`.
+
+        Raises:
+            UnsupportedError: the arbiter may forget; nothing was decided.
+            UnavailableError: the store or the arbiter failed. Unless it is `definite`, the file may have been decided
+                all the same, or be decided later: put it again.
+            SnapshotTooOldError: what has the version has expired.
+            ArbiterError: the arbiter and the store disagree; nothing of this file is committed, or will be.
+        """
+        try:
+            answer = self._put(first, last, data)
+        except LockstepError as error:
+            if isinstance(error, UnavailableError) and not error.definite:
+                self._in_doubt = first
+            elif self._in_doubt == first:  # this request failed for sure, and one before it may have been carried out
+                raise UnavailableError(error.message) from error
+            raise
+        self._in_doubt = NEW
+        return answer
+
+    def _put(self, first: int, last: int, data: bytes) -> Mine | Theirs:
+        wanted = Decision(self.lake, first, last, digest_of(data), data if len(data) <= INLINE_BYTES else None)
+        try:
+            before = self._before(first)
+            if wanted.data is None:
+                self._storage.put(staged_path(wanted), data)
+        except UnavailableError as error:
+            raise UnavailableError(error.message, definite=True) from error
+        is_taken = not self.arbiter.swap(before, wanted)
+        try:
+            return self._settled(before, wanted, data) if is_taken else self._copied(wanted, data)
+        except UnavailableError as error:
+            # Who failed with this may say that nothing was written. But something may have been decided.
+            raise UnavailableError(error.message) from error
+
+    def _before(self, first: int) -> Mark | None:
+        """Return what a file is to follow, as the store has it; None before the first."""
+        if first == 0:
+            return None
+        if self._newest is None or self._newest.last != first - 1:
+            if (file := find(self._storage, first - 1)) is None:
+                raise gone(self._storage, first - 1, first - 1)
+            self._newest = Mark(self.lake, file.last, digest_of(file.data))
+        return self._newest
+
+    def _settled(self, before: Mark | None, wanted: Decision, data: bytes) -> Mine | Theirs:
+        """Tell what has the versions of a file that the arbiter did not take."""
+        found = self.arbiter.read()
+        match judge(found, before, wanted):
+            case "ours":
+                return self._copied(wanted, data)
+            case "theirs" if found is not None:
+                return self._of_others(wanted, copy_decided(self._storage, self.arbiter, found))
+            case "passed":
+                there = self._storage.get(entry_path(wanted.first))
+                if there == data:
+                    return self._copied(wanted, data)
+                if there is not None:
+                    return self._of_others(wanted, there)
+                if first_kept := fence(self._storage, wanted.first):
+                    raise left_behind(wanted.first - 1, first_kept)
+                raise disagreement(self.arbiter, f"has decided {entry_path(wanted.first)}, which the store lacks")
+            case "again":
+                raise UnavailableError(f"the arbiter ({self.arbiter}) was set anew meanwhile")
+            case wrong:
+                raise disagreement(self.arbiter, wrong)
+
+    def _copied(self, decision: Decision, data: bytes) -> Mine:
+        copy(self._storage, self.arbiter, decision, data)
+        self._newest = decision.mark
+        return Mine()
+
+    def _of_others(self, wanted: Decision, there: bytes) -> Theirs:
+        if wanted.data is None:
+            remove_staged(self._storage, wanted)
+        return Theirs(there)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an arbiter stands to a lake.
+
+    Attributes:
+        arbiter: in words.
+        decided: the newest database version that it has decided; None if it knows nothing of the lake.
+        stored: the newest that the store has.
+        wrong: why nothing can be decided until a person has looked; empty if all is well.
+    """
+
+    arbiter: str
+    decided: int | None
+    stored: int
+    wrong: str = ""
+
+
+def standing(storage: Storage, arbitration: Arbitration, version: int) -> Standing:
+    """Return how an arbiter stands to a lake whose newest database version in the store is `version`.
+
+    Raises:
+        UnavailableError, ArbiterError: the store or the arbiter says so.
+    """
+    found, end = arbitration.arbiter.read(), _end(storage, arbitration.lake, version)
+    decided = None if found is None else found.last
+    return Standing(str(arbitration.arbiter), decided, version, _wrong(found, end))
+
+
+def reseed(storage: Storage, arbitration: Arbitration, version: int) -> Standing:
+    """Let an arbiter go on from what the store has; an entry that it decided next, and nobody copied, is copied first.
+
+    Whoever calls this has seen to it that no client writes, and that the store has all that was committed: what the
+    arbiter decided beyond that is forgotten.
+
+    Args:
+        version: the newest database version that the store has.
+
+    Returns:
+        How it stood before.
+
+    Raises:
+        UnavailableError: the store or the arbiter failed, or somebody else changed what it holds; call again.
+        ArbiterError: what it holds is none of Lockstep's records, or cannot be copied.
+    """
+    arbiter = arbitration.arbiter
+    found, end = arbiter.read(), _end(storage, arbitration.lake, version)
+    before = Standing(str(arbiter), None if found is None else found.last, version, _wrong(found, end))
+    if before.wrong:
+        if not arbiter.swap(None if found is None else found.mark, end):
+            raise UnavailableError(f"the arbiter ({arbiter}) was changed meanwhile. Look again")
+    elif found is not None and found.first == version + 1:
+        copy_decided(storage, arbiter, found)
+    return before
+
+
+def _end(storage: Storage, lake: str, version: int) -> Decision:
+    """Return the file that the timeline ends with, as a decision."""
+    if (file := find(storage, version)) is None:
+        raise gone(storage, version, version)
+    return Decision(lake, file.first, file.last, digest_of(file.data))
+
+
+def _wrong(found: Decision | None, end: Decision) -> str:
+    """Return why nothing can follow the file that the timeline ends with."""
+    verdict = judge(found, end.mark, Decision(end.lake, end.last + 1, end.last + 1, ""))
+    match verdict:
+        case "again" | "theirs":
+            return ""
+        case "passed" if found is not None:
+            return f"has decided database version {found.last}, and the store ends with {end.last}: entries are lost"
+        case wrong:
+            return wrong
+
+
+def copy_decided(storage: Storage, arbiter: Arbiter, found: Decision) -> bytes:
+    """Copy a decision into the timeline, for a client that has not done it, and return the file.
+
+    Raises:
+        UnavailableError: the store failed.
+        ArbiterError: the store has another file there, or the file is lost.
+    """
+    path = entry_path(found.first)
+    data = found.data
+    if data is None:
+        # Whoever copies it removes it then, so it is at one of the two places, looked at in this order.
+        data = storage.get(staged_path(found)) or storage.get(path)
+    if data is None or digest_of(data) != found.digest:
+        raise disagreement(arbiter, f"has decided {path}, and what it decided is lost")
+    copy(storage, arbiter, found, data)
+    return data
+
+
+def copy(storage: Storage, arbiter: Arbiter, decision: Decision, data: bytes) -> None:
+    """Write what was decided into the timeline, unless it is there.
+
+    Raises:
+        UnavailableError: the store failed; whoever comes next does it.
+        ArbiterError: the store has another file there.
+    """
+    path = entry_path(decision.first)
+    if isinstance(storage.put_if_absent(path, data), Theirs):
+        raise disagreement(arbiter, f"has decided another {path} than the store has")
+    if decision.data is None:
+        remove_staged(storage, decision)
+
+
+def remove_staged(storage: Storage, decision: Decision) -> None:
+    """Remove what nobody needs any more, at best effort."""
+    try:
+        storage.delete(staged_path(decision))
+    except UnavailableError as error:
+        _log.warning("%s stays, which does no harm: %s", staged_path(decision), error)
+
+
+def sweep_staged(storage: Storage, first_kept: int) -> None:
+    """Delete what killed clients staged for versions that have expired, and so are in the timeline or were others'.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    for name in storage.list(FOLDER):
+        if name[:20].isdecimal() and int(name[:20]) < first_kept:
+            storage.delete(f"{FOLDER}/{name}")
+
+
+def disagreement(arbiter: Arbiter, what: str) -> ArbiterError:
+    """Return what to say of an arbiter that does not fit the store."""
+    return ArbiterError(
+        f"the arbiter ({arbiter}) {what}. Nothing of this was committed, and nothing can be until that is settled. See "
+        f"that the store has all that was committed and that nobody writes, then run `{RESEED} ROOT`"
+    )

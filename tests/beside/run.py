@@ -1,0 +1,181 @@
+"""Runs writers of several kinds on the same adopted tables, kills some, and has what is left judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from deltalake import write_deltalake
+
+from lockstep.adoption.adopt import Wanted, adopt, look
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import render
+from tests.beside.journal import SHARED, TRACKED
+from tests.beside.judging import Verdict, judge, read
+from tests.beside.spark_writer import ROOT
+from tests.beside.writer import row
+from tests.support.lakes import named
+
+KINDS = ("lockstep", "lockstep", "delta-rs", "delta-rs")
+SPARK_KINDS = ("spark", "plain-spark")
+BESIDE_SPARK = ("lockstep", "delta-rs")
+PAUSE_SECONDS = 0.5
+"""So long these wait after each operation, or Spark, which is slower, would lose every race."""
+
+LIVES_SECONDS = dict.fromkeys(KINDS, (1.0, 4.0)) | dict.fromkeys(SPARK_KINDS, (25.0, 70.0))
+"""A writer that is to be killed is so after some time between these; Spark takes long to start."""
+
+
+@dataclass
+class Round:
+    """What the writers of one round work on.
+
+    Attributes:
+        folder: for the lake, the tables and the journals.
+        end: when it is over, by the monotonic clock.
+        chance: says who is killed, and when.
+        killed: how many of the writers are killed, of 1; another takes the place of each.
+        pause: how many seconds those without Spark wait after each operation.
+    """
+
+    folder: Path
+    end: float
+    seed: int
+    killed: float
+    pause: float
+    chance: random.Random
+    journals: list[Path] = field(default_factory=list)
+    running: list[tuple[subprocess.Popen[bytes], str, float | None]] = field(default_factory=list)
+
+    def start(self, kind: str) -> None:
+        """Start a writer."""
+        number = len(self.journals)
+        journal = self.folder / f"{number}.journal"
+        self.journals.append(journal)
+        left, name = str(max(self.end - time.monotonic(), 0.5)), f"{self.seed}w{number}"
+        root, warehouse = str(self.folder / "lake"), str(self.folder / "warehouse")
+        if kind in SPARK_KINDS:
+            settings = json.dumps(spark_settings(kind, root, self.folder / f"{number}.spark"))
+            arguments = ["tests.beside.spark_writer", kind, warehouse, str(journal), name, left, settings]
+        else:
+            arguments = ["tests.beside.writer", kind, root, warehouse, str(journal), name, left, str(self.pause)]
+        with self._output(kind, number) as output:
+            # A group of its own, so that a kill takes Spark's Java with it.
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments], start_new_session=True, stdout=output, stderr=output
+            )
+        dies = time.monotonic() + self.chance.uniform(*LIVES_SECONDS[kind]) if self._is_to_die() else None
+        self.running.append((process, kind, dies))
+
+    def _is_to_die(self) -> bool:
+        return self.chance.random() < self.killed
+
+    @contextmanager
+    def _output(self, kind: str, number: int) -> Iterator[IO[bytes] | None]:
+        """Give where a writer's words go: Spark has many."""
+        if kind in SPARK_KINDS:
+            with (self.folder / f"{number}.output").open("wb") as output:
+                yield output
+        else:
+            yield None
+
+    def watch(self) -> None:
+        """Kill who is to die, put others in the places of those who ended, and return when all have."""
+        while self.running:
+            process, kind, dies = self.running.pop(0)
+            if process.poll() is not None:
+                assert process.returncode in (0, -signal.SIGKILL), f"a writer of {kind} failed: {process.returncode}"
+                self._replace(kind)
+            elif dies is not None and time.monotonic() > dies:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                self._replace(kind)
+            else:
+                self.running.append((process, kind, dies))
+                time.sleep(0.02 / len(self.running))
+
+    def kill_all(self) -> None:
+        """Leave nobody at work."""
+        for process, _, _ in self.running:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self.running.clear()
+
+    def _replace(self, kind: str) -> None:
+        if time.monotonic() < self.end:
+            self.start(kind)
+
+
+def spark_settings(kind: str, root: str, folder: Path) -> dict[str, str]:
+    """Return the settings of a writer's Spark, all of whose own files lie in a folder."""
+    from tests.support.plain import plain_settings
+    from tests.support.sessions import INTERPRETED, SMALL
+
+    own = {"spark.master": "local[2]", "spark.driver.memory": "1g", **SMALL, **INTERPRETED}
+    if kind == "plain-spark":
+        return {**plain_settings(folder), **own}
+    return {ROOT: root, "spark.sql.warehouse.dir": str(folder), **own}
+
+
+def run(folder: Path, seconds: float, seed: int, *, killed: float = 0.5, spark: bool = False) -> Verdict:
+    """Have writers at work for some time, and judge what is left.
+
+    Args:
+        folder: an empty one, for the lake, the tables and the journals.
+        killed: how many of the writers are killed, of 1; another takes the place of each.
+        spark: whether some of them are Spark drivers, through Lockstep and without.
+    """
+    root, warehouse = folder / "lake", folder / "warehouse"
+    tables = (*SHARED, *TRACKED) if spark else SHARED
+    make_tables(root, warehouse, tables)
+    going = Round(folder, time.monotonic() + seconds, seed, killed, PAUSE_SECONDS if spark else 0, random.Random(seed))
+    for kind in (*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS:
+        going.start(kind)
+    try:
+        going.watch()
+    finally:
+        going.kill_all()
+    return judge(root, warehouse, tables, read(journal for journal in going.journals if journal.exists()))
+
+
+def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:
+    """Make the tables, and have a new lake adopt them."""
+    catalog = TransactionalCatalog.open(str(root), create=True)
+    for table in tables:
+        write_deltalake(str(warehouse / table), row(f"first-{table}").slice(0, 0))
+        if table in TRACKED:
+            _track(warehouse / table)
+    tx = catalog.begin()
+    wanted = [Wanted(named(table), str(warehouse / table)) for table in tables]
+    adopt(catalog.lake, tx, look(catalog.lake, tx.names, wanted))
+    catalog.commit(tx)
+
+
+def _track(folder: Path) -> None:
+    """Give an empty table row tracking and a change feed, as Delta does."""
+    log = folder / "_delta_log"
+    first = [json.loads(line) for line in (log / f"{0:020d}.json").read_text(encoding="utf-8").splitlines()]
+    [metadata] = [action["metaData"] for action in first if "metaData" in action]
+    features = ["appendOnly", "invariants", "changeDataFeed", "domainMetadata", "rowTracking"]
+    metadata["configuration"] |= {
+        "delta.enableChangeDataFeed": "true",
+        "delta.enableRowTracking": "true",
+        "delta.rowTracking.materializedRowIdColumnName": "_row-id-col",
+        "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col",
+    }
+    second = [
+        {"commitInfo": {"operation": "SET TBLPROPERTIES", "timestamp": 0}},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}},
+        {"metaData": metadata},
+    ]
+    (log / f"{1:020d}.json").write_bytes(render(second))

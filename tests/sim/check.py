@@ -1,0 +1,213 @@
+"""What must be so after every schedule, whatever went wrong in it.
+
+told        who was told that it is committed is in the timeline, once, as the version that it was told; who was told
+            that it is not, never is
+names       the tables, views and tags of every database version are those that the committed transactions, one after
+            the other in the timeline's order, leave
+files       so are the files of every version of every table, by its published log; and each of them is there
+seen        what a transaction read of a database version is what that version says in the end
+agreed      every process, and whoever opens the lake anew, says the same of every database version
+histories   what was read has an order, as the isolation level promises
+verify      Lockstep's own comparison of logs and timeline finds nothing
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import parse
+from lockstep.delta.log import commit_path
+from lockstep.errors import LockstepError
+from lockstep.lake.verify import verify
+from lockstep.timeline.entry import Database, Entry, Table
+from tests.sim.journal import Attempt, Journal, Model
+from tests.sim.store import Disk
+from tests.sim.world import World
+from tests.support.history import FORBIDS, Status, Transaction, check
+from tests.support.replay import Replayed
+
+SET_UP = "set-up"
+"""The process that made the first tables."""
+
+
+class Logs:
+    """The published logs, as whoever reads the store finds them."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self._found: dict[str, tuple[Replayed, list[frozenset[str]]]] = {}
+
+    def files(self, location: str, version: int) -> frozenset[str]:
+        """Return the files of a version of a table.
+
+        Raises:
+            AssertionError: its log does not tell.
+        """
+        table, versions = self._found.setdefault(location, (Replayed(), []))
+        while len(versions) <= version:
+            data = self.disk.get(commit_path(location, len(versions)))
+            assert data is not None, f"version {len(versions)} of {location} is not in its log"
+            table.take(parse(data))
+            versions.append(frozenset(table.paths()))
+        return versions[version]
+
+
+def findings(
+    world: World, disk: Disk, fresh: TransactionalCatalog, others: Sequence[TransactionalCatalog]
+) -> Iterator[str]:
+    """Yield what is wrong, given a catalog that was just opened, and those that there are."""
+    journal = world.journal
+    yield from journal.contradictions
+    fresh.database(fresh.timeline.head.tables)
+    aside = fresh.database().set_aside
+    entries = list(fresh.timeline.scan(-1))
+    yield from _told(journal, entries)
+    versions = {version: fresh.timeline.at(version) for version in range(len(entries))}
+    logs = Logs(disk)
+    yield from _folded(journal, entries, versions, logs, aside)
+    yield from _seen(journal, versions, logs)
+    yield from _agreed(versions, others)
+    yield from _histories(world)
+    yield from _verified(fresh, aside)
+
+
+def _told(journal: Journal, entries: Sequence[Entry]) -> Iterator[str]:
+    landed = {entry.transaction.id: entry.version for entry in entries}
+    times = Counter(entry.transaction.id for entry in entries)
+    ended = {victim for entry in entries for victim in entry.aborts}
+    yield from (f"told: {id_} is in the timeline {count} times" for id_, count in times.items() if count > 1)
+    for entry in entries:
+        if entry.kind == "transaction" and entry.transaction.id not in journal.attempts:
+            yield f"told: nobody wrote entry {entry.version}, of {entry.transaction.id}"
+    for attempt in journal.attempts.values():
+        version = landed.get(attempt.id)
+        if not attempt.is_plain and not _is_true(attempt, version, is_ended=attempt.id in ended):
+            yield f"told: {attempt.id} was told {attempt.told}, and is version {version}; ended: {attempt.id in ended}"
+
+
+def _is_true(attempt: Attempt, version: int | None, *, is_ended: bool) -> bool:
+    """Tell whether what a client was told of its transaction is so, given the version that it is."""
+    match attempt.status:
+        case "ok":  # what changed nothing need not be there
+            is_there = not attempt.effects if version is None else version == attempt.version
+            return is_there and not (is_ended and version is not None)
+        case "fail" | "open":
+            return version is None
+        case "info":
+            return False  # everybody has been asked by now
+
+
+def _folded(
+    journal: Journal,
+    entries: Sequence[Entry],
+    versions: Mapping[int, Database],
+    logs: Logs,
+    aside: Mapping[str, object],
+) -> Iterator[str]:
+    model = Model()
+    for entry in entries:
+        attempt = journal.attempts.get(entry.transaction.id)
+        if attempt is not None and entry.kind == "transaction":
+            try:
+                for effect in attempt.effects:
+                    effect(model)
+            except (AssertionError, KeyError) as error:
+                yield f"folded: {attempt.id} cannot have been committed as version {entry.version}: {error}"
+                return
+        database = versions[entry.version]
+        yield from _names(model, database)
+        for table in database.tables.values():
+            if table.id not in aside and (wrong := _files(journal, model, table, logs)):
+                yield f"files: {table.name} in database version {database.version}: {wrong}"
+
+
+def _names(model: Model, database: Database) -> Iterator[str]:
+    found = {
+        "tables": {name.table: table.id for name, table in database.tables.items()},
+        "views": {name.table: view.definition.text for name, view in database.views.items()},
+        "tags": {tag.name: tag.version for tag in database.tags.values()},
+    }
+    for kind, names in found.items():
+        if names != getattr(model, kind):
+            yield f"names: {kind} of database version {database.version}: {names}, not {getattr(model, kind)}"
+
+
+def _files(journal: Journal, model: Model, table: Table, logs: Logs) -> str | None:
+    """Return what is wrong with a version of a table."""
+    try:
+        files = logs.files(table.location, table.version)
+    except AssertionError as error:
+        return str(error)
+    plain = {
+        commit.path
+        for commit in journal.plain
+        if commit.location == table.location
+        and commit.version <= table.version
+        and logs.disk.get(commit_path(commit.location, commit.version)) == commit.data
+    }
+    expected = model.files[table.id] | (plain - model.gone)
+    if files != expected:
+        return f"it has {sorted(files - expected)} too many, and {sorted(expected - files)} too few"
+    lost = [path for path in sorted(files) if logs.disk.get(f"{table.location}/{path}") is None]
+    return f"{lost} are gone" if lost else None
+
+
+def _seen(journal: Journal, versions: Mapping[int, Database], logs: Logs) -> Iterator[str]:
+    for attempt in journal.attempts.values():
+        for seen in attempt.seen:
+            table = versions[seen.database_version].table_by_id(seen.table)
+            if table is None or table.version != seen.table_version:
+                now = None if table is None else table.version
+                yield f"seen: {attempt.id} read {seen.table} at version {seen.table_version}, and it is {now}: {seen}"
+            elif logs.files(table.location, table.version) != seen.files:
+                yield f"seen: {attempt.id} read other files of {seen.table} than there are: {seen}"
+
+
+def _agreed(versions: Mapping[int, Database], others: Iterable[TransactionalCatalog]) -> Iterator[str]:
+    for number, catalog in enumerate(others):
+        head = catalog.database().version
+        if head != max(versions):
+            yield f"agreed: process {number} knows {head} versions of {max(versions)}"
+        for version, database in versions.items():
+            other = catalog.timeline.at(version)
+            if _values(other) != _values(database):
+                yield f"agreed: process {number} says of version {version}: {_values(other)}, not {_values(database)}"
+
+
+def _values(database: Database) -> tuple[object, ...]:
+    return (
+        database.version,
+        dict(database.tables.items()),
+        dict(database.views.items()),
+        dict(database.namespaces.items()),
+        dict(database.tags.items()),
+    )
+
+
+def _histories(world: World) -> Iterator[str]:
+    forbidden = FORBIDS["strong-snapshot-isolation"]
+    if world.plan.isolation == "SERIALIZABLE":
+        forbidden |= {"G2-item"}
+    for anomaly in check([_judged(attempt) for attempt in world.journal.attempts.values() if attempt.ops]):
+        if anomaly.name in forbidden:
+            yield f"histories: {anomaly}"
+
+
+def _judged(attempt: Attempt) -> Transaction:
+    status: Status = "info" if attempt.is_plain else "ok" if attempt.status == "ok" else "fail"
+    ended = attempt.ended if status == "ok" else None
+    return Transaction(attempt.id, tuple(attempt.ops), status, attempt.process, attempt.began, ended)
+
+
+def _verified(catalog: TransactionalCatalog, aside: Mapping[str, object]) -> Iterator[str]:
+    catalog.lake.upkeep.settle()
+    try:
+        report = verify(catalog.lake.storage, catalog.timeline)
+    except LockstepError as error:
+        yield f"verify: {error!r}"
+        return
+    if not aside:
+        yield from (f"verify: {difference}" for difference in report.differences)
+    yield from (f"verify: {wrong}" for wrong in report.wrong_checkpoints)

@@ -1,0 +1,56 @@
+"""Some hundred schedules, each of a seed; ten thousand are `make soak-sim`."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCHEDULES = 80
+ARBITRATED = 40
+HAPPENS = (
+    "ok",
+    "fail",
+    "groups",
+    "checkpoints",
+    "precedes",
+    "moved",
+    "external",
+    "abort",
+    "drop",
+    "views",
+    "tags",
+    "crashes",
+)
+"""What so many schedules are to come by; else they would prove little."""
+
+
+def simulate(*arguments: str, module: str = "tests.sim") -> str:
+    """Run a module in a process of its own, and return what it says if it finds nothing."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, f"{done.stdout[-10_000:]}{done.stderr[-3_000:]}"
+    return done.stdout
+
+
+def test_whatever_goes_wrong_the_invariants_hold() -> None:
+    said = simulate("--schedules", str(SCHEDULES))
+    assert f"{SCHEDULES} schedules, 0 with findings" in said
+    counts = ast.literal_eval(said[said.index("{") : said.rindex("}") + 1])
+    assert {what for what in HAPPENS if not counts[what]} == set()
+
+
+def test_so_they_do_where_an_arbiter_decides_also_in_a_store_without_conditional_writes() -> None:
+    said = simulate("--arbiter", "--schedules", str(ARBITRATED))
+    assert f"{ARBITRATED} schedules, 0 with findings" in said
+    counts = ast.literal_eval(said[said.index("{") : said.rindex("}") + 1])
+    assert counts["decided"] == ARBITRATED
+    assert {what for what in ("ok", "fail", "groups", "external", "abort", "crashes") if not counts[what]} == set()
+
+
+def test_a_seed_is_the_same_schedule_in_each_process() -> None:
+    once, again = (simulate("--seed", "3", "--schedules", "3", "--trace") for _ in range(2))
+    assert once.splitlines()[:-1] == again.splitlines()[:-1]
+    assert once.rpartition("digest")[2] == again.rpartition("digest")[2]

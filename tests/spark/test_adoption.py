@@ -1,0 +1,196 @@
+"""Adopting tables that plain Spark made, with whatever features: the same rows by name and by path.
+
+The plain side is this Spark too, by tables' paths: that is Delta with none of Lockstep's files or logs in between.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import PySparkException
+
+import lockstep
+from lockstep.timeline.entry import Name
+from tests.support.sessions import CATALOG
+
+MADE: Mapping[str, tuple[str, ...]] = {
+    "many": (
+        (
+            "CREATE TABLE {t} (id BIGINT, v BIGINT, p STRING, gone INT) USING delta PARTITIONED BY (p) TBLPROPERTIES ("
+            "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true', "
+            "'delta.enableRowTracking' = 'true', 'delta.enableInCommitTimestamps' = 'true', "
+            "'delta.columnMapping.mode' = 'name', 'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '2')"
+        ),
+        "INSERT INTO {t} (id, v, p) VALUES (1, 1, 'a'), (2, 2, 'a'), (3, 3, 'b')",
+        "ALTER TABLE {t} RENAME COLUMN v TO amount",
+        "ALTER TABLE {t} RENAME COLUMN amount TO v",
+        "ALTER TABLE {t} DROP COLUMN gone",
+        "DELETE FROM {t} WHERE id = 2",
+        "INSERT INTO {t} (id, v, p) VALUES (4, 4, 'b')",
+    ),
+    "clustered": (
+        (
+            "CREATE TABLE {t} (id BIGINT NOT NULL, v BIGINT DEFAULT 7) USING delta CLUSTER BY (id) TBLPROPERTIES ("
+            "'delta.feature.allowColumnDefaults' = 'supported', 'delta.enableTypeWidening' = 'true', "
+            "'delta.enableDeletionVectors' = 'false')"
+        ),
+        "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id > 0)",
+        "INSERT INTO {t} (id, v) VALUES (1, 1), (2, 2)",
+        "OPTIMIZE {t}",
+    ),
+    "checkpoints": (
+        (
+            "CREATE TABLE {t} (id BIGINT, v BIGINT) USING delta TBLPROPERTIES ('delta.checkpointInterval' = '2', "
+            "'delta.enableDeletionVectors' = 'false')"
+        ),
+        *(f"INSERT INTO {{t}} VALUES ({n}, {n})" for n in (1, 2, 3)),
+    ),
+}
+"""How plain Spark makes each table, whose columns id and v are what the test writes."""
+
+IN_PARTS = "spark.databricks.delta.checkpoint.partSize"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def paths(spark: Any, warehouse: Path) -> dict[str, str]:
+    """Return, by table, what plain Spark calls the tables that it made."""
+    from delta.tables import DeltaTable as Builder
+    from delta.tables import IdentityGenerator
+
+    found = {name: f"spark_catalog.delta.`{warehouse}/{name}`" for name in (*MADE, "computed", "clone")}
+    spark.conf.set(IN_PARTS, "2")
+    try:
+        for name, statements in MADE.items():
+            for statement in statements:
+                spark.sql(statement.format(t=found[name]))
+    finally:
+        spark.conf.unset(IN_PARTS)
+    spark.sql("USE spark_catalog")  # the builder's table is of the current catalog
+    (
+        Builder.create(spark)
+        .location(str(warehouse / "computed"))
+        .addColumn("n", "BIGINT", generatedAlwaysAs=IdentityGenerator())
+        .addColumn("id", "BIGINT")
+        .addColumn("v", "BIGINT")
+        .addColumn("twice", "BIGINT", generatedAlwaysAs="id * 2")
+        .execute()
+    )
+    spark.sql(f"USE {CATALOG}")
+    spark.sql(f"INSERT INTO {found['computed']} (id, v) VALUES (1, 1), (2, 2)")
+    spark.sql(f"CREATE TABLE {found['clone']} SHALLOW CLONE {found['many']}")
+    return found
+
+
+def rows(spark: Any, table: str, suffix: str = "") -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, spark.sql(f"SELECT * FROM {table} {suffix}").collect()))
+
+
+def written(spark: Any, table: str, n: int) -> None:
+    """Change a table by an INSERT and an UPDATE."""
+    spark.sql(f"INSERT INTO {table} (id, v) VALUES ({n}, {n})")
+    spark.sql(f"UPDATE {table} SET v = v + 100 WHERE id IN (1, {n})")
+
+
+def test_tables_of_all_features_are_the_same_by_name_and_by_path(
+    spark: Any, paths: dict[str, str], warehouse: Path
+) -> None:
+    before = {name: rows(spark, path) for name, path in paths.items()}
+    first = {name: rows(spark, paths[name], "VERSION AS OF 1") for name in ("many", "checkpoints")}
+    names = {name: f"{CATALOG}.warehouse.{name}" for name in paths}
+    [*made] = spark.sql(f"CALL {CATALOG}.system.adopt(folder => '{warehouse}', namespace => 'warehouse')").collect()
+    assert {(row.table, row.refused, row.database_version) for row in made} == {(name, None, 1) for name in paths}
+    assert {name: rows(spark, table) for name, table in names.items()} == before
+    assert {name: rows(spark, names[name], "VERSION AS OF 1") for name in first} == first
+
+    spark.sql("BEGIN")
+    for table in names.values():
+        written(spark, table, 10)
+    seen = {name: rows(spark, table) for name, table in names.items()}
+    spark.sql("COMMIT")
+    assert all(seen[name] != before[name] for name in names)
+    assert {name: rows(spark, path) for name, path in paths.items()} == seen
+
+    for path in paths.values():
+        written(spark, path, 20)
+    seen = {name: rows(spark, path) for name, path in paths.items()}
+    assert {name: rows(spark, table) for name, table in names.items()} == seen
+
+
+def test_vacuum_and_optimize_of_an_adopted_table_leave_what_versions_need(
+    spark: Any, warehouse: Path, root: Path
+) -> None:
+    path = f"spark_catalog.delta.`{warehouse}/t`"
+    spark.sql(f"CREATE TABLE {path} (id BIGINT) USING delta")
+    for n in (1, 2, 3):
+        spark.sql(f"INSERT INTO {path} VALUES ({n})")
+    spark.sql(f"CALL {CATALOG}.system.adopt('t', '{warehouse}/t')").collect()
+    then = lockstep.TransactionalCatalog.open(str(root)).timeline.head.version
+    spark.sql(f"OPTIMIZE {CATALOG}.default.t")
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.sql(f"VACUUM {CATALOG}.default.t RETAIN 0 HOURS")
+    assert rows(spark, f"{CATALOG}.default.t", f"FOR SYSTEM_VERSION AS OF {then}") == [(1,), (2,), (3,)]
+    assert rows(spark, path) == [(1,), (2,), (3,)]
+    spark.sql(f"DROP TABLE {CATALOG}.default.t")
+    assert rows(spark, path) == [(1,), (2,), (3,)]
+
+
+def test_delta_rs_beside_it_and_a_read_by_its_path_in_a_transaction(
+    spark: Any, connect: Callable[[], Any], warehouse: Path, root: Path
+) -> None:
+    write_deltalake(str(warehouse / "t"), pa.table({"id": pa.array([1], pa.int64())}))
+    table = f"{CATALOG}.default.t"
+    spark.sql("BEGIN")
+    spark.sql(f"CALL {CATALOG}.system.adopt('t', '{warehouse}/t')").collect()
+    write_deltalake(str(warehouse / "t"), pa.table({"id": pa.array([2], pa.int64())}), mode="append")
+    assert rows(spark, table) == [(1,)]
+    spark.sql("COMMIT")
+    assert rows(connect(), table) == rows(spark, table) == [(1,), (2,)]
+    spark.sql(f"INSERT INTO {table} VALUES (3)")
+    DeltaTable(str(warehouse / "t")).delete("id = 1")
+    assert rows(spark, table) == [(2,), (3,)]
+    name = Name(namespace=("default",), table="t")
+    assert lockstep.TransactionalCatalog.open(str(root)).database().tables[name].version == 3
+
+    spark.sql("BEGIN")
+    with pytest.raises(Exception, match=r"is of table default\.t: by its path"):
+        spark.sql(f"SELECT * FROM spark_catalog.delta.`{warehouse}/t`").collect()
+    spark.sql("ROLLBACK")
+
+
+def test_a_folder_that_was_deleted_and_made_anew_is_adopted_anew(spark: Any, warehouse: Path) -> None:
+    """By the driver that knew the table which was there, too."""
+    folder, table = warehouse / "t", f"{CATALOG}.default.t"
+    for first, versions in ((1, 3), (10, 1), (20, 5)):
+        for n in range(first, first + versions):
+            write_deltalake(str(folder), pa.table({"id": pa.array([n], pa.int64())}), mode="append")
+        spark.sql(f"CALL {CATALOG}.system.adopt(table => 'default.t', location => '{folder}')")
+        assert rows(spark, table) == [(n,) for n in range(first, first + versions)]
+        shutil.rmtree(folder)
+        with pytest.raises(PySparkException) as refused:
+            rows(spark, table)
+        assert refused.value.getSqlState() == "58030"
+        spark.sql(f"DROP TABLE {table}")
+
+
+def test_another_table_in_the_folder_of_one_that_was_adopted_is_refused(spark: Any, warehouse: Path) -> None:
+    folder, table = warehouse / "t", f"{CATALOG}.default.t"
+    for name, n in (("t", 1), ("other", 2)):
+        write_deltalake(str(warehouse / name), pa.table({"id": pa.array([n], pa.int64())}))
+    spark.sql(f"CALL {CATALOG}.system.adopt(table => 'default.t', location => '{folder}')")
+    assert rows(spark, table) == [(1,)]
+    folder.rename(warehouse / "kept")
+    (warehouse / "other").rename(folder)
+    with pytest.raises(PySparkException, match="another table lies in this folder now") as refused:
+        rows(spark, table)
+    assert refused.value.getSqlState() == "40002"

@@ -1,0 +1,228 @@
+"""What can be read stays, whatever VACUUM and clean-up of logs say; what expired goes, but for what tags keep."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.lake.verify import verify
+from lockstep.retention.expiring import expire_snapshots
+
+CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+@pytest.fixture
+def vacuuming(spark: Any) -> Iterator[Any]:
+    """Return a session that may delete what is a moment old."""
+    spark.conf.set(CHECKED, "false")
+    yield spark
+    spark.conf.unset(CHECKED)
+
+
+def rows(session: Any, query: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in session.sql(query).collect())
+
+
+def folder(root: Path, name: str = "t") -> Path:
+    database = TransactionalCatalog.open(str(root)).database()
+    [table] = [table for each, table in database.tables.items() if each.table == name]
+    return root / table.location
+
+
+def let_expire(root: Path) -> None:
+    """Let all versions expire but the newest and those that tags keep, as a nightly run of another process does."""
+    lake = TransactionalCatalog.open(str(root)).lake
+    expire_snapshots(lake, older_than=lake.clock(), retain_last=1, grace=timedelta())
+
+
+def data(folder: Path) -> set[str]:
+    """Return what is in a table's folder but its log and the local file system's checksums."""
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc")
+    return {str(path) for path in found if path.parts[0] != "_delta_log"}
+
+
+KINDS = {
+    "deletion vectors": "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+    "partitions": "PARTITIONED BY (p) TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')",
+    "column mapping": "PARTITIONED BY (p) TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+}
+
+
+DEEP_KINDS = {"partitions", "column mapping"}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.deep] * (kind in DEEP_KINDS)) for kind in KINDS]
+)
+def test_vacuum_keeps_what_a_tag_names_and_nothing_else(vacuuming: Any, root: Path, kind: str) -> None:
+    spark = vacuuming
+    spark.sql(f"CREATE TABLE t (id INT, p STRING) {KINDS[kind]}")
+    spark.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id, concat('a b%', id % 4) FROM range(9)")
+    spark.sql("DELETE FROM t WHERE id = 4")
+    spark.sql("CREATE TAG good")
+    good = rows(spark, "SELECT * FROM t")
+    tagged = data(folder(root))
+    spark.sql("UPDATE t SET id = id + 100 WHERE id % 2 = 1")
+    between = data(folder(root)) - tagged
+    spark.sql("INSERT OVERWRITE t VALUES (7, 'x')")
+    head = data(folder(root)) - tagged - between
+    all_stay = {Path(row.path).name for row in spark.sql("VACUUM t RETAIN 0 HOURS DRY RUN").collect()}
+    assert not {Path(path).name for path in between} & all_stay, "versions that have these can be read"
+    let_expire(root)
+    dry = {Path(row.path).name for row in spark.sql("VACUUM t RETAIN 0 HOURS DRY RUN").collect()}
+    assert {Path(path).name for path in between} <= dry
+    assert not {Path(path).name for path in (*head, *needed(spark, "FOR SYSTEM_VERSION AS OF 'good'"))} & dry
+    assert not [name for name in dry if name.startswith("p=") and name.endswith("2")], "all in that folder is kept"
+    spark.sql("VACUUM t RETAIN 0 HOURS")
+    assert data(folder(root)) & between == set()
+    assert head <= data(folder(root))
+    assert rows(spark, "SELECT * FROM t FOR SYSTEM_VERSION AS OF 'good'") == good
+    spark.sql("RESTORE DATABASE lake TO TAG good")
+    assert rows(spark, "SELECT * FROM t") == good
+    spark.sql("INSERT OVERWRITE t VALUES (8, 'x')")
+    spark.sql("DROP TAG good")
+    let_expire(root)
+    spark.sql("VACUUM t RETAIN 0 HOURS")
+    assert data(folder(root)) & tagged == set()
+    assert rows(spark, "SELECT * FROM t") == [(8, "x")]
+
+
+def needed(spark: Any, version: str) -> set[str]:
+    found = spark.sql(f"SELECT DISTINCT _metadata.file_path AS path FROM t {version}").collect()
+    return {Path(row.path).name for row in found}
+
+
+def inventory(spark: Any, path: Path, files: set[str]) -> None:
+    """Register a view with files of a table's folder, as an inventory of a store would list them."""
+    listed = [(f"lockstep://head.file{path}/{each}", 1, False, 0) for each in sorted(files)]
+    schema = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
+    spark.createDataFrame(listed, schema).createOrReplaceTempView("listed")
+
+
+DEEP_WAYS = [pytest.param(way, marks=pytest.mark.deep) for way in ("inventory", "DeltaTable")]
+
+
+@pytest.mark.parametrize("way", ["LITE", "FULL", "path", *DEEP_WAYS])
+def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> None:
+    spark = vacuuming
+    spark.sql("CREATE TABLE t AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    tagged = data(folder(root))
+    spark.sql("INSERT OVERWRITE t VALUES (2)")
+    between = data(folder(root)) - tagged
+    spark.sql("INSERT OVERWRITE t VALUES (3)")
+    let_expire(root)
+    if way == "inventory":
+        inventory(spark, folder(root), data(folder(root)) - between)
+        spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
+        assert between <= data(folder(root)), "what is not listed stays"
+        inventory(spark, folder(root), data(folder(root)))
+        spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
+    elif way == "DeltaTable":
+        DeltaTable.forName(spark, "lake.default.t").vacuum(0)
+    elif way == "path":
+        spark.sql(f"VACUUM delta.`lockstep://head.file{folder(root)}` RETAIN 0 HOURS")
+    else:
+        spark.sql(f"VACUUM t {way} RETAIN 0 HOURS")
+    assert tagged <= data(folder(root))
+    assert not between & data(folder(root))
+    assert rows(spark, "SELECT * FROM t FOR SYSTEM_VERSION AS OF 'good'") == [(1,)]
+
+
+def age(log: Path) -> None:
+    """Have all files of a log be forty days old, which is older than Delta keeps them."""
+    then = time.time() - 40 * 24 * 3600
+    for path in log.iterdir():
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+def versions(log: Path) -> list[int]:
+    return sorted(int(path.stem) for path in log.glob("*.json") if path.stem.isdigit())
+
+
+@pytest.mark.parametrize("policy", ["classic", pytest.param("v2", marks=pytest.mark.deep)])
+def test_a_log_is_kept_from_the_checkpoint_on_that_a_tag_needs(spark: Any, root: Path, policy: str) -> None:
+    spark.sql(
+        "CREATE TABLE t (id INT) TBLPROPERTIES ('delta.checkpointInterval' = '4', "
+        f"'delta.checkpointPolicy' = '{policy}')"
+    )
+    for number in range(6):
+        spark.sql(f"INSERT INTO t VALUES ({number})")
+    spark.sql("CREATE TAG good")
+    log = folder(root) / "_delta_log"
+    for number in range(6, 12):
+        age(log)
+        let_expire(root)
+        spark.sql(f"INSERT INTO t VALUES ({number})")
+    assert versions(log)[0] == 4, "what comes before the last checkpoint that the tag needs is gone"
+    assert versions(log) == list(range(4, 13))
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    good = [(number,) for number in range(6)]
+    assert rows(spark, "SELECT * FROM t FOR SYSTEM_VERSION AS OF 'good'") == good
+    spark.sql("RESTORE DATABASE lake TO TAG good")
+    assert rows(spark, "SELECT * FROM t") == good, "Delta itself restores no version of more than a week ago"
+    spark.sql("RESTORE TABLE t TO VERSION AS OF 12")
+    spark.sql("DROP TAG good")
+    for number in range(12, 16):
+        age(log)
+        let_expire(root)
+        spark.sql(f"INSERT INTO t VALUES ({number})")
+    assert versions(log)[0] >= 12
+    assert rows(spark, "SELECT count(*) FROM t") == [(16,)]
+
+
+def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> None:
+    """It knows no tags. VACUUM refuses then, and verify finds it."""
+    spark = vacuuming
+    spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.checkpointInterval' = '2')")
+    spark.sql("INSERT INTO t VALUES (1)")
+    spark.sql("CREATE TAG good")
+    spark.sql("INSERT INTO t VALUES (2)")
+    path, everything = folder(root), [(number,) for number in range(1, 8)]
+    for number in range(3, 8):
+        age(path / "_delta_log")
+        spark.createDataFrame([(number,)], "id INT").write.format("delta").mode("append").save(str(path))
+    assert rows(spark, "SELECT * FROM t") == everything
+    assert versions(path / "_delta_log")[0] > 1
+    before = data(path)
+    let_expire(root)
+    with pytest.raises(PySparkException, match=r"version 1 of table default\.t can be read") as error:
+        spark.sql("VACUUM t RETAIN 0 HOURS")
+    assert error.value.getSqlState() == "58P01"
+    assert data(path) == before
+    timeline = TransactionalCatalog.open(str(root)).timeline
+    [found] = verify(timeline.storage, timeline).differences
+    assert (found.problem, found.table_version) == ("unreadable", 1)
+    spark.sql("DROP TAG good")
+    let_expire(root)
+    spark.sql("VACUUM t RETAIN 0 HOURS")
+    assert rows(spark, "SELECT * FROM t") == everything
+
+
+def test_maintain_marks_and_deletes_what_has_expired(vacuuming: Any, root: Path) -> None:
+    spark = vacuuming
+    spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
+    for number in range(4):
+        spark.sql(f"INSERT INTO t VALUES ({number})")
+    spark.sql("OPTIMIZE t")
+    let_expire(root)
+    [row] = spark.sql("CALL lake.system.maintain()").collect()
+    assert (row.deleted_files, row.waiting_files, row.compacted_tables) == (0, 8, 1), "with Hadoop's checksums"
+    marked_at = time.time() - 2 * 24 * 3600
+    [marks] = (root / "_lockstep" / "deletions").glob("marked-*.json")
+    then = datetime.fromtimestamp(marked_at, UTC).isoformat()
+    marks.write_text(re.sub(r'"marked_at":"[^"]*"', f'"marked_at":"{then}"', marks.read_text()))
+    [again] = spark.sql("CALL lake.system.vacuum(table => 't')").collect()
+    assert (again.deleted_files, again.waiting_files) == (0, 8), "marked before it was removed: that does not count"
+    assert rows(spark, "SELECT * FROM t") == [(number,) for number in range(4)]

@@ -1,0 +1,123 @@
+"""Lakes with a table that has diverged, in each of the ways there are; and how a person settles it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import Action, render
+from lockstep.delta.log import commit_path
+from lockstep.lake.policy import PROPERTY
+from lockstep.recovery.divergence import divergence
+from lockstep.recovery.settle import Side, settle
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, create, lay, location, metadata, named, open_catalog, remove, stage
+
+Diverge: TypeAlias = Callable[[TransactionalCatalog, FaultyStorage], None]
+SIDES: tuple[Side, ...] = ("ours", "theirs")
+
+
+def put_foreign(catalog: TransactionalCatalog, version: int, *actions: Action) -> None:
+    """Do what a plain writer does that writes over what is there, data first."""
+    where = location(catalog, "t")
+    lay(catalog.lake.storage, where, actions)
+    catalog.lake.storage.put(commit_path(where, version), render([{"commitInfo": {"operation": "WRITE"}}, *actions]))
+
+
+def overtaken(catalog: TransactionalCatalog, store: FaultyStorage, *theirs: Action) -> None:
+    """Have a plain writer take the version of a transaction of ours before it is published."""
+    tx = catalog.begin()
+    stage(catalog, tx, "t", remove("p"), add("ours"))
+    where = location(catalog, "t")
+    store.interrupt(
+        "put_if_absent", lambda: put_foreign(open_catalog(store.inner), 1, *theirs), path=commit_path(where, 1)
+    )
+    catalog.commit(tx)
+
+
+def in_conflict(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """Both removed the same file; the plain writer went on."""
+    overtaken(catalog, store, remove("p"), add("theirs"))
+    put_foreign(catalog, 2, add("theirs2"))
+
+
+def written_over(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """What was published is gone from the log; the plain writer went on."""
+    tx = catalog.begin()
+    stage(catalog, tx, "t", remove("p"), add("ours"))
+    catalog.commit(tx)
+    catalog.lake.upkeep.settle()
+    put_foreign(catalog, 1, remove("p"), add("theirs"))
+    put_foreign(catalog, 2, add("theirs2"))
+
+
+def refused(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """The table refuses foreign commits."""
+    tx = catalog.begin()
+    stage(catalog, tx, "t", metadata(**{PROPERTY: "refuse"}), remove("p"), add("ours"))
+    catalog.commit(tx)
+    put_foreign(catalog, 2, remove("ours"), add("theirs"))
+    put_foreign(catalog, 3, add("theirs2"))
+
+
+CASES: dict[str, Diverge] = {"in conflict": in_conflict, "written over": written_over, "refused": refused}
+HELD: dict[Side, set[str]] = {"ours": {"ours"}, "theirs": {"theirs", "theirs2"}}
+
+
+def diverged(store: FaultyStorage, case: str) -> TransactionalCatalog:
+    """Return a lake with a table t that has diverged, and a table u."""
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    CASES[case](catalog, store)
+    catalog.lake.upkeep.settle()
+    return catalog
+
+
+def settled(catalog: TransactionalCatalog, keep: Side) -> int:
+    return settle(catalog.lake, divergence(catalog.lake, named("t")), keep, lambda do: catalog.run(do).version)
+
+
+def write_checkpoint(store: FaultyStorage, where: str, version: int, actions: list[Action]) -> None:
+    """Write a classic checkpoint, with as many columns as are read of one."""
+    rows = [{kind: json.loads(json.dumps(body)) for kind, body in action.items()} for action in actions]
+    for row in rows:
+        if "metaData" in row:
+            row["metaData"]["configuration"] = [("a", "b")][:0]
+            row["metaData"]["format"] = {"provider": "parquet"}
+        if "add" in row:
+            row["add"]["partitionValues"] = [("a", "b")][:0]
+    map_type = pa.map_(pa.string(), pa.string())
+    schema = pa.schema(
+        {
+            "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
+            "metaData": pa.struct(
+                {
+                    "id": pa.string(),
+                    "format": pa.struct({"provider": pa.string()}),
+                    "schemaString": pa.string(),
+                    "partitionColumns": pa.list_(pa.string()),
+                    "createdTime": pa.int64(),
+                    "configuration": map_type,
+                }
+            ),
+            "add": pa.struct(
+                {
+                    "path": pa.string(),
+                    "partitionValues": map_type,
+                    "size": pa.int64(),
+                    "modificationTime": pa.int64(),
+                    "dataChange": pa.bool_(),
+                    "stats": pa.string(),
+                }
+            ),
+        }
+    )
+    buffer = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(rows, schema=schema), buffer)
+    store.inner.put(f"{where}/_delta_log/{version:020d}.checkpoint.parquet", buffer.getvalue())

@@ -1,0 +1,486 @@
+"""Random histories of a lake that is looked after: whatever is deleted, every version that is kept reads as it was.
+
+A Hypothesis state machine over the core without Spark. Its model is what each database version has; after each step all
+versions that can be read are read back through the tables' logs (`tests.support.retained`), a sample by deltalake too.
+What a person asked to be kept (tags, ages, numbers, open transactions) must be among them, and readers that began a
+moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import deltalake
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.commit import records
+from lockstep.delta.actions import bodies, parse
+from lockstep.delta.combine.deletion_vectors import file_name, file_path, in_a_file
+from lockstep.errors import LockstepError
+from lockstep.exports.export import Asked, Exporter
+from lockstep.exports.promote import Promoter
+from lockstep.lake.exports import drop_export, read_exports
+from lockstep.lake.lake import Lake
+from lockstep.recovery.changes import undrop
+from lockstep.retention.ages import Retention
+from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.horizon import readable
+from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
+from lockstep.storage import open_storage
+from lockstep.timeline.entry import ExportMode, Name, TagDdl
+from lockstep.transactions.transaction import Transaction
+from tests.support.lakes import add, named, open_catalog, remove, stage, stage_new
+from tests.support.retained import AgedStorage, Content, Killed, Ticking, read_back
+
+ROW = b"r"
+"""What a data file has: a byte, as its add says."""
+
+GRACE = timedelta(hours=24)
+TABLES = [named(each) for each in ("a", "b", "c")]
+TABLE = st.sampled_from(TABLES)
+AGES = st.sampled_from([timedelta(0), timedelta(days=2), timedelta(days=40)])
+STEPS_OF_TIME = st.sampled_from([timedelta(minutes=5), timedelta(hours=13), timedelta(days=9), timedelta(days=40)])
+NIGHTS = [timedelta(hours=25), timedelta(days=9), timedelta(days=40)]
+DEATHS = st.one_of(st.none(), st.integers(min_value=0, max_value=120))
+
+Tables = dict[Name, tuple[str, Content]]
+"""By name, where a table lies and what it has."""
+
+
+@dataclass
+class Reader:
+    """Somebody who reads a version, and since when."""
+
+    began_at: datetime
+    tables: Tables
+
+
+@dataclass
+class Open:
+    """A transaction that is open for long, and what the model has once it commits."""
+
+    tx: Transaction
+    catalog: TransactionalCatalog
+    name: Name
+    added: str
+    is_dead: bool = False
+
+
+@dataclass
+class Copied:
+    """An export, what it has, and the version that it is of."""
+
+    root: Path
+    mode: ExportMode
+    version: int
+    tables: Tables
+
+    def check(self) -> None:
+        """See that its logs name what the version had, and that all of that is there."""
+        for location, content in self.tables.values():
+            commit = self.root / location / "_delta_log" / f"{0:020d}.json"
+            adds = bodies(parse(commit.read_bytes()), "add")
+            assert {add["path"].rpartition("/")[2] for add in adds} == {path for path, _ in content.files}
+            vectors = [add["deletionVector"] for add in adds if "deletionVector" in add]
+            paths = [add["path"] for add in adds] + [v["pathOrInlineDv"] for v in vectors if v["storageType"] == "p"]
+            paths += [file_path(v, location="", root="file:///") for v in vectors if v["storageType"] == "u"]
+            for path in paths:
+                # An absolute path takes the folder's place.
+                assert (self.root / location / path.removeprefix("file:").lstrip("/")).is_file() or (
+                    path.startswith("file:") and Path(path.removeprefix("file:")).is_file()
+                ), f"{path} is gone, and the {self.mode} export of version {self.version} needs it"
+
+
+class RetentionMachine(RuleBasedStateMachine):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="lockstep-retention-"))
+        self.clock = Ticking()
+        self.store = AgedStorage(open_storage(str(self.root)), self.clock)
+        self.catalog = open_catalog(self.store, clock=self.clock)
+        self.versions: dict[int, Tables] = {0: {}}
+        self.tags: dict[str, tuple[int, datetime | None]] = {}
+        self.dropped: dict[Name, tuple[str, Content]] = {}
+        self.readers: list[Reader] = []
+        self.open: list[Open] = []
+        self.copies: list[Copied] = []
+        self.number = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+        for each in self.copies:
+            shutil.rmtree(each.root)
+
+    # --- the model ----------------------------------------------------------------------------------------------------
+
+    @property
+    def tables(self) -> Tables:
+        return self.versions[max(self.versions)]
+
+    def becomes(self, version: int, tables: Tables) -> None:
+        """Note what a version has; those before it that nobody noted changed nothing."""
+        self.fill(version - 1)
+        self.versions[version] = tables
+
+    def fill(self, version: int) -> None:
+        """Note that versions up to one changed nothing: fences, expiry, ends of transactions."""
+        for each in range(max(self.versions) + 1, version + 1):
+            self.versions[each] = self.versions[each - 1]
+
+    def new_file(self) -> str:
+        self.number += 1
+        return f"part-{self.number}.parquet"
+
+    def add(self, path: str, **more: Any) -> Any:
+        return add(path, modificationTime=self.clock.ms, **more)
+
+    def commit(self, change: Callable[[Transaction], object], tables: Tables) -> int:
+        tx = self.catalog.begin()
+        change(tx)
+        version = self.catalog.commit(tx).version
+        self.becomes(version, tables)
+        return version
+
+    def write(self, name: Name, actions: list[Any], files: frozenset[tuple[str, str | None]]) -> None:
+        location, _ = self.tables[name]
+        self.commit(
+            lambda tx: stage(self.catalog, tx, str(name), *actions, data=ROW),
+            {**self.tables, name: (location, Content(files))},
+        )
+
+    # --- what users do ------------------------------------------------------------------------------------------------
+
+    @initialize()
+    def begin(self) -> None:
+        self.create(TABLES[0])
+        self.create(TABLES[1])
+
+    @precondition(lambda self: len(self.tables) < len(TABLES))
+    @rule(name=TABLE)
+    def create(self, name: Name) -> None:
+        if name in self.tables:
+            return
+        path, found = self.new_file(), []
+        tx = self.catalog.begin()
+        found.append(stage_new(self.catalog, tx, str(name), self.add(path), data=ROW))
+        version = self.catalog.commit(tx).version
+        self.becomes(version, {**self.tables, name: (found[0], Content(frozenset({(path, None)})))})
+
+    @rule(name=TABLE)
+    def append(self, name: Name) -> None:
+        if name in self.tables:
+            path = self.new_file()
+            self.write(name, [self.add(path)], self.tables[name][1].files | {(path, None)})
+
+    @rule(name=TABLE, data=st.data())
+    def delete(self, name: Name, data: st.DataObject) -> None:
+        """Remove a file, or rows of it by a vector."""
+        if name not in self.tables or not self.tables[name][1].files:
+            return
+        location, content = self.tables[name]
+        path, old = data.draw(st.sampled_from(sorted(content.files, key=str)))
+        had = {} if old is None else {"deletionVector": in_a_file(b"rows", 1, UUID(old))[0]}
+        actions, files = [remove(path, deletionTimestamp=self.clock.ms, **had)], content.files - {(path, old)}
+        if data.draw(st.booleans()):
+            self.number += 1
+            id_ = UUID(int=self.number)
+            descriptor, contents = in_a_file(b"rows", 1, id_)
+            self.store.put(f"{location}/{file_name(id_)}", contents)
+            actions.append(self.add(path, deletionVector=descriptor))
+            files |= {(path, str(id_))}
+        self.write(name, actions, files)
+
+    @rule(name=TABLE, new=TABLE)
+    def rename(self, name: Name, new: Name) -> None:
+        if name in self.tables and new not in self.tables:
+            tables = {new if each == name else each: table for each, table in self.tables.items()}
+            self.commit(lambda tx: tx.changing().rename_table(name, new), tables)
+
+    @rule(name=TABLE)
+    def drop(self, name: Name) -> None:
+        if name in self.tables:
+            tables = dict(self.tables)
+            self.dropped[name] = tables.pop(name)
+            self.commit(lambda tx: tx.changing().drop_table(name), tables)
+
+    @rule(name=TABLE)
+    def undrop(self, name: Name) -> None:
+        if name not in self.dropped or name in self.tables:
+            return
+        last = self.dropped.pop(name)
+        tx = self.catalog.begin()
+        try:
+            undrop(self.catalog.lake, tx, name)
+        except LockstepError:  # it has expired
+            self.catalog.rollback(tx)
+            return
+        self.becomes(self.catalog.commit(tx).version, {**self.tables, name: last})
+
+    @rule(data=st.data(), days=st.sampled_from([None, 20, 400]))
+    def tag(self, data: st.DataObject, days: int | None) -> None:
+        version = data.draw(st.sampled_from(self.readable()))
+        self.number += 1
+        until = None if days is None else self.clock.now + timedelta(days=days)
+        self.tags[f"tag{self.number}"] = version, until
+        ddl = TagDdl(action="create", name=f"tag{self.number}", version=version, retain_until=until)
+        self.commit(lambda tx: tx.changing().create_tag(ddl), self.tables)
+
+    @precondition(lambda self: self.tags)
+    @rule(data=st.data())
+    def untag(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.tags)))
+        del self.tags[name]
+        self.commit(lambda tx: tx.changing().drop_tag(name), self.tables)
+
+    @rule(name=TABLE, data=st.data())
+    def restore(self, name: Name, data: st.DataObject) -> None:
+        """Take a table back to what it had in a version that can be read, as Delta's RESTORE does."""
+        if name not in self.tables:
+            return
+        location, now = self.tables[name]
+        olds = [
+            content
+            for version in self.readable()
+            for where, content in self.versions[version].values()
+            if where == location and content != now
+        ]
+        if not olds:
+            return
+        old = data.draw(st.sampled_from(olds))
+        actions = [remove(path, deletionTimestamp=self.clock.ms, **self.vector(v)) for path, v in now.files - old.files]
+        actions += [add(path, modificationTime=1, **self.vector(v)) for path, v in old.files - now.files]
+        self.write(name, actions, old.files)
+
+    def vector(self, id_: str | None) -> dict[str, Any]:
+        return {} if id_ is None else {"deletionVector": in_a_file(b"rows", 1, UUID(id_))[0]}
+
+    # --- what is open for long ----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.open) < 2)
+    @rule(name=TABLE, is_recorded=st.booleans())
+    def begin_long(self, name: Name, is_recorded: bool) -> None:
+        if name not in self.tables or any(each.name == name for each in self.open):
+            return
+        catalog, path = open_catalog(self.store, clock=self.clock), self.new_file()
+        tx = catalog.begin()
+        stage(catalog, tx, str(name), self.add(path), data=ROW)
+        each = Open(tx, catalog, name, path, is_dead=not is_recorded)
+        self.open.append(each)
+        self.heartbeat()
+
+    @invariant()
+    def heartbeat(self) -> None:
+        """Have the keeper of each process that lives say so, as it does every few seconds."""
+        for each in self.open:
+            if not each.is_dead:
+                record = records.record_of(each.tx, now=self.clock.now, process="here")
+                records.write(each.catalog.lake, record)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), commits=st.booleans())
+    def end_long(self, data: st.DataObject, commits: bool) -> None:
+        each = data.draw(st.sampled_from(self.open))
+        self.open.remove(each)
+        if not commits:
+            each.catalog.rollback(each.tx)
+            records.remove(each.catalog.lake, each.tx.id)
+            return
+        location = each.tx.base.tables[each.name].location
+        try:
+            version = each.catalog.commit(each.tx).version
+        except LockstepError:  # somebody else's change, or it was taken for dead
+            records.remove(each.catalog.lake, each.tx.id)
+            return
+        records.remove(each.catalog.lake, each.tx.id)
+        self.fill(version - 1)
+        [name] = [name for name, (where, _) in self.tables.items() if where == location]
+        files = self.tables[name][1].files | {(each.added, None)}
+        self.becomes(version, {**self.tables, name: (location, Content(files))})
+
+    @precondition(lambda self: any(not each.is_dead for each in self.open))
+    @rule()
+    def kill_a_writer(self) -> None:
+        next(each for each in self.open if not each.is_dead).is_dead = True
+
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        version = data.draw(st.sampled_from(self.readable()))
+        self.readers.append(Reader(self.clock.now, self.versions[version]))
+
+    @rule(name=TABLE)
+    def litter(self, name: Name) -> None:
+        if name in self.tables:
+            self.store.put(f"{self.tables[name][0]}/{self.new_file()}", b"nobody's")
+
+    @rule(name=TABLE)
+    def checkpoint(self, name: Name) -> None:
+        if name in self.tables:
+            deltalake.DeltaTable(str(self.root / self.tables[name][0])).create_checkpoint()
+
+    @rule(by=STEPS_OF_TIME)
+    def wait(self, by: timedelta) -> None:
+        self.clock.now += by
+
+    # --- copies -------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.copies) < 3)
+    @rule(data=st.data(), mode=st.sampled_from(["full", "partial"]), dies_at=DEATHS)
+    def export(self, data: st.DataObject, mode: ExportMode, dies_at: int | None) -> None:
+        version = data.draw(st.sampled_from(self.readable()))
+        self.number += 1
+        to = self.root.with_name(f"{self.root.name}-{self.number}")
+        asked = Asked(to=str(to), mode=mode, version=version)
+        self.survive(lambda lake: Exporter(lake).run(asked), dies_at)
+        self.copies.append(Copied(to, mode, version, self.versions[version]))
+
+    @precondition(lambda self: self.copies)
+    @rule(data=st.data())
+    def drop_a_copy(self, data: st.DataObject) -> None:
+        copy = data.draw(st.sampled_from(self.copies))
+        self.copies.remove(copy)
+        shutil.rmtree(copy.root)
+        for record in read_exports(self.store):
+            if record.target == f"file://{copy.root}":
+                drop_export(self.store, record.id)
+
+    @precondition(lambda self: any(each.mode == "partial" and each.tables for each in self.copies))
+    @rule(data=st.data())
+    def promote(self, data: st.DataObject) -> None:
+        """Write into a clone, and promote it; it is made for that alone, and the lake may have gone on since."""
+        copy = data.draw(st.sampled_from([each for each in self.copies if each.mode == "partial" and each.tables]))
+        name = data.draw(st.sampled_from(sorted(copy.tables)))
+        clone, path = open_catalog(open_storage(str(copy.root)), clock=self.clock), self.new_file()
+        tx = clone.begin()
+        stage(clone, tx, str(name), self.add(path), data=ROW)
+        clone.commit(tx)
+        before = len(self.readable())
+        try:
+            version = Promoter(clone.lake, open_catalog(self.store, clock=self.clock).lake).run().database_version
+        except LockstepError:  # it has been promoted, or the table is gone, or what came since has expired
+            assert len(self.readable()) == before
+            return
+        finally:
+            copy.tables = {}  # its log has gone on
+        location, _ = self.versions[copy.version][name]
+        assert version is not None
+        self.fill(version - 1)
+        [now] = [each for each, (where, _) in self.tables.items() if where == location]
+        files = self.tables[now][1].files | {(path, None)}
+        self.becomes(version, {**self.tables, now: (location, Content(files))})
+
+    @invariant()
+    def copies_read_as_they_were(self) -> None:
+        for each in self.copies:
+            each.check()
+
+    # --- upkeep -------------------------------------------------------------------------------------------------------
+
+    def readable(self) -> list[int]:
+        self.catalog.lake.refresh()
+        now = readable(self.catalog.timeline)
+        self.fill(now.newest)
+        return [version for version in range(now.newest + 1) if now.has(version)]
+
+    def survive(self, work: Callable[[Lake], object], dies_at: int | None) -> list[int]:
+        """Do something in a process of its own, which may be killed; then another one does it, to its end.
+
+        Returns: the versions that can be read when that other one begins; a killed one may have written versions.
+        """
+        if dies_at is not None:
+            lake = open_catalog(self.store, clock=self.clock).lake
+            self.store.dies_at = dies_at
+            with suppress(Killed, LockstepError):
+                work(lake)
+            self.store.dies_at = None
+            self.everything_that_is_kept_reads_as_it_was()
+        left = self.readable()
+        work(open_catalog(self.store, clock=self.clock).lake)
+        return left
+
+    @rule(age=AGES, last=st.sampled_from([1, 3, 50]), dies_at=DEATHS)
+    def expire(self, age: timedelta, last: int, dies_at: int | None) -> None:
+        older_than, before = self.clock.now - age, self.readable()
+        times = {v: self.catalog.timeline.at(v).committed_at for v in before}
+        left = self.survive(
+            lambda lake: expire_snapshots(lake, older_than=older_than, retain_last=last, grace=GRACE), dies_at
+        )
+        after = set(self.readable())
+        # Each of the two counts the newest versions that it finds, with what a killed one wrote.
+        assert set(before[-last:]) <= set(left)
+        wanted = {version for version in before if times[version] >= older_than} | set(left[-last:])
+        kept = {version for version, until in self.tags.values() if until is None or until > self.clock.now}
+        pinned = {each.tx.base.version for each in self.open if not each.is_dead}
+        pinned |= {each.version for each in self.copies if each.mode == "partial"}
+        assert (wanted | ((kept | pinned) & set(before))) <= after
+
+    @rule(dies_at=DEATHS, name=st.one_of(st.none(), TABLE))
+    def vacuum(self, dies_at: int | None, name: Name | None) -> None:
+        table = name if name in self.tables else None
+        self.survive(lambda lake: vacuum(lake, Retention.of({}), table=table), dies_at)
+
+    @rule(dies_at=DEATHS)
+    def orphans(self, dies_at: int | None) -> None:
+        self.survive(lambda lake: remove_orphan_files(lake, Retention.of({})), dies_at)
+
+    @rule(dies_at=DEATHS, nights=st.integers(min_value=2, max_value=3), between=st.sampled_from(NIGHTS))
+    def maintain(self, dies_at: int | None, nights: int, between: timedelta) -> None:
+        """Look after the lake some nights in turn, as a schedule does."""
+        settings = Retention.of({"retention-age": "3d", "retention-versions": "1"})
+        for _ in range(nights):
+            self.clock.now += between
+            self.heartbeat()
+            self.survive(lambda lake: maintain(lake, settings), dies_at)
+            self.everything_that_is_kept_reads_as_it_was()
+
+    # --- what must be so ----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def everything_that_is_kept_reads_as_it_was(self) -> None:
+        catalog = open_catalog(self.store, clock=self.clock)
+        now = readable(catalog.timeline)
+        self.fill(now.newest)
+        found: dict[tuple[str, int], Content] = {}
+        for version in (v for v in range(now.newest + 1) if now.has(v)):
+            database, tables = catalog.timeline.at(version), self.versions[version]
+            assert {name: table.location for name, table in database.tables.items()} == {
+                name: location for name, (location, _) in tables.items()
+            }
+            for name, table in database.tables.items():
+                key = (table.location, table.version)
+                if key not in found:
+                    found[key] = read_back(self.root, *key)
+                assert found[key] == tables[name][1], f"{name} in database version {version}"
+
+    @invariant()
+    def readers_keep_their_files(self) -> None:
+        self.readers = [each for each in self.readers if self.clock.now - each.began_at < GRACE]
+        for each in self.readers:
+            for location, content in each.tables.values():
+                missing = [path for path in content.paths(location) if not (self.root / path).is_file()]
+                assert not missing, "a reader that began less than the grace period ago has lost files"
+
+    @invariant()
+    def transactions_keep_what_they_wrote(self) -> None:
+        for each in self.open:
+            if not each.is_dead:
+                location = each.tx.base.tables[each.name].location
+                assert (self.root / location / each.added).is_file()
+
+    @rule(name=TABLE)
+    def deltalake_reads_it(self, name: Name) -> None:
+        if name in self.tables:
+            location, content = self.tables[name]
+            found = deltalake.DeltaTable(str(self.root / location)).file_uris()
+            assert {Path(each).name for each in found} == {path for path, _ in content.files}

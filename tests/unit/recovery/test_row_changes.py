@@ -1,0 +1,118 @@
+"""Which commits of a table lie between two database versions."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import InvalidError
+from lockstep.recovery.row_changes import VersionRange, commits_between, range_of_times, range_of_versions
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, append, foreign, log_file, named, stage
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "inclusive", "expected"),
+    [
+        (3, 5, (True, True), VersionRange(2, 5)),
+        (3, 5, (False, True), VersionRange(3, 5)),
+        (3, 5, (True, False), VersionRange(2, 4)),
+        (3, 5, (False, False), VersionRange(3, 4)),
+        (3, None, (True, True), VersionRange(2, 9)),
+        (3, None, (True, False), VersionRange(2, 9)),
+        (3, 3, (True, True), VersionRange(2, 3)),
+        (3, 3, (False, False), VersionRange(3, 3)),
+        (9, None, (False, True), VersionRange(9, 9)),
+        (0, 0, (True, True), VersionRange(-1, 0)),
+        (0, 0, (True, False), VersionRange(-1, -1)),
+    ],
+)
+def test_the_ends_are_in_the_range_unless_they_are_said_not_to_be(
+    start: int, end: int | None, inclusive: tuple[bool, bool], expected: VersionRange
+) -> None:
+    first, last = inclusive
+    assert range_of_versions(start, end, last=9, start_inclusive=first, end_inclusive=last) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "says"),
+    [(5, 3, "name the older one first"), (10, None, "there are 0 to 9"), (3, 10, "version 10"), (-1, 3, "version -1")],
+)
+def test_a_range_that_cannot_be_is_refused(start: int, end: int | None, says: str) -> None:
+    with pytest.raises(InvalidError, match=says):
+        range_of_versions(start, end, last=9)
+
+
+def test_times_are_those_of_commits(catalog: TransactionalCatalog) -> None:
+    append(catalog, "a", "q")
+    append(catalog, "a", "r")
+    timeline, last = catalog.timeline, catalog.timeline.head.version
+    at = timeline.at(last - 1).committed_at
+    moment = timedelta(microseconds=1)
+    before = timeline.at(0).committed_at - moment
+
+    def ranged(start: object, end: object = None, *, both: bool = True) -> VersionRange:
+        return range_of_times(timeline, start, end, last=last, start_inclusive=both, end_inclusive=both)  # type: ignore[arg-type]
+
+    assert ranged(at, at) == VersionRange(last - 2, last - 1)
+    assert ranged(at, at, both=False) == VersionRange(last - 1, last - 1)
+    assert ranged(at + moment) == VersionRange(last - 1, last)
+    assert ranged(at - moment, at) == VersionRange(last - 2, last - 1)
+    assert ranged(before, at) == VersionRange(-1, last - 1)
+    assert ranged(at + timedelta(days=1)) == VersionRange(last, last), "nothing has changed yet"
+    with pytest.raises(InvalidError, match="name the earlier one first"):
+        ranged(at, before)
+
+
+def test_each_commit_is_of_the_version_that_made_it(catalog: TransactionalCatalog) -> None:
+    first = append(catalog, "a", "q")
+    append(catalog, "b", "x")
+    second = append(catalog, "a", "r")
+    table = catalog.database().tables[named("a")]
+    found = commits_between(catalog.timeline, table.id, VersionRange(first - 1, second))
+    assert [(run.first, run.last, run.version) for run in found] == [
+        (table.version - 1, table.version - 1, first),
+        (table.version, table.version, second),
+    ]
+    assert found[-1].committed_at == catalog.timeline.at(second).committed_at
+    assert commits_between(catalog.timeline, table.id, VersionRange(second, second)) == []
+
+
+def test_what_a_plain_writer_did_is_of_the_version_that_took_it_in(catalog: TransactionalCatalog) -> None:
+    table = catalog.database().tables[named("a")]
+    foreign(catalog, "a", table.version + 1, add("x"))
+    foreign(catalog, "a", table.version + 2, add("y"))
+    taken = catalog.database([named("a")])
+    found = commits_between(catalog.timeline, table.id, VersionRange(table.since, taken.version))
+    assert [(run.first, run.last) for run in found] == [(1, 2)]
+    assert found[-1].version == taken.tables[named("a")].since
+
+
+def test_a_commit_that_was_moved_is_where_it_is_now(catalog: TransactionalCatalog, store: FaultyStorage) -> None:
+    """A plain writer took its version of the log, so in the log the later database version comes first."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
+    mine = catalog.commit(tx).version
+    table, last = catalog.database([named("a")]).tables[named("a")], catalog.timeline.head.version
+    assert last > mine
+    [moved] = commits_between(catalog.timeline, table.id, VersionRange(mine - 1, mine))
+    assert (moved.first, moved.last, moved.version) == (2, 2, mine)
+    assert [run.first for run in commits_between(catalog.timeline, table.id, VersionRange(mine - 1, last))] == [1, 2]
+
+
+def test_a_commit_that_was_moved_twice_leaves_each_writer_its_own(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("x"))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 1, add("f")), path=log_file(catalog, "a", 1))
+    store.interrupt("put_if_absent", lambda: foreign(catalog, "a", 2, add("g")), path=log_file(catalog, "a", 2))
+    mine = catalog.commit(tx).version
+    table, last = catalog.database([named("a")]).tables[named("a")], catalog.timeline.head.version
+    found = commits_between(catalog.timeline, table.id, VersionRange(mine - 1, last))
+    assert [(run.first, run.last) for run in found] == [(1, 1), (2, 2), (3, 3)]
+    assert found[2].version == mine
+    assert mine < found[0].version < found[1].version

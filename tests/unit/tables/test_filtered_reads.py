@@ -1,0 +1,107 @@
+"""Filtered reads of a version find each row that a whole read has, whatever statistics its files have."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lockstep
+from lockstep.tables.opened import OpenLake
+
+GREATEST = "\U0010ffff" * 40
+"""A text that no short text is greater than: its file has no maximum."""
+
+SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("d", pa.date32()), ("b", pa.bool_())])
+FILTERS = [
+    "s = 'a'", "s > 'a'", "s <= 'a'", "s <> 'a'", "s IS NULL", "s IS NOT NULL", "s IN ('', 'b')", "s LIKE 'a%'",
+    "k = 1", "k > 1", "k IS NULL", "k IS DISTINCT FROM 1", "k BETWEEN 1 AND 2", "d = DATE '1970-01-01'",
+    "d < DATE '1970-01-01'", "d IS NULL", "b", "NOT b", "b IS NULL", "k = 1 OR s = 'a'", "NOT (k = 1 AND s = 'a')",
+]  # fmt: skip
+ROWS = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from([None, 1, 2, 2**62]),
+        "s": st.sampled_from([None, "", "a", "b", "a" * 33, "a/b c=%", "__HIVE_DEFAULT_PARTITION__", GREATEST]),
+        "d": st.sampled_from([None, dt.date(1, 1, 1), dt.date(1970, 1, 1), dt.date(9999, 12, 31)]),
+        "b": st.sampled_from([None, True, False]),
+    }
+)
+
+
+def create(lake: OpenLake, schema: pa.Schema = SCHEMA, partition_by: Sequence[str] = ()) -> None:
+    with lake.transaction() as tx:
+        tx.create("t", schema, partition_by=partition_by)
+
+
+def append(lake: OpenLake, rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> None:
+    with lake.transaction() as tx:
+        tx["t"].append(pa.Table.from_pylist(rows, schema=schema))
+
+
+def counts(lake: OpenLake, where: str) -> list[int]:
+    """How many rows each way to read a version finds: the first reads all of them, and filters in memory."""
+    version, connection = lake.at(), duckdb.connect()
+    version.duckdb(connection)
+    query = f"SELECT count(*) AS n FROM {{}} WHERE {where}"
+    whole = duckdb.connect()
+    whole.register("whole_table", version["t"].to_arrow())
+    return [
+        whole.sql(query.format("whole_table")).fetchall()[0][0],
+        version.sql(query.format("t")).column("n")[0].as_py(),
+        connection.sql(query.format("t")).fetchall()[0][0],
+    ]
+
+
+def test_a_file_without_a_greatest_value_is_read_all_the_same(lake: OpenLake) -> None:
+    create(lake)
+    append(lake, [{"k": 1, "s": "a"}, {"k": 1, "s": GREATEST}])
+    append(lake, [{"k": 1, "s": "a"}])
+    assert counts(lake, "s = 'a'") == [2, 2, 2]
+    assert lake.at()["t"].polars().filter(pl.col("s") == "a").collect().height == 2
+
+
+@pytest.mark.parametrize("kept", [{"numRecords"}, {"numRecords", "minValues"}, {"numRecords", "maxValues"}, None])
+def test_files_of_others_whose_statistics_are_partial(lake: OpenLake, tmp_path: Path, kept: set[str] | None) -> None:
+    create(lake)
+    append(lake, [{"k": 1, "s": "a"}, {"k": 2, "s": None}])
+    append(lake, [{"k": 1, "s": "a"}])
+    location = tmp_path / "lake" / lake.catalog.lake.newest().tables[next(iter(lake.at()))].location
+    log = location / "_delta_log" / f"{1:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            stats = json.loads(line["add"].pop("stats"))
+            if kept is not None:
+                line["add"]["stats"] = json.dumps({key: stats[key] for key in kept})
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert [counts(lake, where) for where in ("s = 'a'", "k = 1", "k = 2")] == [[2] * 3, [2] * 3, [1] * 3]
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    files=st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=3),
+    partition_by=st.sampled_from([(), ("s",), ("d",), ("b",), ("k", "s")]),
+)
+def test_each_filter_finds_what_a_whole_read_has(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[dict[str, Any]]], partition_by: tuple[str, ...]
+) -> None:
+    lake = lockstep.open(str(tmp_path_factory.mktemp("filtered") / "lake"), create=True)
+    create(lake, partition_by=partition_by)
+    for rows in files:
+        append(lake, rows)
+    connection = duckdb.connect()
+    lake.at().duckdb(connection)
+    connection.register("whole_table", lake.at()["t"].to_arrow())
+    for where in FILTERS:
+        query = f"SELECT count(*) FROM {{}} WHERE {where}"
+        whole, filtered = (connection.sql(query.format(name)).fetchall() for name in ("whole_table", "t"))
+        assert filtered == whole, where

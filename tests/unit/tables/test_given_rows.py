@@ -1,0 +1,238 @@
+"""Rows as a program gives them: nothing of them is lost without a word, and nothing unreadable is committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lockstep.errors import InvalidError, LockstepError
+from lockstep.tables.opened import OpenLake
+from lockstep.tables.transaction import LakeTransaction
+from tests.support.refused import refused_in
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+
+
+def rows_of(lake: OpenLake) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in lake.at()["t"].to_arrow().to_pylist()), key=repr)
+
+
+@pytest.fixture
+def table(lake: OpenLake) -> OpenLake:
+    """A lake with an empty table."""
+    with lake.transaction() as tx:
+        tx.create("t", SCHEMA)
+    return lake
+
+
+def append(tx: LakeTransaction, rows: Any) -> None:
+    tx["t"].append(rows)
+
+
+def overwrite(tx: LakeTransaction, rows: Any) -> None:
+    tx["t"].overwrite(rows)
+
+
+def merge(tx: LakeTransaction, rows: Any) -> None:
+    tx["t"].merge(rows, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+WAYS = [append, overwrite, merge]
+
+
+@pytest.mark.parametrize("put", WAYS)
+def test_dictionaries_have_the_columns_of_all_of_them(table: OpenLake, put: Any) -> None:
+    with table.transaction() as tx:
+        put(tx, [{"id": 1}, {"id": 2, "v": 5}, {"v": None, "id": 3}])
+    assert rows_of(table) == [(1, None), (2, 5), (3, None)]
+
+
+@pytest.mark.parametrize("put", [append, overwrite])
+def test_an_empty_dictionary_is_a_row_of_nulls(table: OpenLake, put: Any) -> None:
+    with table.transaction() as tx:
+        put(tx, [{}, {"id": 1}])
+        append(tx, [{}, {}])
+        append(tx, [])
+    assert rows_of(table) == [(1, None), (None, None), (None, None), (None, None)]
+
+
+@pytest.mark.parametrize("put", [append, overwrite])
+def test_a_name_that_only_a_later_dictionary_has_is_looked_at(table: OpenLake, put: Any) -> None:
+    with pytest.raises(InvalidError, match="no column 'nosuch'") as refused, table.transaction() as tx:
+        put(tx, [{"id": 1}, {"id": 2, "nosuch": None}])
+    assert refused.value.sqlstate == "42703"
+    assert rows_of(table) == []
+
+
+@pytest.mark.parametrize("rows", [[{"id": 1}, 7], ["text"], [{"id": 1}, None], [{7: 1}], [{"id": 1}, {"id": "x"}]])
+def test_lists_that_are_no_rows(table: OpenLake, rows: Any) -> None:
+    with pytest.raises(InvalidError) as refused, table.transaction() as tx:
+        append(tx, rows)
+    assert refused.value.sqlstate == "42804"
+
+
+# --- texts that are none ----------------------------------------------------------------------------------------------
+
+_BAD = b"a\xff\xfe"
+
+
+def _bad(type_: pa.DataType) -> pa.Array:
+    plain = pa.array([b"good", _BAD], pa.large_binary() if type_ == pa.large_string() else pa.binary())
+    return pa.Array.from_buffers(type_, 2, plain.buffers())
+
+
+BROKEN: dict[str, tuple[pa.DataType, pa.Array]] = {
+    "string": (pa.string(), _bad(pa.string())),
+    "large": (pa.string(), _bad(pa.large_string())),
+    "dictionary": (pa.string(), pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), _bad(pa.string()))),
+    "struct": (
+        pa.struct([("x", pa.string())]),
+        pa.StructArray.from_arrays([_bad(pa.string())], fields=[pa.field("x", pa.string())]),
+    ),
+    "list": (pa.list_(pa.string()), pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), _bad(pa.string()))),
+    "map": (
+        pa.map_(pa.string(), pa.int64()),
+        pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), _bad(pa.string()), pa.array([1, 2], pa.int64())),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("put", WAYS)
+def test_a_text_that_is_no_utf8_is_refused_before_anything_is_written(lake: OpenLake, kind: str, put: Any) -> None:
+    type_, values = BROKEN[kind]
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64()), ("s", type_)]))
+    with pytest.raises(InvalidError) as refused, lake.transaction() as tx:
+        put(tx, pa.table({"id": [1, 2], "s": values}))
+    assert refused.value.sqlstate == "22021"
+    assert lake.at()["t"].version == 0
+    assert rows_of(lake) == []
+
+
+# --- what Arrow, Parquet and other readers do not take ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP"])
+@pytest.mark.parametrize("text", ["infinity", "-infinity", "10000-01-01", "0044-03-15 (BC)"])
+def test_times_outside_of_the_years_that_all_readers_have(lake: OpenLake, kind: str, text: str) -> None:
+    type_ = pa.date32() if kind == "DATE" else pa.timestamp("us")
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64()), ("d", type_), ("l", pa.list_(type_))])).append([{"id": 1}])
+        far = tx.sql(f"SELECT 1::BIGINT AS id, '{text}'::{kind} AS d")
+        for change in (
+            lambda: tx["t"].append(far),
+            lambda: tx["t"].update({"d": f"'{text}'::{kind}"}),
+            lambda: tx["t"].update({"l": f"['{text}'::{kind}]"}),
+            lambda: tx["t"].merge(far, on="id").when_matched_update({"d": "source.d"}).execute(),
+        ):
+            with refused_in(tx, InvalidError) as refused:
+                change()
+            assert refused.value.sqlstate == "22008"
+    assert rows_of(lake) == [(1, None, None)]
+
+
+def test_what_arrow_refuses_is_an_error_of_lockstep_s(lake: OpenLake) -> None:
+    inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64()), ("x", inner), ("s", pa.string())]))
+    categories = pl.DataFrame({"s": pl.Series(["a"], dtype=pl.Categorical)})
+    no_text: Any = False
+    with lake.transaction() as tx:
+        for change, sqlstate in (
+            (lambda: tx["t"].append([{"x": None}, {"x": {"a": 1}}]), "0A000"),
+            (lambda: tx["t"].append(categories), "42804"),
+            (lambda: tx["t"].delete(no_text), "42601"),
+        ):
+            with refused_in(tx, LockstepError) as refused:
+                change()
+            assert refused.value.sqlstate == sqlstate
+    assert rows_of(lake) == []
+
+
+# --- an index of pandas -----------------------------------------------------------------------------------------------
+
+
+def _frame(**columns: list[Any]) -> Any:
+    import pandas as pd  # type: ignore[import-untyped]
+
+    return pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize("put", WAYS)
+def test_an_index_with_a_name_is_a_column(table: OpenLake, put: Any) -> None:
+    with table.transaction() as tx:
+        put(tx, _frame(id=[1, 2], v=[10, 20]).set_index("id"))
+        append(tx, _frame(id=[3], v=[30]).set_index(["id", "v"]))
+        append(tx, _frame(id=[4, 5], v=[40, 50])[1:])
+        append(tx, _frame(id=[6], v=[60]).groupby("id").sum())
+    assert rows_of(table) == [(1, 10), (2, 20), (3, 30), (5, 50), (6, 60)]
+
+
+def test_an_index_whose_name_is_taken_or_no_column_s_is_refused(table: OpenLake) -> None:
+    frame = _frame(id=[1], v=[10])
+    with table.transaction() as tx:
+        for index, sqlstate in (("id", "42804"), ("nosuch", "42703")):
+            with refused_in(tx, InvalidError, index) as refused:
+                append(tx, frame.rename_axis(index=index))
+            assert refused.value.sqlstate == sqlstate
+    assert rows_of(table) == []
+
+
+# --- structs that columns are set to ----------------------------------------------------------------------------------
+
+NESTED = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("st", pa.struct([("a", pa.int64()), ("In", pa.struct([("x", pa.int64())]))])),
+        ("ls", pa.list_(pa.struct([("a", pa.int64())]))),
+        ("m", pa.map_(pa.string(), pa.struct([("a", pa.int64())]))),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("st", "{'b': 1}"),
+        ("st", "{'a': 1, 'b': 1}"),
+        ("st", "{'a': 1, 'In': {'y': 1}}"),
+        ("st", "row(1, {'x': 1})"),
+        ("ls", "[{'b': 1}]"),
+        ("m", "MAP {'k': {'b': 1}}"),
+    ],
+)
+def test_a_struct_with_a_field_that_the_column_has_not_is_refused(lake: OpenLake, column: str, text: str) -> None:
+    with lake.transaction() as tx:
+        t = tx.create("t", NESTED)
+        t.append({"id": [1]})
+        source = tx.sql(f"SELECT 1::BIGINT AS id, {text} AS {column}")
+        for change in (
+            lambda: t.update({column: text}),
+            lambda: t.merge(source, on="id").when_matched_update({column: f"source.{column}"}).execute(),
+            lambda: t.merge(source, on="st.a").when_not_matched_insert({column: text}).execute(),
+            lambda: t.merge({"id": [7]}, on="id").when_not_matched_by_source_update({column: text}).execute(),
+        ):
+            with refused_in(tx, InvalidError):
+                change()
+    assert rows_of(lake) == [(1, None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'A': 1, 'in': {'X': 2}}", {"a": 1, "In": {"x": 2}}),
+        ("{'a': 1}", {"a": 1, "In": None}),
+        ("NULL", None),
+        ("CASE WHEN id = 1 THEN st END", None),
+    ],
+)
+def test_a_struct_with_fields_of_the_column_is_taken(lake: OpenLake, text: str, value: Any) -> None:
+    with lake.transaction() as tx:
+        t = tx.create("t", NESTED)
+        t.append({"id": [1]})
+        assert t.update({"st": text}) == 1
+    assert lake.at()["t"].to_arrow(["st"]).column("st").to_pylist() == [value]

@@ -1,0 +1,74 @@
+"""The guide runs as it stands, and its table of what is refused is what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.errors import LockstepError
+from tests.support.lakes import metadata
+from tests.support.markdown import blocks
+from tests.unit.tables.test_refusals import field, layout
+
+REPOSITORY = Path(__file__).parents[3]
+GUIDE = (REPOSITORY / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    found = [block for block in blocks(GUIDE) if block.language == "python"]
+    assert found
+    for block in found:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(block.text, f"docs/python.md, line {block.line}", "exec"), names)
+        assert block.output is None or block.prints(printed.getvalue()), f"it printed:\n{printed.getvalue()}"
+
+
+MAPPED = {"delta.columnMapping.mode": "name"}
+LAYOUTS = {
+    "deletion vectors": layout(["deletionVectors"], metadata(), ["deletionVectors"]),
+    "appends alone": layout(["appendOnly"], metadata(**{"delta.appendOnly": "true"})),
+    "a change data feed": layout(["changeDataFeed"], metadata(**{"delta.enableChangeDataFeed": "true"})),
+    "CHECK constraints that compare": layout(["checkConstraints"], metadata(**{"delta.constraints.c": "id > 0"})),
+    "other CHECK constraints": layout(["checkConstraints"], metadata(**{"delta.constraints.c": "id % 2 = 0"})),
+    "defaults of columns": layout(["allowColumnDefaults"], field(CURRENT_DEFAULT="1")),
+    "in-commit timestamps": layout(["inCommitTimestamp"], metadata(**{"delta.enableInCommitTimestamps": "true"})),
+    "generated columns": layout(["generatedColumns"], field(**{"delta.generationExpression": "1"})),
+    "column mapping by name": layout(["columnMapping"], metadata(**MAPPED), ["columnMapping"]),
+    "column mapping by id": layout(
+        ["columnMapping"], metadata(**{"delta.columnMapping.mode": "id"}), ["columnMapping"]
+    ),
+    "row tracking": layout(["rowTracking", "domainMetadata"], metadata()),
+    "CHAR, VARCHAR": layout([], field(__CHAR_VARCHAR_TYPE_STRING="char(3)")),
+    "widened types": layout(["typeWidening"], field(**{"delta.typeChanges": []}), ["typeWidening"]),
+    "variants": layout(["variantType"], metadata(), ["variantType"]),
+}
+
+
+def taken(check: Any, **more: Any) -> bool:
+    try:
+        check(**more)
+    except LockstepError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("words", LAYOUTS)
+def test_the_table_says_what_is_refused(words: str) -> None:
+    [row] = [line for line in GUIDE.splitlines() if line.startswith(f"| {words}")]
+    _, _, _, reads, writes, _ = (cell.strip() for cell in row.split("|"))
+    table = LAYOUTS[words]
+    assert taken(table.check_readable) == (reads == "yes")
+    said = (
+        "yes"
+        if taken(table.check_writable, only_appends=False)
+        else "appends"
+        if taken(table.check_writable, only_appends=True)
+        else "no"
+    )
+    assert writes.split(",")[0] == said

@@ -1,0 +1,170 @@
+"""What an arbiter's record means, who may write to which lake, and how an arbiter is named: tables of cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.arbiters import Arbiter, Decision, Mark, arbiter_of
+from lockstep.arbiters.address import Address, address_of
+from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
+from lockstep.spark.session import conf
+from lockstep.timeline.arbitration import judge, refusal
+from lockstep.timeline.entry import ARBITER_FORMAT, Arbitrated
+from lockstep.timeline.files import decode, encode
+from lockstep.timeline.fold import apply
+from tests.support.entries import entry
+
+BEFORE = Mark("lake", 7, "seven")
+WANTED = Decision("lake", 8, 9, "ours")
+
+
+@pytest.mark.parametrize(
+    ("found", "means"),
+    [
+        pytest.param(Decision("lake", 8, 9, "ours"), "ours", id="an earlier request was carried out"),
+        pytest.param(Decision("lake", 8, 8, "other"), "theirs", id="another client was first"),
+        pytest.param(Decision("lake", 12, 12, "later"), "passed", id="others went on"),
+        pytest.param(Decision("lake", 7, 7, "seven"), "again", id="an operator has set it back meanwhile"),
+        pytest.param(Decision("lake", 5, 7, "seven"), "again", id="a file of several, which ends there"),
+        pytest.param(None, "lost what it had", id="flushed"),
+        pytest.param(Decision("lake", 3, 3, "three"), "behind the store, which has 7", id="an old backup"),
+        pytest.param(Decision("lake", 7, 7, "another"), "another database version 7", id="a fork"),
+        pytest.param(Decision("lake", 7, 8, "another"), "another database version 8", id="a fork of a group"),
+        pytest.param(Decision("other", 8, 9, "x"), "another lake", id="another lake, where ours is"),
+        pytest.param(Decision("other", 7, 7, "seven"), "another lake", id="another lake, as far as ours"),
+    ],
+)
+def test_what_an_arbiter_has_instead_of_a_decision(found: Decision | None, means: str) -> None:
+    assert means in judge(found, BEFORE, WANTED)
+
+
+@pytest.mark.parametrize(
+    ("found", "means"),
+    [
+        pytest.param(Decision("new", 0, 0, "ours"), "ours", id="an earlier request"),
+        pytest.param(Decision("rival", 0, 0, "other"), "theirs", id="another one makes the lake at once"),
+        pytest.param(Decision("old", 5, 5, "five"), "at database version 5, and it is gone", id="a lake that was lost"),
+        pytest.param(None, "lost what it had", id="flushed between two requests"),
+    ],
+)
+def test_what_an_arbiter_has_when_a_lake_is_made(found: Decision | None, means: str) -> None:
+    assert means in judge(found, None, Decision("new", 0, 0, "ours"))
+
+
+def given(text: str | None, monkeypatch: pytest.MonkeyPatch, *, by_environment: bool = False) -> Arbiter | None:
+    monkeypatch.delenv("LOCKSTEP_ARBITER", raising=False)
+    if by_environment and text is not None:
+        monkeypatch.setenv("LOCKSTEP_ARBITER", text)
+        return arbiter_of(None, "file:///lake")
+    return arbiter_of(text, "file:///lake")
+
+
+VALKEY = "valkey://host/0?prefix=lockstep"
+
+
+@pytest.mark.parametrize(
+    ("of_lake", "told", "by_environment", "why"),
+    [
+        (None, None, False, ""),
+        (None, VALKEY, False, "has no arbiter"),
+        (None, VALKEY, True, ""),
+        (("valkey", "lockstep"), VALKEY, False, ""),
+        (("valkey", "lockstep"), VALKEY, True, ""),
+        (("valkey", "lockstep"), "rediss://elsewhere:1/3", False, ""),
+        (("valkey", "lockstep"), None, False, "is told to use none"),
+        (("valkey", "lockstep"), "valkey://host?prefix=other", False, "is told to use another one"),
+        (("valkey", "lockstep"), "dynamodb://lockstep?region=eu-west-1", False, "is told to use another one"),
+        (("raft", "lockstep"), VALKEY, False, "is told to use another one"),
+    ],
+)
+def test_who_may_write_to_a_lake(
+    of_lake: tuple[str, str] | None, told: str | None, by_environment: bool, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = None if of_lake is None else Arbitrated(kind=of_lake[0], name=of_lake[1])
+    said = refusal(name, given(told, monkeypatch, by_environment=by_environment), "file:///lake")
+    assert (why in said) if why else not said
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("valkey://host", Address("valkey", "lockstep", host="host")),
+        ("redis://host:1/2?prefix=x", Address("valkey", "x", host="host", port=1, database=2)),
+        ("rediss://host:1", Address("valkey", "lockstep", host="host", port=1, is_encrypted=True)),
+        ("dynamodb://My_Table.1-x", Address("dynamodb", "My_Table.1-x")),
+        (
+            "dynamodb://t?region=eu-west-1&endpoint=http://127.0.0.1:8000",
+            Address("dynamodb", "t", region="eu-west-1", endpoint="http://127.0.0.1:8000"),
+        ),
+    ],
+)
+def test_how_an_arbiter_is_named(text: str, address: Address) -> None:
+    assert address_of(text) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "host:6379",
+        "http://host",
+        "valkey://",
+        "valkey:///0",
+        "valkey://host:port",
+        "valkey://host/x",
+        "valkey://host?prefix=",
+        "valkey://host?region=x",
+        "valkey://host?prefix=a&prefix=b",
+        "valkey://host#x",
+        "dynamodb://table/x",
+        "dynamodb://table:1",
+        "dynamodb://",
+        "valkey://ada:hunter2@host",
+        "valkey://:hunter2@host/0?prefix=x",
+        "dynamodb://hunter2@table",
+        "valkey://host?password=hunter2",
+        "valkey://host:hunter2",
+        "hunter2",
+    ],
+)
+def test_what_names_no_arbiter_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        address_of(text)
+    assert "hunter2" not in str(refused.value)
+
+
+ARBITER = Arbitrated(kind="valkey", name="lockstep")
+
+
+def test_entry_0_says_who_decides_and_older_locksteps_are_told_so_by_its_format() -> None:
+    first = entry(0, format=ARBITER_FORMAT, arbiter=ARBITER)
+    assert decode(encode(first), 0) == first
+    with pytest.raises(CorruptTimelineError, match="format 1, expected 6"):
+        decode(encode(entry(0, arbiter=ARBITER)), 0)
+
+
+def test_no_later_entry_names_an_arbiter() -> None:
+    later = entry(1, format=ARBITER_FORMAT, arbiter=ARBITER)
+    with pytest.raises(CorruptTimelineError, match="names an arbiter"):
+        apply(apply(None, entry(0)), later)
+
+
+def test_a_sessions_settings_name_an_arbiter_and_no_password() -> None:
+    settings = conf(root="/lake", catalog="bank", arbiter=VALKEY, jars=False)
+    assert settings["spark.sql.catalog.bank.arbiter"] == VALKEY
+    assert not [key for key in conf(root="/lake", jars=False) if "arbiter" in key]
+    with pytest.raises(InvalidError, match="LOCKSTEP_ARBITER_PASSWORD"):
+        conf(root="/lake", arbiter="valkey://:hunter2@host", jars=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "module", "extra"), [(VALKEY, "redis", "redis"), ("dynamodb://t", "boto3", "dynamodb")]
+)
+def test_without_its_client_an_arbiter_is_refused(
+    text: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(UnsupportedError, match=rf"pip install 'lockstep\[{extra}\]'"):
+        arbiter_of(text, str(Path("/lake")))

@@ -1,0 +1,134 @@
+"""A bound that a benchmark does not keep fails it, once the page is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench import __main__ as bench
+from tests.bench import long_transaction as long
+from tests.bench import slow, tpch
+from tests.bench.bounds import Bound, exit_if_missed, missed
+
+
+@pytest.mark.parametrize(
+    ("bound", "is_kept"),
+    [
+        (Bound("at most, below", 1.0, 1.05), True),
+        (Bound("at most, the bound itself", 1.05, 1.05), True),
+        (Bound("at most, above", 1.06, 1.05), False),
+        (Bound("at least, above", 10.3, 10, is_least=True), True),
+        (Bound("at least, the bound itself", 10, 10, is_least=True), True),
+        (Bound("at least, below", 9.9, 10, is_least=True), False),
+        (Bound("no number", float("nan"), 1.05), False),
+        (Bound("no number", float("nan"), 10, is_least=True), False),
+    ],
+    ids=lambda value: value.what if isinstance(value, Bound) else "",
+)
+def test_a_figure_keeps_its_bound_or_does_not(bound: Bound, is_kept: bool) -> None:
+    assert (bound.is_kept, bound.verdict) == (is_kept, "yes" if is_kept else "**no**")
+    assert missed([bound]) == ([] if is_kept else [str(bound)])
+
+
+def test_one_bound_that_is_missed_ends_the_process_with_one_and_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    kept, broken = Bound("a read", 1.0, 1.1), Bound("a write", 1.2, 1.1)
+    exit_if_missed([kept])
+    with pytest.raises(SystemExit) as ended:
+        exit_if_missed([kept, broken])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "bench: not kept: a write: 1.2, and the bound is at most 1.1\n"
+
+
+def run_of(module: Any, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
+    monkeypatch.setattr("sys.argv", ["bench"])
+    monkeypatch.setattr(module, "DOCUMENT", page)
+    if hasattr(module, "render_docs"):
+        monkeypatch.setattr(module.render_docs, "write", lambda: None)
+    module.main()
+
+
+def test_the_slow_store_is_written_down_before_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("", encoding="utf-8")
+    monkeypatch.setattr(slow, "measure", lambda writers, *_, **__: slow.Run(10.0 if writers == 1 else 50.0, 1, 1))
+    with pytest.raises(SystemExit) as ended:
+        run_of(slow, monkeypatch, page)
+    assert ended.value.code == 1
+    assert "| 50.0 | **5.0** |" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ours", "nothing", "said"),
+    [
+        pytest.param(11.0, 9.0, "| **1.10** (1.10-1.10) | 1.05 | **no** |", id="dearer than plain Delta"),
+        pytest.param(
+            9.0, 11.0, "`BEGIN; ROLLBACK` takes 11 (11-11) ms; at most 10, kept: **no**.", id="nothing is dear"
+        ),
+    ],
+)
+def test_the_comparison_with_plain_delta_is_written_down_before_it_fails(
+    ours: float, nothing: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("", encoding="utf-8")
+    works = [bench.Comparison(work, [ours, ours], [10.0, 10.0]) for work in bench.WORKS]
+    monkeypatch.setattr(bench, "measure", lambda *_: bench.Measured(works, [nothing, nothing]))
+    monkeypatch.setattr(bench, "commit_cost", lambda *_: "## COMMIT itself\n")
+    with pytest.raises(SystemExit) as ended:
+        run_of(bench, monkeypatch, page)
+    assert ended.value.code == 1
+    assert said in page.read_text(encoding="utf-8")
+
+
+class Played:
+    """A side whose rounds take what they are told to."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def ask(self, _: object) -> Any:
+        return json.loads(json.dumps(self._answer))
+
+
+@pytest.mark.parametrize(("queries", "refreshes", "fails"), [(101, 104, False), (103, 100, True), (100, 106, True)])
+def test_tpch_keeps_both_bounds_or_fails(
+    queries: float, refreshes: float, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("", encoding="utf-8")
+
+    @contextmanager
+    def both(*_: object) -> Iterator[tuple[Played, Played]]:
+        yield Played({"queries": queries, "refreshes": refreshes}), Played({"queries": 100, "refreshes": 100})
+
+    monkeypatch.setattr(tpch, "generated", lambda *_: None)
+    monkeypatch.setattr(tpch, "both", both)
+    if fails:
+        with pytest.raises(SystemExit) as ended:
+            run_of(tpch, monkeypatch, page)
+        assert ended.value.code == 1
+    else:
+        run_of(tpch, monkeypatch, page)
+    assert ("**no**" in page.read_text(encoding="utf-8")) == fails
+
+
+@pytest.mark.parametrize(("after", "jobs", "fails"), [(109.0, 1, False), (112.0, 1, True), (100.0, 4, True)])
+def test_a_long_transaction_reads_as_fast_and_with_as_many_jobs_or_fails(
+    after: float, jobs: int, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("", encoding="utf-8")
+    first, last = long.Reads([100.0, 100.0], 1), long.Reads([after, after], jobs)
+    monkeypatch.setattr(long, "measure", lambda *_: (first, last))
+    if fails:
+        with pytest.raises(SystemExit) as ended:
+            run_of(long, monkeypatch, page)
+        assert ended.value.code == 1
+    else:
+        run_of(long, monkeypatch, page)
+    assert ("**no**" in page.read_text(encoding="utf-8")) == fails

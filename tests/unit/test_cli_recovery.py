@@ -1,0 +1,116 @@
+"""The commands about what was, and the one that waits for what comes; all without Spark."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from tests.support.commands import ORDERS, lockstep, make_orders, read
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    make_orders(tmp_path / "lake")
+    return tmp_path / "lake"
+
+
+def catalog(root: Path) -> TransactionalCatalog:
+    return TransactionalCatalog.open(str(root))
+
+
+def drop(root: Path) -> str:
+    opened = catalog(root)
+    table = opened.database().tables[ORDERS]
+    opened.run(lambda tx: tx.changing().drop_table(ORDERS))
+    return table.id
+
+
+def test_a_tag_is_made_listed_and_dropped(root: Path) -> None:
+    assert read("tag", root, "first", "--at", 2, "--comment", "it's") == {
+        "tag": "first",
+        "database_version": 2,
+        "retain_until": None,
+    }
+    made = read("tag", root, "now", "--days", 365)
+    kept = datetime.fromisoformat(made["retain_until"]) - catalog(root).timeline.head.committed_at
+    assert timedelta(days=364) < kept <= timedelta(days=365)
+    assert made["database_version"] == catalog(root).timeline.head.version
+    assert [(tag["name"], tag["version"], tag.get("comment", "")) for tag in read("tags", root)] == [
+        ("first", 2, "it's"),
+        ("now", made["database_version"], ""),
+    ]
+    assert "first" in lockstep("tags", root).stdout
+    assert read("untag", root, "FIRST")["dropped_by"] == catalog(root).timeline.head.version
+    assert [tag["name"] for tag in read("tags", root)] == ["now"]
+    [entry] = catalog(root).timeline.entries(catalog(root).timeline.head.version - 1)
+    assert entry.transaction.application == "lockstep"
+    assert entry.transaction.statements == ["lockstep untag FIRST"]
+
+
+def test_a_tag_may_name_the_version_of_a_time(root: Path) -> None:
+    then = catalog(root).timeline.at(2).committed_at
+    assert read("tag", root, "then", "--at-time", then.isoformat())["database_version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "state"),
+    [
+        (("tag", "7"), "42602"),
+        (("tag", "x", "--at", 99), "22023"),
+        (("tag", "x", "--days", 0), "22023"),
+        (("tag", "x", "--days", 40_000), "22023"),
+        (("untag", "x"), "42704"),
+        (("undrop", "sales.orders"), "42P01"),
+        (("undrop", "sales..orders"), "22023"),
+        (("undrop", "sales.orders", "--id", "x"), "42P01"),
+        (("diff", "nothing"), "42704"),
+        (("diff", "99"), "22023"),
+        (("diff", "3", "2"), "22023"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(root: Path, args: tuple[object, ...], state: str) -> None:
+    before = catalog(root).timeline.head.version
+    command, *more = args
+    done = lockstep(command, root, *more)
+    assert (done.exit_code, f"SQLSTATE {state}" in done.stderr) == (1, True), done.output
+    assert catalog(root).timeline.head.version == before
+
+
+def test_a_dropped_table_is_listed_and_brought_back(root: Path) -> None:
+    id_ = drop(root)
+    [found] = read("dropped", root)
+    assert (found["id"], found["version"]) == (id_, 4)
+    assert id_ in lockstep("dropped", root).stdout
+    back = read("undrop", root, "sales.orders")
+    assert (back["id"], back["table_version"], back["database_version"]) == (id_, 1, 5)
+    assert catalog(root).database().tables[ORDERS].version == 1
+    assert read("dropped", root) == []
+    drop(root)
+    assert "is back at version 1" in lockstep("undrop", root, "sales.again", "--id", id_).stdout
+    assert [name.table for name in catalog(root).database().tables] == ["again"]
+
+
+def test_what_changed_is_told_by_numbers_and_tags(root: Path) -> None:
+    read("tag", root, "made", "--at", 2)
+    [change] = read("diff", root, "made", 3)
+    assert (change["name"], change["change"], change["counts"]["files_added"]) == ("sales.orders", "written", 1)
+    assert [each["kind"] for each in read("diff", root, 0)] == ["namespace", "table"]
+    assert "written" in lockstep("diff", root, "made").stdout
+    assert read("diff", root, 3, 3) == []
+
+
+def test_waiting_ends_with_a_newer_version(root: Path) -> None:
+    newest = catalog(root).timeline.head.version
+    assert read("wait", root, "--after", 1) == {"database_version": newest, "newer": newest - 1}
+    threading.Timer(0.3, lambda: drop(root)).start()
+    assert read("wait", root, "--timeout", 60) == {"database_version": newest + 1, "newer": 1}
+
+
+def test_waiting_in_vain_has_an_exit_code_of_its_own(root: Path) -> None:
+    done = lockstep("wait", root, "--timeout", 0)
+    assert (done.exit_code, done.stdout) == (3, "database version 3: 0 versions after 3\n")
+    assert lockstep("wait", root, "--after", 2, "--timeout", 0).exit_code == 0
