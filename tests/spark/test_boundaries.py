@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import lockstep
-from lockstep.errors import ActiveTransactionError
+from lockstep.errors import ActiveTransactionError, NoTransactionError
 from lockstep.spark.session import from_spark
 from tests.support.sparks import since
 
@@ -167,6 +167,26 @@ def test_a_dataframe_of_an_ended_transaction_is_refused(spark: Any) -> None:
     with pytest.raises(Exception, match="has ended"):
         inside.count()
     assert spark.table("lake.default.t").count() == 2
+
+
+@pytest.mark.parametrize("use", ["history", "detail", "update"])
+def test_a_delta_table_of_an_ended_transaction_is_refused(use: str, spark: Any) -> None:
+    """What looks into the log itself, not through a plan, is told the same, in the same words."""
+    from delta.tables import DeltaTable
+
+    spark.sql("CREATE TABLE lake.default.t AS SELECT 1 AS id")
+    with lockstep.transaction(spark):
+        spark.sql("INSERT INTO lake.default.t VALUES (2)")
+        inside = DeltaTable.forName(spark, "lake.default.t")
+    uses: dict[str, Callable[[], Any]] = {
+        "history": lambda: inside.history().collect(),
+        "detail": lambda: inside.detail().collect(),
+        "update": lambda: inside.update(set={"id": "id + 1"}),
+    }
+    with pytest.raises(PySparkException, match="has ended") as error:
+        uses[use]()
+    assert refused(error.value) is NoTransactionError
+    assert {row.id for row in spark.table("lake.default.t").collect()} == {1, 2}
 
 
 def test_a_dataframe_from_before_begin_cannot_write(spark: Any) -> None:

@@ -24,8 +24,7 @@ private[spark] object EndedTransactions {
     val _ = ids.put(id, true)
   }
 
-  def check(view: Overlay.View): Unit =
-    reason(view.transaction).foreach(message => throw new java.io.IOException(message))
+  def check(view: Overlay.View): Unit = reason(view.transaction).foreach(refuse)
 
   /** Refuses a plan that reads what an ended transaction saw: a cache would answer it without a look at any file. */
   def check(plan: LogicalPlan): Unit =
