@@ -203,6 +203,8 @@ class TransactionalCatalog:
         if isinstance(when, str):
             when = tagged_version(head if names is None else names, when)
         database = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
+        if database.version > head.version:
+            head = self.lake.refresh()  # another thread read on meanwhile: what it found is published first
         if at_most is not None and database.version > at_most:
             if not isinstance(when, datetime):
                 raise InvalidError(

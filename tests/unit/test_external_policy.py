@@ -14,11 +14,13 @@ from lockstep.delta.log import checksum_path, commit_path
 from lockstep.errors import ForeignCommitError, InvalidError
 from lockstep.lake.policy import POLICIES, PROPERTY, policy_of
 from lockstep.storage import open_storage
+from lockstep.timeline.entry import Table
 from tests.support.adopting import adopted, written_log
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     PROTOCOL,
     add,
+    append,
     create,
     files,
     foreign,
@@ -155,6 +157,36 @@ def test_refused_is_each_use_of_the_table_until_the_commit_is_gone(store: Faulty
     store.inner.delete(path)
     catalog.commit(open_before)
     assert files(user, "t") == {"p", "ours"}
+
+
+@pytest.mark.parametrize("policy", ["warn", "refuse"])
+def test_what_another_process_of_lockstep_commits_meanwhile_is_not_foreign(
+    store: FaultyStorage, caplog: pytest.LogCaptureFixture, policy: str
+) -> None:
+    """Published between a look at the timeline and one at the table's log, it looks like a plain writer's commit."""
+    catalog, other = made(store, policy), open_catalog(store.inner)
+    catalog.database([named("t")])
+    folder = location(catalog, "t")
+    append(other, "t", "x")
+
+    def meanwhile() -> None:
+        append(other, "t", "y")
+
+    foreign = catalog.lake._foreign
+    real = foreign._newest
+
+    def newest(table: Table) -> int | None:
+        if store.exists(commit_path(folder, 1)) and not store.exists(commit_path(folder, 2)):
+            meanwhile()
+        return real(table)
+
+    foreign._newest = newest  # type: ignore[method-assign]
+    with caplog.at_level(logging.WARNING):
+        foreign.take_in(catalog.timeline.head.tables[named("t")])
+    assert store.exists(commit_path(folder, 2)), "it was committed meanwhile"
+    assert not caplog.messages
+    assert files(catalog, "t") == {"p", "x", "y"}
+    assert {entry.kind for entry in catalog.timeline.entries(0)} == {"transaction"}
 
 
 def test_a_commit_whose_version_was_taken_before_it_was_published_is_not_moved(store: FaultyStorage) -> None:

@@ -14,7 +14,7 @@ from lockstep.errors import ConflictError, ForeignCommitError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE
 from lockstep.timeline.clock import utc_now
-from lockstep.timeline.entry import INLINE_BYTES, Isolation
+from lockstep.timeline.entry import INLINE_BYTES, Database, Isolation
 from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
@@ -52,6 +52,27 @@ def test_a_foreign_commit_is_absorbed_when_its_table_is_touched(catalog: Transac
     assert entry.writes[0].commits == []
     assert files(catalog, "a") == {"f"}
     assert catalog.database([named("a")]).version == 2, "and once is enough"
+
+
+def test_what_another_thread_has_just_ratified_is_published_before_it_is_read_by_its_number(
+    catalog: TransactionalCatalog, store: FaultyStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits behind the look at the timeline, and has not come to publish it."""
+    refresh, published = catalog.lake.refresh, commit_path(location(catalog, "a"), 1)
+    looked: list[int] = []
+
+    def look_and_commit() -> Database:
+        head = refresh()
+        looked.append(head.version)
+        if len(looked) == 1:
+            store.fail("put_if_absent", path=published)
+            append(catalog, "a", "x")
+            assert not store.exists(published)
+        return head
+
+    monkeypatch.setattr(catalog.lake, "refresh", look_and_commit)
+    assert catalog.as_of(2).version == 2
+    assert store.exists(published)
 
 
 @pytest.mark.parametrize("name", ["a", "c"])

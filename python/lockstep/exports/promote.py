@@ -298,15 +298,13 @@ class Promoter:
             return
         if entries and all(entry.transaction.isolation == "SNAPSHOT" for entry in entries):
             tx.isolation = "SNAPSHOT"
-        uses = itertools.count()
         for entry in entries:
             reads: list[tuple[str, list[str] | None]] = [(read.id, read.predicates) for read in entry.reads]
             if entry.kind == "external":
                 reads += [(write.id, None) for write in entry.writes]
             for id_, predicates in reads:
                 if (table := tx.base.table_by_id(id_)) is not None:
-                    tx.touch(table, use := next(uses))
-                    tx.settle([use])  # columns alone, so far
+                    tx.read_columns(table)
                     for predicate in [None] if predicates is None else predicates:
                         tx.read(table, predicate)
             for name in entry.view_reads:

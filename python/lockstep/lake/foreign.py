@@ -243,6 +243,11 @@ class Foreign:
                 return None
             path = commit_path(current.location, newest)
             policy = self._policies.at(current.id, current.location, current.version, newest)
+            if policy != "absorb" and not is_accepted:
+                # What is seen may be ours, ratified since `head`: it was ratified before it was published.
+                self._timeline.refresh()
+                if (now := self._timeline.head).table_by_id(table.id) != current:
+                    return foreign(now)
             if policy == "refuse" and not is_accepted:
                 raise refused(current.name, path)
             write = _write(current, newest, read_digest(self._storage, current.location, newest))

@@ -20,15 +20,14 @@ class Gate:
     @contextmanager
     def held_by(self, transaction: str) -> Iterator[None]:
         """Have the others wait until the block ends, or their patience; one after the other does so."""
-        with self._changed:
-            has_it = self._changed.wait_for(lambda: self._holder is None, HELD_SECONDS)
-            if has_it:
-                self._holder = transaction
         try:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._holder is None, HELD_SECONDS):
+                    self._holder = transaction
             yield
         finally:
             with self._changed:
-                if has_it:
+                if self._holder == transaction:
                     self._holder = None
                     self._changed.notify_all()
 

@@ -67,13 +67,14 @@ class TransactionTable:
     @property
     @reads
     def schema(self) -> pa.Schema:
-        """Its columns, as Arrow's.
+        """Its columns, as Arrow's; that they were read is noted.
 
         Raises:
             UndefinedError: there is no such table.
             UnsupportedError: it has a type that is read in Spark alone.
         """
         table = self._scope.catalog.table(self._scope.tx, self.name)
+        self._scope.tx.read_columns(table)
         return self._scope.states.layout(self._scope.tx, table).schema
 
     @reads

@@ -117,7 +117,8 @@ class LakeTransaction(Block):
         except BaseException as refused:  # an interrupt too
             if self.core.is_open:
                 self._give_up(refused)
-            if self.status != "COMMITTED":
+            # What landed is no error; but who is interrupted, or told to exit, is to end all the same.
+            if self.status != "COMMITTED" or not isinstance(refused, Exception):
                 raise
         return False
 

@@ -99,7 +99,7 @@ class _Group:
         base: what the first of them follows.
         prior: the group whose file must be there first.
         is_open: whether others may still come along.
-        is_led: whether somebody puts it, or is about to.
+        leader: the thread that puts it, or is about to.
         result: what became of it; to be read once `ended` is set.
     """
 
@@ -107,7 +107,7 @@ class _Group:
     prior: _Group | None
     members: list[_Member] = field(default_factory=list)
     is_open: bool = True
-    is_led: bool = False
+    leader: int | None = None
     result: _Result = "not put"
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -316,11 +316,11 @@ class Appending(Growing):
 
         Whatever happens, nobody waits for it after that.
         """
-        with self._turn:
-            if group.is_led:
-                return
-            group.is_led = True
         try:
+            with self._turn:
+                if group.leader is not None:
+                    return
+                group.leader = threading.get_ident()
             with self._turn:
                 self._turn.wait_for(lambda: self._groups[0] is group)
                 group.is_open = False
@@ -330,12 +330,25 @@ class Appending(Growing):
                 group.result = _Doubtful(UnavailableError("the thread that wrote the entry was interrupted"))
                 group.result = self._put(group)
         finally:
-            if isinstance(group.result, _Doubtful):
-                self._last_doubtful = max(self._last_doubtful, group.first)
-            with self._turn:
-                self._groups.remove(group)
-                self._turn.notify_all()
-            group.ended.set()
+            if group.leader == threading.get_ident():
+                self._end(group)
+
+    def _end(self, group: _Group) -> None:
+        """Let the next group be put, and those go on who wait for this one. What interrupts that is raised after it."""
+        came: BaseException | None = None
+        while not group.ended.is_set():
+            try:
+                if isinstance(group.result, _Doubtful):
+                    self._last_doubtful = max(self._last_doubtful, group.first)
+                with self._turn:
+                    if group in self._groups:
+                        self._groups.remove(group)
+                    self._turn.notify_all()
+                group.ended.set()
+            except (KeyboardInterrupt, SystemExit) as error:
+                came = error
+        if came is not None:
+            raise came
 
     def _put(self, group: _Group) -> _Result:
         data = encode_all([member.data for member in group.members])
@@ -354,9 +367,9 @@ class Appending(Growing):
                             self._put_landed = begun
                         return "landed"
                     case Theirs(content):
-                        return self._read_taken(File(group.first, content, decode_all(content, group.first)))
+                        return self._read_taken(group, File(group.first, content, decode_all(content, group.first)))
             except LockstepError as error:
-                if isinstance(error, SnapshotTooOldError) and self._expired_since(group):
+                if isinstance(error, SnapshotTooOldError) and self._expired_since(group.members[0].entry, group.first):
                     return _Doubtful(UnavailableError(f"entry {group.first} was written, and has expired since"))
                 if not isinstance(error, UnavailableError):
                     return _Refused(error)
@@ -370,7 +383,7 @@ class Appending(Growing):
                 except CorruptTimelineError as corrupt:
                     return _Refused(corrupt)
                 if isinstance(answer, File):
-                    return self._read_taken(answer)
+                    return self._read_taken(group, answer)
                 if isinstance(answer, UnavailableError) or attempt == ATTEMPTS:
                     return _Doubtful(error)
         raise AssertionError("the last attempt returns")
@@ -381,15 +394,15 @@ class Appending(Growing):
             return self.storage.put_if_absent(entry_path(group.first), data)
         return self.arbitration.put(group.first, group.state.database.version, data)
 
-    def _expired_since(self, group: _Group) -> bool:
-        """Tell whether a group landed after all, long ago: who let it expire wrote that into the history first."""
+    def _expired_since(self, entry: Entry, version: int) -> bool:
+        """Tell whether an entry landed after all, long ago: who let it expire wrote that into the history first."""
         try:
-            past = Past(self.storage, self._history).newest_first(group.first + 1, group.first, group.first - 1)
-            return any(entry.transaction.id == group.members[0].entry.transaction.id for entry in past)
+            past = Past(self.storage, self._history).newest_first(version + 1, version, version - 1)
+            return any(each.transaction.id == entry.transaction.id for each in past)
         except LockstepError:
             return True  # nobody knows
 
-    def _read_taken(self, file: File) -> _Result:
+    def _read_taken(self, group: _Group, file: File) -> _Result:
         """Take in what has the version that a group was for."""
         try:
             self._make_sure(file.first - 1)
@@ -397,6 +410,8 @@ class Appending(Growing):
         except UnavailableError as error:
             return _Doubtful(error)
         except (CorruptTimelineError, ExpiredError) as error:
+            if isinstance(error, ExpiredError) and self._expired_since(group.members[0].entry, group.first):
+                return _Doubtful(UnavailableError(f"entry {group.first} was written, and has expired since"))
             return _Refused(error)
         return "taken"
 
@@ -442,6 +457,10 @@ class Appending(Growing):
             winners = self.entries(after)
         except UnavailableError as error:
             return Unknown(entry, error)
+        except SnapshotTooOldError:
+            if self._expired_since(entry, entry.version):
+                return Unknown(entry, UnavailableError(f"entry {entry.version} was written, and has expired since"))
+            raise
         ours = next((winner for winner in winners if winner.transaction.id == entry.transaction.id), None)
         if ours is None:
             return Lost()

@@ -233,6 +233,11 @@ class Transaction:
         self.seen.tables.add(table.id)
         self._reads.add(table.id, predicate)
 
+    def read_columns(self, table: Table) -> None:
+        """Note that it was asked which columns the table has."""
+        self.seen.tables.add(table.id)
+        self._reads.add_columns(table.id)
+
     def read_view(self, name: Name) -> None:
         """Note that a query used the definition of the view; one that it made or replaced itself is nobody else's."""
         self.see(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 
 import pytest
@@ -9,12 +10,20 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.records import ALIVE, abort, open_transactions, record_of, write
 from lockstep.delta.log import commit_path
-from lockstep.errors import CorruptTimelineError, ExpiredError, SnapshotTooOldError, TransactionStateError
+from lockstep.errors import (
+    CommitUnknownError,
+    CorruptTimelineError,
+    ExpiredError,
+    SnapshotTooOldError,
+    TransactionStateError,
+    UnavailableError,
+)
 from lockstep.lake.verify import verify
 from lockstep.recovery.dropped import dropped_tables, find_dropped, last_state
 from lockstep.storage import Storage
 from lockstep.timeline.base import base_path
 from lockstep.timeline.expiry import ExpiryReport, expire
+from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, files, location, named, open_catalog, stage
 
@@ -52,6 +61,45 @@ def test_a_transaction_whose_base_expired_is_run_again(catalog: TransactionalCat
     append(catalog, "a", "again")
     assert "again" in files(open_catalog(store), "a")
     assert "mine" not in files(open_catalog(store), "a")
+
+
+@pytest.mark.parametrize("seconds_ago", [0, 11], ids=["just looked", "looked long ago"])
+def test_what_landed_and_expires_before_it_is_read_back_is_in_doubt(
+    catalog: TransactionalCatalog, store: FaultyStorage, seconds_ago: int
+) -> None:
+    """It is committed, though its answer was lost: nobody says that nothing was, and ROLLBACK keeps its files."""
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add("mine"))
+    version = catalog.timeline.head.version + 1
+    other = open_catalog(store.inner)
+    expires, may_delete = threading.Event(), threading.Event()
+
+    def expire_slowly() -> None:
+        def wait() -> None:
+            expires.set()
+            may_delete.wait(60)
+
+        expire(other.timeline, first_kept=other.timeline.head.version, keep=(), wait=wait)
+
+    expirer = threading.Thread(target=expire_slowly)
+
+    def commit_on_and_let_expire() -> None:
+        append(other, "a", "x")
+        append(other, "a", "y")
+        expirer.start()
+        assert expires.wait(60)
+        catalog.timeline._sure_at -= seconds_ago
+        raise UnavailableError("injected: no answer")
+
+    store.interrupt("put_if_absent", commit_on_and_let_expire, path=entry_path(version), when="after")
+    with pytest.raises(CommitUnknownError):
+        catalog.commit(tx)
+    with pytest.raises((CommitUnknownError, TransactionStateError)):
+        catalog.rollback(tx)
+    may_delete.set()
+    expirer.join()
+    assert "mine" in files(other, "a")
+    assert store.exists(f"{location(other, 'a')}/mine")
 
 
 def test_one_that_began_at_what_is_kept_commits(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -349,3 +350,25 @@ def test_a_reader_whose_lost_commit_arrives_late_is_in_the_timeline_once(store: 
     catalog.commit(tx)
     ids = [entry.transaction.id for entry in catalog.timeline.entries(-1)]
     assert ids.count(tx.id) == 1
+
+
+def test_who_is_interrupted_as_it_goes_alone_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C just behind the lock under which it became the one that goes."""
+
+    class Interrupted(threading.Condition):
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            super().__exit__(kind, error, trace)
+            if not interrupted:
+                interrupted.append(1)
+                raise KeyboardInterrupt
+
+    interrupted: list[int] = []
+    gate = Gate()
+    gate._changed = Interrupted()
+    with pytest.raises(KeyboardInterrupt), gate.held_by("a"):
+        pass
+    monkeypatch.setattr("lockstep.lake.gate.HELD_SECONDS", 0.0)
+    with gate.held_by("b"):
+        assert gate._holder == "b"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lockstep.errors import FailedTransactionError, InvalidError, LockstepError, NoTransactionError
+from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.transaction import LakeTransaction
+from lockstep.timeline.files import entry_path
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import open_catalog
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 
@@ -122,6 +127,24 @@ def test_commit_in_the_block_says_so_too_and_ends_it(table: OpenLake) -> None:
         with pytest.raises(NoTransactionError):
             tx["t"].append({"id": [2]})
     assert tx.status == "ROLLED BACK"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_of_a_commit_that_lands_is_raised(tmp_path: Path, kind: type[BaseException]) -> None:
+    """It is committed, and the program ends as it was told to."""
+
+    def stop() -> None:
+        raise kind
+
+    store = FaultyStorage(open_storage(str(tmp_path / "faulty"), create=True))
+    lake = OpenLake(open_catalog(store), {})
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64())]))
+    store.interrupt("put_if_absent", stop, path=entry_path(lake.catalog.timeline.head.version + 1), when="after")
+    with pytest.raises(kind), lake.transaction() as tx:
+        tx["t"].append({"id": [1]})
+    assert tx.status == "COMMITTED"
+    assert ids(lake) == [1]
 
 
 def test_an_interrupt_in_a_statement_spoils_it(table: OpenLake) -> None:

@@ -86,6 +86,14 @@ def test_write_skew_over_two_tables_is_refused(bank: OpenLake) -> None:
     assert race(bank, one, other, isolation="SNAPSHOT")
 
 
+def test_write_skew_over_columns_is_refused(bank: OpenLake) -> None:
+    """The one writes down how many columns there are, the other adds one where it finds nothing written down."""
+    one = then(lambda tx: tx["a"].schema, appends("b"))
+    other = then(reads("b"), lambda tx: tx["a"].alter.add_columns(pa.schema([("more", pa.int64())])))
+    assert not race(bank, one, other)
+    assert race(bank, one, then(reads("b"), updates("a", "id = 1"))), "rows are no columns"
+
+
 def test_write_skew_by_queries_is_refused(bank: OpenLake) -> None:
     query = "SELECT count(*) FROM a JOIN b USING (id)"
     assert not race(bank, then(lambda tx: tx.sql(query), appends("b")), then(lambda tx: tx.sql(query), appends("a")))

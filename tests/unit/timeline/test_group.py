@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -238,6 +240,49 @@ def test_a_group_that_nobody_puts_is_put_by_who_waits(
     assert isinstance(timeline._place(draft("interrupted"), 0, None), tuple)
     assert isinstance(timeline.append(draft("b"), 0, anyhow(draft("b"))), Ratified)
     assert ids(timeline.entries(0)) == ["interrupted", "b"]
+    assert not waiting(timeline)
+
+
+@pytest.mark.parametrize("line", [1, -1], ids=["as it begins to lead", "as it ends"])
+def test_whenever_who_leads_is_interrupted_the_next_is_put(
+    timeline: Timeline, monkeypatch: pytest.MonkeyPatch, line: int
+) -> None:
+    """Ctrl-C at the worst of times, between two lines: at the lock that it takes to lead, and at the one to end."""
+    monkeypatch.setattr(lockstep.timeline.group, "PATIENCE_SECONDS", 0.01)
+    turn = timeline._turn
+
+    class Interrupted:
+        """The lock, with an interrupt just after it was let go the first time, or as it is taken the last."""
+
+        def __enter__(self) -> Any:
+            if line == -1 and inspect.stack()[1].function == "_end" and not done:
+                done.append(1)
+                raise KeyboardInterrupt
+            return turn.__enter__()
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            turn.__exit__(kind, error, trace)
+            if line == 1 and inspect.stack()[1].function == "_lead" and not done:
+                done.append(1)
+                raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(turn, name)
+
+    done: list[int] = []
+    monkeypatch.setattr(timeline, "_turn", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        timeline.append(draft("a"), after=0)
+    answers: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(timeline.append(draft("b"), 0, anyhow(draft("b")))), daemon=True
+    )
+    thread.start()
+    thread.join(30)
+    assert [type(answer) for answer in answers] == [Ratified]
+    assert ids(timeline.entries(0))[-1] == "b"
     assert not waiting(timeline)
 
 

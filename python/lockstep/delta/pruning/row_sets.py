@@ -37,6 +37,10 @@ class RowsRead:
         """Add rows: those that satisfy a condition, or any."""
         self._rows[table] = either(self._rows.get(table, NO_ROW), condition)
 
+    def add_columns(self, table: str) -> None:
+        """Add what the columns of the table are, and no row."""
+        self._rows.setdefault(table, NO_ROW)
+
     def touch(self, table: str, number: int | None) -> None:
         """Add a use of the table, by its number: it may be of any row until it is settled."""
         self._uses.add((table, number if len(self._uses) < MAX_TOUCHES else None))
