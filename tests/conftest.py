@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,6 +22,12 @@ from tests.support.sparks import is_before
 
 # Every Java that a test starts, those too that it starts as a user would, without settings of a small Spark.
 os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
+
+# One process opens some hundred lakes, each of which holds a few files; many a shell lets it have 1,024.
+_soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+if _soft != resource.RLIM_INFINITY and _soft < 16_384:
+    _most = 16_384 if _hard == resource.RLIM_INFINITY else min(_hard, 16_384)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_most, _hard))
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 

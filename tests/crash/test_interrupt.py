@@ -42,8 +42,10 @@ SETTINGS = {
 def read_until(terminal: int, expected: str) -> str:
     """Return what comes out of a terminal until it has said this; if this is empty, until nothing can come any more."""
     said, deadline = "", time.monotonic() + PATIENCE_S
+    poll = select.poll()  # `select.select` takes no file whose number is above 1,023
+    poll.register(terminal, select.POLLIN)
     while not expected or expected not in said:
-        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        ready = poll.poll(1000 * max(0.0, deadline - time.monotonic()))
         assert ready, f"waited {PATIENCE_S} s for {expected!r}, and read {said!r}"
         data = b""
         with contextlib.suppress(OSError):  # what Linux says of a terminal that nobody holds any more
