@@ -256,6 +256,8 @@ JUDGED = {
     "like-other-escape-is-unknown": ("c LIKE 'z#%' ESCAPE '#'", NAMES, True),
     "like-any-is-unknown": ("c LIKE ANY ('x', 'y')", NAMES, True),
     "like-column-is-unknown": ("c LIKE d", NAMES, True),
+    "not-like-in-one-is-unknown": ("c NOT LIKE 'z%'", NAMES, True),
+    "not-like-in-one-beside-another": ("(c NOT LIKE 'z%' AND c > 'zz')", NAMES, True),
     "like-compared-is-unknown": ("(c LIKE 'z%' = false)", NAMES, True),
     "rlike-is-unknown": ("c RLIKE 'z'", NAMES, True),
     # dates and times

@@ -15,7 +15,7 @@ What these are made of:
     changes       rows that go and come, as a commit              commits     a commit, staged for a transaction
     evolving      what a table becomes by a change of it          mapping     columns with other names in files
     spark_sql     Spark's SQL that DuckDB judges alike            checks      constraints and defaults, of rows
-    statement     what a statement that fails leaves
+    spark_grammar its grammar, as far as that goes                statement   what a statement that fails leaves
 
 Nothing here imports Spark; pyarrow, duckdb, deltalake and polars are imported where they are used
 (`pip install 'lockstep[python]'`).

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lockstep.delta.pruning.trees import is_read
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import RESERVED
@@ -86,7 +87,7 @@ def condition(predicate: str | None, types: Mapping[str, DeltaType]) -> str | No
         predicate: as DuckDB takes it; None for any row.
         types: of the table's columns, whose names in files are the same.
     """
-    if predicate is None or (tree := _parsed(predicate)) is None:
+    if predicate is None or (tree := _parsed(predicate)) is None or not is_read(tree):
         return None
     found = _text(tree, types)
     return None if found is None else found.sql

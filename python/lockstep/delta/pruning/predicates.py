@@ -53,6 +53,7 @@ from lockstep.delta.pruning.ranges import (
     points,
     starting_with,
 )
+from lockstep.delta.pruning.trees import is_read
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -114,7 +115,7 @@ def _compiled(predicate: str) -> Condition:
 
     try:
         tree = parse_one(predicate, into=exp.Condition, read="spark")
-        return _condition(tree, _DEPTH_AT_MOST)
+        return _condition(tree, _DEPTH_AT_MOST) if is_read(tree) else UNKNOWN
     except Exception:  # noqa: BLE001  # whatever a parser of others stumbles over, the answer is known: unknown
         return UNKNOWN
 
