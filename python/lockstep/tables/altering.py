@@ -94,10 +94,11 @@ class Alteration:
         """Set properties of the table: any of your own, and those of Delta's that are known here.
 
         Raises:
-            UnsupportedError: another of Delta's own. InvalidError: a value that is no text.
+            UnsupportedError: another of Delta's own.
+            InvalidError: what is none of Delta's or Lockstep's, or a value that the property does not take (22023).
         """
         said = msgspec.json.encode(dict(properties), enc_hook=str).decode()
-        change = f"set properties {', '.join(properties)}"
+        change = f"set properties {', '.join(map(str, properties))}"
         self._change(
             "SET TBLPROPERTIES",
             change,
@@ -113,7 +114,7 @@ class Alteration:
             UnsupportedError: one of Delta's own that is not known here.
         """
         gone = [names] if isinstance(names, str) else list(names)
-        change = f"unset properties {', '.join(gone)}"
+        change = f"unset properties {', '.join(map(str, gone))}"
         self._change("UNSET TBLPROPERTIES", change, lambda layout: with_properties(layout, {}, gone))
 
     @writes

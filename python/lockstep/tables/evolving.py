@@ -18,17 +18,16 @@ from lockstep.errors import CorruptTimelineError, DuplicateError, InvalidError, 
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import (
     APPEND_ONLY,
-    CHANGEABLE,
     CONSTRAINT,
     INDEXED_BY_NAME,
     VECTORS,
     Layout,
     is_on,
     layout_of,
-    spelled,
     with_features,
 )
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
+from lockstep.tables.properties import check_retention, check_set, check_unset, spelled, spelling
 from lockstep.tables.schema import delta_struct
 from lockstep.tables.spark_sql import condition_in_duckdb
 
@@ -134,16 +133,15 @@ def with_properties(layout: Layout, properties: Mapping[str, str], gone: Iterabl
 
     Raises:
         UnsupportedError: one of Delta's own that may not be changed here.
-        InvalidError: a value that is no text.
+        InvalidError: a key or a value that is none, see `lockstep.tables.properties`.
     """
-    properties, gone = spelled(properties), list(spelled(dict.fromkeys(gone, "")))
-    for key in (*properties, *gone):
-        if key.lower().startswith("delta.") and key.lower() not in CHANGEABLE:
-            raise UnsupportedError(f"the property {key} of table {layout.name} is not changed without Spark")
-        if not isinstance(properties.get(key, ""), str):
-            raise InvalidError(f"the property {key} of table {layout.name} is {properties[key]!r}: expected a text")
+    properties, gone = spelled(properties), list(gone)
+    check_set(properties, layout.name, is_new=False)
+    check_unset(gone, layout.name)
+    gone = [spelling(key) for key in gone]
     kept = {key: value for key, value in layout.configuration.items() if key not in gone}
     configuration = {**kept, **properties}
+    check_retention(configuration, [*properties, *gone], layout.name)
     features = {
         name for key, name in ((VECTORS, "deletionVectors"), (APPEND_ONLY, "appendOnly")) if is_on(configuration, key)
     }

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from lockstep.delta.combine.evolution import INERT, supported
+from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
+from lockstep.tables.properties import check_retention, check_set, spelled
 from lockstep.tables.schema import DeltaType, arrow_field, delta_struct
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
 
@@ -58,17 +59,8 @@ DEFAULT = "CURRENT_DEFAULT"
 INDEXED = "delta.dataSkippingNumIndexedCols"
 INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
-CHANGEABLE = {key.lower() for key in (VECTORS, APPEND_ONLY, INDEXED)} | INERT
-"""Delta's properties that may be set and unset here, in lower case."""
-
 _OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Columns that readers of a change data feed get, beside the table's."""
-
-_SPELLED = {key.lower(): key for key in (VECTORS, APPEND_ONLY, CHANGE_FEED, COMMIT_TIMES, MODE, INDEXED)}
-"""Delta finds its properties by their very spelling, and takes them in any."""
-
-_AT_FIRST = CHANGEABLE | {COMMIT_TIMES.lower(), MODE.lower(), CHANGE_FEED.lower()}
-"""Those that a table may be created with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +206,6 @@ class Layout:
             )
 
 
-def spelled(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties with those of Delta's, as far as anything goes by them here, spelled as Delta does."""
-    return {_SPELLED.get(key.lower(), key): value for key, value in properties.items()}
-
-
 def is_on(configuration: Mapping[str, str], key: str) -> bool:
     """Tell whether a property is true."""
     return str(configuration.get(key, "false")).lower() == "true"
@@ -275,11 +262,8 @@ def new_table(
     struct = delta_struct(schema)
     _check_partitioning(struct, partitioned_by)
     properties = spelled(properties)
-    for key, value in properties.items():
-        if key.lower().startswith("delta.") and key.lower() not in _AT_FIRST:
-            raise UnsupportedError(f"the property {key} of table {name} is not known without Spark: create it in Spark")
-        if not isinstance(value, str):
-            raise InvalidError(f"the property {key} of table {name} is {value!r}: expected a text")
+    check_set(properties, name, is_new=True)
+    check_retention(properties, properties, name)
     if is_mapped_by_name := properties.get(MODE, "none") != "none":
         struct["fields"] = numbered(struct["fields"], numbers := count(1), new_name)
         properties = {**properties, LAST_ID: str(next(numbers) - 1)}

@@ -205,7 +205,8 @@ class LakeTransaction(Block):
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
-            InvalidError, UnsupportedError: columns or properties that a table cannot have; nothing was written.
+            InvalidError, UnsupportedError: columns or properties that a table cannot have, see
+                `lockstep.tables.properties`; nothing was written.
         """
         tx, full_name = self.core, name_of(name)
         now, id_ = now_ms(self._catalog), self._catalog.lake.new_id()

@@ -170,14 +170,14 @@ def test_two_that_add_columns_collide_and_an_append_beside_one_does_not(table: O
 def test_properties_and_comments(table: OpenLake) -> None:
     with table.transaction() as tx:
         alter = tx["t"].alter
-        alter.set_table_properties({"owner": "ada", "delta.enableDeletionVectors": "true", "gone": "1"})
+        alter.set_table_properties({"team": "ada", "delta.enableDeletionVectors": "true", "gone": "1"})
         alter.unset_table_properties(["gone", "never.there"])
         alter.set_table_description("what it is")
         alter.set_column_comment("v", "a letter")
         assert tx["t"].append({"id": [2, 3]}) == 2
         assert tx["t"].delete("id = 2") == 1
     delta = table.at()["t"].delta()
-    assert delta.metadata().configuration == {"owner": "ada", "delta.enableDeletionVectors": "true"}
+    assert delta.metadata().configuration == {"team": "ada", "delta.enableDeletionVectors": "true"}
     assert delta.metadata().description == "what it is"
     assert json.loads(delta.schema().to_json())["fields"][1]["metadata"] == {"comment": "a letter"}
     assert [row["id"] for row in rows(table)] == [1, 3]
@@ -339,7 +339,7 @@ def test_commits_of_a_table_with_times_say_later_ones_each(lake: OpenLake) -> No
         tx["t"].delete("id = 1")
     slow.commit()
     with lake.transaction() as tx:
-        tx["t"].alter.set_table_properties({"owner": "ada"})
+        tx["t"].alter.set_table_properties({"team": "ada"})
     last = lake.at()["t"].version
     actions = [commit(lake, version) for version in range(last + 1)]
     assert all("commitInfo" in each[0] for each in actions), "the first action, as the protocol asks"

@@ -1,4 +1,4 @@
-"""Conditions of tables that are judged without Spark, beside Spark: whatever is judged, Spark says the same of."""
+"""Conditions, defaults and properties of tables that are judged without Spark: Spark says the same of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from lockstep.tables.queries import evaluate
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
 from tests.support.spark_conditions import JUDGED, NOT_JUDGED, ROW, SCHEMA, TYPES
+from tests.support.table_properties import VALUES
 
 ROWS: list[dict[str, Any]] = [
     ROW,
@@ -123,3 +126,26 @@ def test_spark_gives_the_defaults_that_are_given_without_it(spark: Any) -> None:
         assert sql is not None, text
         given = evaluate({}, f"SELECT CAST({sql} AS {names.get(type_, type_)}) AS v").column("v")[0].as_py()
         assert given == value, text
+
+
+def is_taken_by_delta(spark: Any, key: str, value: str) -> bool:
+    """Tell whether Delta's own table of properties takes a value."""
+    jvm = spark._jvm
+    said = jvm.java.util.HashMap()
+    said.put(key, value)
+    try:
+        jvm.org.apache.spark.sql.delta.DeltaConfigs.validateConfigurations(
+            jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(said)
+        )
+    except (Py4JJavaError, PySparkException):
+        return False
+    return True
+
+
+def test_delta_takes_the_values_of_properties_that_are_taken_without_it(spark: Any) -> None:
+    """And no others, but for a mode that is spelled in other letters than the one which is stored."""
+    for key, (taken, refused) in VALUES.items():
+        if key.startswith("delta."):
+            assert [value for value in taken if not is_taken_by_delta(spark, key, value)] == [], key
+            assert [value for value in refused if is_taken_by_delta(spark, key, value) and value != "NAME"] == [], key
+    assert not is_taken_by_delta(spark, "delta.targetFileSize", "1")
