@@ -5,12 +5,23 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lockstep.errors import InvalidError
+from lockstep.tables.conform import conform
 from lockstep.tables.layout import Layout
+from lockstep.tables.partitions import as_stored
 from lockstep.tables.queries import evaluate
 from lockstep.tables.schema import duckdb_type
 
 CHECK_VIOLATION = "23514"
 """PostgreSQL's check_violation."""
+
+
+def taken(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Return rows as a table takes them, and as they read once they are stored: see `conform` and `as_stored`.
+
+    Raises:
+        InvalidError: it does not take them.
+    """
+    return as_stored(conform(rows, layout.schema, layout.name), layout.partitioned_by)
 
 
 def check_rows(rows: pa.Table, layout: Layout) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lockstep.errors import InvalidError
 from lockstep.tables.changes import INDEX, Candidates
-from lockstep.tables.checks import with_defaults
+from lockstep.tables.checks import taken, with_defaults
 from lockstep.tables.commits import Operation
 from lockstep.tables.conditions import checked, condition_of_keys
 from lockstep.tables.conform import NO_COLUMN, conform
@@ -239,7 +239,7 @@ class _Plan:
         where = f"NOT EXISTS (FROM target WHERE {self._join})"
         rows = self._select(clauses, self._values(clauses, kept=False), "source", where)
         given = with_defaults(rows.drop_columns([CLAUSE]).rename_columns(self._set(clauses)), self._layout)
-        return conform(given, self._layout.schema, self._layout.name)
+        return taken(given, self._layout)
 
     @staticmethod
     def updated(changed: pa.Table, clauses: Sequence[Clause]) -> pa.Table:

@@ -109,6 +109,26 @@ def logged(path: str) -> str:
     return quote(path, safe="/=")
 
 
+def as_stored(table: pa.Table, partitioned_by: tuple[str, ...]) -> pa.Table:
+    """Return rows with null for an empty text in a column that the table is partitioned by: so it reads, once stored.
+
+    Raises:
+        InvalidError (23502): there is one, and the column is NOT NULL.
+    """
+    for name in partitioned_by:
+        at = table.column_names.index(name)
+        field, column = table.schema.field(at), table.column(at)
+        if not pa.types.is_string(field.type) or not pc.any(pc.equal(column, "")).as_py():
+            continue
+        if not field.nullable:
+            raise InvalidError(
+                f"column {name} is NOT NULL, and an empty text in it is null, for the table is partitioned by it",
+                sqlstate=NULL_IN_NOT_NULL,
+            )
+        table = table.set_column(at, field, pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column))
+    return table
+
+
 def parted(table: pa.Table, partitioned_by: tuple[str, ...]) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
     """Yield rows partition by partition, each with its values as the log says them, without those columns.
 
@@ -121,17 +141,7 @@ def parted(table: pa.Table, partitioned_by: tuple[str, ...]) -> Iterator[tuple[d
     if not table.num_rows:
         return
     numbers = pa.chunked_array([pa.array(range(table.num_rows), pa.int64())])
-    keys = table.select(list(partitioned_by))
-    for i, field in enumerate(keys.schema):
-        if pa.types.is_string(field.type):
-            column = pc.if_else(pc.equal(keys.column(i), ""), pa.scalar(None, field.type), keys.column(i))
-            if column.null_count and not field.nullable:
-                raise InvalidError(
-                    f"column {field.name} is NOT NULL, and an empty text in it is null, for the table is partitioned "
-                    "by it",
-                    sqlstate=NULL_IN_NOT_NULL,
-                )
-            keys = keys.set_column(i, field.with_nullable(True), column)
+    keys = as_stored(table.select(list(partitioned_by)), partitioned_by)
     named = [f"key{i}" for i in range(len(partitioned_by))]
     grouped = (
         keys.rename_columns(named)

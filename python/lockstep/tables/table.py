@@ -13,10 +13,10 @@ from lockstep.delta.actions import Action
 from lockstep.errors import InvalidError
 from lockstep.tables.altering import Alteration
 from lockstep.tables.changes import INDEX, Candidates, Told, candidates, removed, take_out
-from lockstep.tables.checks import CHECK_VIOLATION, check_rows, with_defaults
+from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defaults
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.conditions import checked, condition
-from lockstep.tables.conform import NO_COLUMN, arrow_table, conform
+from lockstep.tables.conform import NO_COLUMN, arrow_table
 from lockstep.tables.evolving import difference, with_columns
 from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
@@ -166,8 +166,8 @@ class TransactionTable:
             files.layout.check_readable()
             found = self._find(table, files, where)
             gone = found.matching(where)
-            taken = take_out(found, gone, now_ms=now)
-            actions, kept = taken.actions, taken.kept
+            out = take_out(found, gone, now_ms=now)
+            actions, kept = out.actions, out.kept
 
             def told() -> list[tuple[str, pa.Table]]:
                 return [("delete", found.take(gone)), ("insert", rows)]
@@ -268,9 +268,9 @@ class TransactionTable:
             operation: what it was, given how many files were removed and how many rows were copied.
             told: what readers of changes are told of it.
         """
-        taken = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
-        said = operation(taken.removed_files, taken.kept.num_rows)
-        self._write(table, found.files, said, actions=taken.actions, rows=rows, kept=taken.kept, told=told)
+        out = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
+        said = operation(out.removed_files, out.kept.num_rows)
+        self._write(table, found.files, said, actions=out.actions, rows=rows, kept=out.kept, told=told)
 
     def evolve(self, table: Table, before: Layout, after: Layout, operation: Operation) -> None:
         """Stage a change of the table's columns or properties; none is no commit."""
@@ -307,7 +307,7 @@ class TransactionTable:
         if schema_mode == "merge" and (new := [field for field in given.schema if field.name not in layout.types]):
             layout = with_columns(layout, pa.schema(field.with_nullable(True) for field in new))
             layout.check_writable(only_appends=True)
-        rows = conform(with_defaults(given, layout), layout.schema, str(self.name))
+        rows = taken(with_defaults(given, layout), layout)
         return difference(files.layout, layout), replace(files, layout=layout), rows
 
     def _find(self, table: Table, files: Files, predicate: str | None) -> Candidates:
@@ -413,7 +413,7 @@ def with_values(rows: pa.Table, values: pa.Table, layout: Layout) -> pa.Table:
         if name in rows.column_names:
             at = rows.column_names.index(name)
             rows = rows.set_column(at, pa.field(name, values.schema.field(name).type), values.column(name))
-    return conform(rows, layout.schema, layout.name)
+    return taken(rows, layout)
 
 
 def _where(predicate: str | None) -> str:

@@ -241,6 +241,49 @@ def test_a_constraint_holds_of_all_that_is_written_and_null_does_not_keep_it(
         tx["t"].append({"id": [-1]})
 
 
+EMPTY: dict[str, Any] = {
+    "append": lambda t: t.append({"id": [2], "p": [""]}),
+    "append of more": lambda t: t.append({"id": [2], "p": [""], "new": [1]}, schema_mode="merge"),
+    "overwrite": lambda t: t.overwrite({"id": [2], "p": [""]}),
+    "overwrite of some": lambda t: t.overwrite({"id": [2], "p": [""]}, "id = 2"),
+    "update": lambda t: t.update({"p": "''"}),
+    "merge": lambda t: t.merge({"id": [1], "p": [""]}, on="id").when_matched_update({"p": "source.p"}).execute(),
+    "insert of a merge": lambda t: t.merge({"id": [2], "p": [""]}, on="id").when_not_matched_insert_all().execute(),
+}
+
+
+@pytest.mark.parametrize("how", EMPTY)
+def test_an_empty_text_that_is_stored_as_null_is_judged_as_null(lake: OpenLake, how: str) -> None:
+    with lake.transaction() as tx:
+        schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+        feed = {"delta.enableChangeDataFeed": "true"}
+        t = tx.create("t", schema, partition_by="p", properties=feed)
+        t.append({"id": [1], "p": ["a"]})
+        t.alter.add_constraint({"some": "p <> 'x'"})
+        with refused_in(tx, InvalidError, "the constraint some") as refused:
+            EMPTY[how](t)
+        assert refused.value.sqlstate == "23514"
+        strict = tx.create(
+            "strict", pa.schema([schema.field(0), schema.field(1).with_nullable(False)]), partition_by="p"
+        )
+        strict.append({"id": [1], "p": ["a"]})
+        with refused_in(tx, InvalidError, "an empty text in it is null") as refused:
+            EMPTY[how](strict)
+        assert refused.value.sqlstate == "23502"
+        t.alter.drop_constraint("some")
+        EMPTY[how](t)
+    assert None in [row["p"] for row in rows(lake)]
+
+
+def test_an_empty_text_is_not_what_is_replaced_where_it_is_stored_as_null(lake: OpenLake) -> None:
+    with lake.transaction() as tx:
+        t = tx.create("t", pa.schema([("id", pa.int64()), ("p", pa.string())]), partition_by="p")
+        with refused_in(tx, InvalidError, "1 of the rows are not what is replaced") as refused:
+            t.overwrite({"id": [1], "p": [""]}, "p = ''")
+        assert refused.value.sqlstate == "23514"
+        t.overwrite({"id": [1], "p": [""]}, "p IS NULL")
+
+
 def test_constraints_that_are_not_taken(table: OpenLake) -> None:
     with table.transaction() as tx:
         alter = tx["t"].alter
