@@ -136,7 +136,8 @@ def conform(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
                 ) from error
             column = pa.chunked_array(chunks, type=field.type)
         if not all(has_no_forbidden_null(chunk, field) for chunk in column.chunks):
-            raise InvalidError(f"{what} is NOT NULL, and a row has none there", sqlstate=NULL_IN_NOT_NULL)
+            there = "there" if not field.nullable else "in a field of it: nor has a struct that is null"
+            raise InvalidError(f"{what} is NOT NULL, and a row has none {there}", sqlstate=NULL_IN_NOT_NULL)
         if any(not _has_known_years(part) for chunk in column.chunks for part in _parts(chunk)):
             raise InvalidError(f"{what} has years 1 to 9999, and is given another, or infinity", sqlstate=NO_SUCH_TIME)
         columns.append(column)
@@ -170,8 +171,11 @@ def check_fields(given: pa.DataType, taken: pa.DataType, what: str) -> None:
 
 
 def has_no_forbidden_null(array: pa.Array, field: pa.Field) -> bool:
-    """Tell whether there is a value wherever a field, or one within it, says that there must be."""
-    if not field.nullable and array.null_count:
+    """Tell whether there is a value wherever a field, or one within it, says that there must be.
+
+    As to Delta, a struct that is null has no value in a field of it that is NOT NULL.
+    """
+    if array.null_count and (not field.nullable or _has_not_null(field.type)):
         return False
     if pa.types.is_struct(field.type):
         present = array.drop_null() if array.null_count else array
@@ -184,6 +188,14 @@ def has_no_forbidden_null(array: pa.Array, field: pa.Field) -> bool:
         start, end = (entries.offsets[0].as_py(), entries.offsets[-1].as_py()) if len(entries) else (0, 0)
         return has_no_forbidden_null(entries.items.slice(start, end - start), field.type.item_field)
     return True
+
+
+def _has_not_null(type_: pa.DataType) -> bool:
+    """Tell whether a type is a struct with a field, or one in a struct within it, that is NOT NULL."""
+    if not pa.types.is_struct(type_):
+        return False
+    fields = (type_.field(i) for i in range(type_.num_fields))
+    return any(not field.nullable or _has_not_null(field.type) for field in fields)
 
 
 def _parts(array: pa.Array) -> Iterator[pa.Array]:

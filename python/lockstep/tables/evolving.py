@@ -28,7 +28,7 @@ from lockstep.tables.layout import (
 )
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
 from lockstep.tables.properties import check_retention, check_set, check_unset, spelled, spelling
-from lockstep.tables.schema import delta_struct
+from lockstep.tables.schema import delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb
 
 DUPLICATE_COLUMN = "42701"
@@ -53,7 +53,7 @@ def with_columns(layout: Layout, columns: pa.Schema, new_name: NewName = new_phy
         new_name: what a column is called in files, where that is not what the table calls it.
 
     Raises:
-        InvalidError: a column that the table has (42701), is NOT NULL, or cannot be one.
+        InvalidError: a column that the table has (42701), is NOT NULL or has a field that is, or cannot be one.
         UnsupportedError: a type that Delta has not.
     """
     added = delta_struct(columns)["fields"]
@@ -61,10 +61,11 @@ def with_columns(layout: Layout, columns: pa.Schema, new_name: NewName = new_phy
     for field in added:
         if field["name"].lower() in names:
             raise InvalidError(f"table {layout.name} has a column {field['name']}", sqlstate=DUPLICATE_COLUMN)
-        if not field["nullable"]:
-            raise InvalidError(
-                f"column {field['name']} cannot be NOT NULL: the rows that are in table {layout.name} have none there"
-            )
+    if (path := next((path for path, _ in not_null_fields(added)), None)) is not None:
+        raise InvalidError(
+            f"column {path} cannot be NOT NULL: the rows that are in table {layout.name} have none there. Give its "
+            "type nullable fields alone"
+        )
     features = {"timestampNtz"} if '"timestamp_ntz"' in msgspec.json.encode(added).decode() else set()
     configuration = dict(layout.configuration)
     if layout.is_mapped:

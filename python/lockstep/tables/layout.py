@@ -19,7 +19,7 @@ from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
 from lockstep.tables.properties import check_retention, check_set, spelled
-from lockstep.tables.schema import DeltaType, arrow_field, delta_struct
+from lockstep.tables.schema import DeltaType, arrow_field, delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
 
 RESERVED = "__lockstep"
@@ -260,6 +260,8 @@ def new_table(
         UnsupportedError: a type, or a property, that is not known here.
     """
     struct = delta_struct(schema)
+    if (path := next((path for path, is_within in not_null_fields(struct["fields"]) if is_within), None)) is not None:
+        raise InvalidError(f"field {path} cannot be NOT NULL: within arrays and maps Delta sees to none of that")
     _check_partitioning(struct, partitioned_by)
     properties = spelled(properties)
     check_set(properties, name, is_new=True)

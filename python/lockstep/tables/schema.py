@@ -14,6 +14,7 @@ All else (variant, intervals, unsigned integers, times of day, …) is refused b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -173,6 +174,25 @@ def _delta_type(type_: pa.DataType, column: str, depth: int) -> DeltaType:
         }
     advice = "; give it a signed type" if pa.types.is_unsigned_integer(type_) else ""
     raise UnsupportedError(f"column {column} has the Arrow type {type_}, which Delta tables do not have{advice}")
+
+
+def not_null_fields(fields: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, bool]]:
+    """Yield the path of each field of a Delta schema that is NOT NULL, and whether it is within an array or a map."""
+    for field in fields:
+        if not field["nullable"]:
+            yield field["name"], False
+        for path, is_within in _not_null_in(field["type"]):
+            yield f"{field['name']}.{path}", is_within
+
+
+def _not_null_in(type_: DeltaType) -> Iterator[tuple[str, bool]]:
+    if isinstance(type_, str):
+        return
+    if type_["type"] == "struct":
+        yield from not_null_fields(type_["fields"])
+    for part, name in (("elementType", "element"), ("keyType", "key"), ("valueType", "value")):
+        if part in type_:
+            yield from ((f"{name}.{path}", True) for path, _ in _not_null_in(type_[part]))
 
 
 def plain(type_: pa.DataType) -> pa.DataType:

@@ -123,8 +123,8 @@ class FileWriter:
             yield
         except pa.ArrowException as error:
             raise UnsupportedError(
-                f"Arrow writes no such rows of table {self._layout.name}, as null structs with NOT NULL fields: "
-                f"{error}. Nothing was written; use Spark with Lockstep for them"
+                f"Arrow's Parquet writer does not take these rows of table {self._layout.name}: {error}. Nothing was "
+                "written; see that they have the types and the NOT NULL fields of the table"
             ) from error
 
     def _write(self, number: int, values: dict[str, str | None], rows: pa.Table) -> tuple[Action, int]:

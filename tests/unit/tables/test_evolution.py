@@ -124,6 +124,66 @@ def test_columns_that_a_table_does_not_get(table: OpenLake, given_rows: Any, sql
     assert rows(table) == [{"id": 1, "v": "a"}]
 
 
+STRICT = pa.struct([("b", pa.int64()), pa.field("a", pa.int64(), nullable=False)])
+NOT_NULL_WITHIN = [
+    STRICT,
+    pa.struct([("deep", STRICT)]),
+    pa.list_(STRICT),
+    pa.map_(pa.string(), STRICT),
+    pa.map_(STRICT, pa.string()),
+    pa.struct([("l", pa.list_(pa.list_(STRICT)))]),
+]
+
+
+@pytest.mark.parametrize("type_", NOT_NULL_WITHIN, ids=str)
+def test_rows_bring_no_column_with_a_field_that_the_rows_before_them_must_have(
+    table: OpenLake, type_: pa.DataType
+) -> None:
+    given = pa.table({"id": pa.array([2], pa.int64()), "x": pa.nulls(1, type_)})
+    with table.transaction() as tx:
+        for put in (tx["t"].append, tx["t"].overwrite):
+            with refused_in(tx, InvalidError, r"column x\.\S*a cannot be NOT NULL") as refused:
+                put(given, schema_mode="merge")
+            assert refused.value.sqlstate == "22023"
+    assert rows(table) == [{"id": 1, "v": "a"}]
+
+
+def test_a_table_has_no_fields_that_are_not_null_in_arrays_and_maps(lake: OpenLake) -> None:
+    """Delta itself refuses such tables: it would not see to it."""
+    with lake.transaction() as tx:
+        for type_ in NOT_NULL_WITHIN[2:]:
+            with refused_in(tx, InvalidError, r"field x\.\S*a cannot be NOT NULL"):
+                tx.create("t", pa.schema([("x", type_)]))
+
+
+@pytest.mark.parametrize("how", ["append", "overwrite", "update", "merge", "insert of a merge"])
+def test_a_struct_that_is_null_has_no_value_in_its_not_null_fields(lake: OpenLake, how: str) -> None:
+    """As in Spark, which refuses such rows: a table that has them could not be rewritten there."""
+    schema = pa.schema([("id", pa.int64()), ("x", pa.struct([("deep", STRICT)]))])
+    given = pa.Table.from_pylist(
+        [{"id": 1, "x": {"deep": None}}],
+        schema=pa.schema([schema.field(0), ("x", pa.struct([("deep", pa.struct([("a", pa.int64())]))]))]),
+    )
+    changes: dict[str, Any] = {
+        "append": lambda t: t.append(given),
+        "overwrite": lambda t: t.overwrite(given.select(["id"])),
+        "update": lambda t: t.update({"x": "NULL"}),
+        "merge": lambda t: t.merge(given, on="id").when_matched_update_all().execute(),
+        "insert of a merge": lambda t: (
+            t.merge({"id": [5]}, on="id").when_not_matched_insert({"id": "source.id"}).execute()
+        ),
+    }
+    with lake.transaction() as tx:
+        t = tx.create("t", schema)
+        t.append([{"id": 1, "x": {"deep": {"a": 1, "b": None}}}])
+        with refused_in(
+            tx, InvalidError, "column x of table default.t is NOT NULL, and a row has none in a field"
+        ) as no:
+            changes[how](t)
+        assert no.value.sqlstate == "23502"
+    assert rows(lake) == [{"id": 1, "x": {"deep": {"a": 1, "b": None}}}]
+
+
 def test_add_columns_and_what_comes_with_them(table: OpenLake) -> None:
     with table.transaction() as tx:
         alter = tx["t"].alter
@@ -133,6 +193,7 @@ def test_add_columns_and_what_comes_with_them(table: OpenLake) -> None:
         for columns, sqlstate in (
             (pa.field("V", pa.int64()), "42701"),
             (pa.field("x", pa.int64(), nullable=False), "22023"),
+            *((pa.field("x", type_), "22023") for type_ in NOT_NULL_WITHIN),
             ([], "22023"),
         ):
             with refused_in(tx, InvalidError) as refused:

@@ -138,12 +138,13 @@ def test_times_outside_of_the_years_that_all_readers_have(lake: OpenLake, kind: 
 def test_what_arrow_refuses_is_an_error_of_lockstep_s(lake: OpenLake) -> None:
     inner = pa.struct([pa.field("a", pa.int32(), nullable=False)])
     with lake.transaction() as tx:
-        tx.create("t", pa.schema([("id", pa.int64()), ("x", inner), ("s", pa.string())]))
+        tx.create("t", pa.schema([("id", pa.int64()), ("s", pa.string()), ("x", inner)]))
     categories = pl.DataFrame({"s": pl.Series(["a"], dtype=pl.Categorical)})
     no_text: Any = False
     with lake.transaction() as tx:
         for change, sqlstate in (
-            (lambda: tx["t"].append([{"x": None}, {"x": {"a": 1}}]), "0A000"),
+            (lambda: tx["t"].append([{"x": None}, {"x": {"a": 1}}]), "23502"),
+            (lambda: tx["t"].append([{"id": 1}]), "23502"),
             (lambda: tx["t"].append(categories), "42804"),
             (lambda: tx["t"].delete(no_text), "42601"),
         ):

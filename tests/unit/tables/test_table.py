@@ -246,7 +246,8 @@ def test_an_empty_text_is_null_where_a_table_is_partitioned_by_it(lake: OpenLake
         ({"id": pa.array([2**63], pa.uint64())}, "22003"),
         ({"id": [1], "x": [{"a": None}]}, "23502"),
         ({"id": [1], "x": [{"b": 1}]}, "42804"),
-        ({"id": [1], "ts": [dt.datetime(2024, 1, 1)]}, "42804"),
+        ({"id": [1]}, "23502"),
+        ({"id": [1], "x": [{"a": 1}], "ts": [dt.datetime(2024, 1, 1)]}, "42804"),
         (7, "42804"),
     ],
 )
