@@ -9,7 +9,7 @@ from lockstep.tables.conform import conform
 from lockstep.tables.layout import Layout
 from lockstep.tables.partitions import as_stored
 from lockstep.tables.queries import evaluate
-from lockstep.tables.schema import duckdb_type
+from lockstep.tables.schema import duckdb_type, quoted
 
 CHECK_VIOLATION = "23514"
 """PostgreSQL's check_violation."""
@@ -45,14 +45,26 @@ def check_rows(rows: pa.Table, layout: Layout) -> None:
 
 
 def with_defaults(rows: pa.Table, layout: Layout) -> pa.Table:
-    """Return rows with the defaults of columns that they do not have.
+    """Return rows with the defaults of columns that they do not have; all are of one moment, as in one statement.
 
     Raises:
         UnsupportedError: a default that DuckDB may not take as Spark does.
     """
-    for field in layout.schema:
-        if field.name not in rows.column_names and (sql := layout.default(field.name)) is not None:
-            text = f"SELECT CAST(({sql}) AS {duckdb_type(layout.types[field.name])}) AS value"
-            value = evaluate({}, text).column("value")[0]
-            rows = rows.append_column(field.name, pa.repeat(value, rows.num_rows))
+    lacking = [name for name in layout.types if name not in rows.column_names]
+    defaults = {name: sql for name in lacking if (sql := default_of(layout, name)) is not None}
+    if not defaults:
+        return rows
+    values = evaluate({}, f"SELECT {', '.join(f'{sql} AS {quoted(name)}' for name, sql in defaults.items())}")
+    for name, column in zip(defaults, values.columns, strict=True):
+        rows = rows.append_column(name, pa.repeat(column[0], rows.num_rows))
     return rows
+
+
+def default_of(layout: Layout, column: str) -> str | None:
+    """Return what a column is in rows that do not have it, of its type, as DuckDB's SQL; None if it is null.
+
+    Raises:
+        UnsupportedError: a default that DuckDB may not take as Spark does.
+    """
+    sql = layout.default(column)
+    return None if sql is None else f"CAST(({sql}) AS {duckdb_type(layout.types[column])})"

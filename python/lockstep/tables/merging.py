@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lockstep.errors import InvalidError
 from lockstep.tables.changes import INDEX, Candidates
-from lockstep.tables.checks import taken, with_defaults
+from lockstep.tables.checks import default_of, taken
 from lockstep.tables.commits import Operation
 from lockstep.tables.conditions import checked, condition_of_keys
 from lockstep.tables.conform import NO_COLUMN, conform
@@ -231,15 +231,23 @@ class _Plan:
     def changed(self, clauses: Sequence[Clause], *, by_source: bool, where: str | None) -> pa.Table:
         """Return which rows of the table a clause takes: `INDEX`, `CLAUSE`, and columns `value_<n>` that it sets."""
         tables = "target" if by_source else f"target JOIN source ON ({self._join})"
-        columns = [f"target.{INDEX} AS {INDEX}", *self._values(clauses, kept=True)]
+        names = self._set(clauses)
+        values = self._values(clauses, names, [f"target.{quoted(name)}" for name in names])
+        columns = [f"target.{INDEX} AS {INDEX}", *values]
         return self._select(clauses, columns, tables, where)
 
     def inserted(self, clauses: Sequence[Clause]) -> pa.Table:
         """Return the rows that clauses insert, as the table takes them."""
+        if not clauses:
+            return self._layout.schema.empty_table()
+        needed = [name for name in self._layout.types if any(name not in (each.values or ()) for each in clauses)]
+        # In the one query that gives the rows, so that all times of the statement are one.
+        defaults = {name: sql for name in needed if (sql := default_of(self._layout, name)) is not None}
+        names = list(dict.fromkeys([*self._set(clauses), *defaults]))
+        others = [defaults.get(name, "NULL") for name in names]
         where = f"NOT EXISTS (FROM target WHERE {self._join})"
-        rows = self._select(clauses, self._values(clauses, kept=False), "source", where)
-        given = with_defaults(rows.drop_columns([CLAUSE]).rename_columns(self._set(clauses)), self._layout)
-        return taken(given, self._layout)
+        rows = self._select(clauses, self._values(clauses, names, others), "source", where)
+        return taken(rows.drop_columns([CLAUSE]).rename_columns(names), self._layout)
 
     @staticmethod
     def updated(changed: pa.Table, clauses: Sequence[Clause]) -> pa.Table:
@@ -259,17 +267,21 @@ class _Plan:
     def _set(clauses: Sequence[Clause]) -> list[str]:
         return list(dict.fromkeys(name for clause in clauses for name in clause.values or ()))
 
-    def _values(self, clauses: Sequence[Clause], *, kept: bool) -> list[str]:
-        """Return, of each column that a clause sets, what it is set to; what another leaves alone stays, or is null."""
+    def _values(self, clauses: Sequence[Clause], names: Sequence[str], others: Sequence[str]) -> list[str]:
+        """Return what columns are set to.
+
+        Args:
+            others: of each column, what it is where a clause leaves it alone.
+        """
         columns = []
-        for number, name in enumerate(self._set(clauses)):
-            other = f"target.{quoted(name)}" if kept else f"({self._layout.default(name) or 'NULL'})"
+        for number, (name, other) in enumerate(zip(names, others, strict=True)):
             cases = [
                 f"WHEN {at} THEN CAST(({clause.values[name]}\n) AS {duckdb_type(self._layout.types[name])})"
                 for at, clause in enumerate(clauses)
                 if clause.values and name in clause.values
             ]
-            columns.append(f"CASE {CLAUSE} {' '.join(cases)} ELSE {other} END AS {RESERVED}_value_{number}")
+            value = f"CASE {CLAUSE} {' '.join(cases)} ELSE {other} END" if cases else other
+            columns.append(f"{value} AS {RESERVED}_value_{number}")
         return columns
 
     def _select(self, clauses: Sequence[Clause], columns: Sequence[str], tables: str, where: str | None) -> pa.Table:

@@ -330,8 +330,8 @@ class TransactionTable:
         Args:
             told: what readers of changes are told; None where files that come and go say it.
         """
-        for each in rows:
-            check_rows(each, files.layout)
+        if rows:
+            check_rows(pa.concat_tables(rows), files.layout)
         catalog = self._scope.catalog
         writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog))
         try:
