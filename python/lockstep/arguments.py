@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
+from types import UnionType
 from typing import Any, ParamSpec, TypeVar
 
 from lockstep.errors import InvalidError
@@ -28,13 +29,18 @@ def takes(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
         parameters = inspect.signature(function).parameters
         assert kinds.keys() <= parameters.keys(), f"{function.__name__} has no such argument"
         names = [*parameters]
+        by_name = {
+            name: kinds[name] for name in kinds if parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY
+        }
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             # What there are too many or too few of, the function itself refuses, as any does.
-            for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-                kind = kinds.get(name, object)
-                if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            given = [(name, value, kinds) for name, value in zip(names, args, strict=False)]
+            given += [(name, value, by_name) for name, value in kwargs.items()]
+            for name, value, expected_kinds in given:
+                kind = expected_kinds.get(name, object)
+                if not _is_one(value, kind):
                     expected = kind.__name__ if isinstance(kind, type) else str(kind)
                     raise InvalidError(
                         f"{function.__name__}: {name} is {value!r:.{_SHOWN}}, of type {type(value).__name__}: expected "
@@ -45,6 +51,30 @@ def takes(**kinds: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return checked
 
     return decorate
+
+
+def _is_one(value: object, kind: Any) -> bool:
+    kinds = kind.__args__ if isinstance(kind, UnionType) else (kind,)
+    return any(isinstance(value, each) and not (each is int and isinstance(value, bool)) for each in kinds)
+
+
+def list_of_names(names: Iterable[Any], argument: str) -> list[str]:
+    """Return names that a caller gives as a list of them.
+
+    Raises:
+        InvalidError: one text, whose letters would be taken for names, or what is no text in it.
+    """
+    found = [] if isinstance(names, str | bytes) else list(names)
+    if isinstance(names, str | bytes) or not all(isinstance(name, str) for name in found):
+        raise InvalidError(f"{argument} is {names!r:.{_SHOWN}}, of type {type(names).__name__}: expected a list of str")
+    return found
+
+
+def check_texts(texts: Mapping[Any, Any], argument: str) -> None:
+    """Raise InvalidError unless all keys and values of what a caller gives are texts."""
+    for key, value in texts.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidError(f"{argument} has {key!r:.{_SHOWN}}: {value!r:.{_SHOWN}}, expected texts")
 
 
 def check_runs_when_called(fn: Callable[..., object]) -> None:

@@ -82,6 +82,29 @@ def test_a_batch_is_a_name_and_a_number() -> None:
         lockstep.transaction(ANY, batch=batch)
 
 
+def test_what_else_is_taken_may_have_the_name_of_an_argument_without_one() -> None:
+    @takes(query=str)
+    def f(query: str, /, **relations: object) -> dict[str, object]:
+        return relations
+
+    assert f("FROM query", query=5) == {"query": 5}
+    with pytest.raises(InvalidError, match="f: query is 5, of type int: expected str"):
+        f(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kind", "is_one"), [(int, False), (int | str, False), (bool, True), (bool | None, True)])
+def test_a_bool_is_no_int(kind: Any, is_one: bool) -> None:
+    @takes(a=kind)
+    def f(a: object) -> object:
+        return a
+
+    if is_one:
+        assert f(True) is True
+    else:
+        with pytest.raises(InvalidError, match="f: a is True, of type bool"):
+            f(True)
+
+
 def test_a_checked_function_is_as_it_was() -> None:
     @takes(a=int)
     def f(a: int, *, b: int | None = None) -> tuple[int, int | None]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from lockstep.arguments import check_texts, list_of_names, takes
+from lockstep.errors import InvalidError
 from lockstep.tables.checks import check_rows
 from lockstep.tables.commits import Operation
 from lockstep.tables.evolving import (
@@ -48,6 +50,7 @@ class Alteration:
         return self._table.core
 
     @writes
+    @takes(columns=pa.Schema | pa.Field | Iterable)
     def add_columns(self, columns: pa.Schema | pa.Field | Iterable[pa.Field]) -> None:
         """Add columns at the table's end; rows that are there are null in them.
 
@@ -55,7 +58,12 @@ class Alteration:
             UndefinedError, UnsupportedError: as `TransactionTable.append`; a type that Delta has not.
             InvalidError: a column that is there (42701), is NOT NULL, or cannot be one.
         """
-        schema = pa.schema([columns] if isinstance(columns, pa.Field) else list(columns))
+        fields = [columns] if isinstance(columns, pa.Field) else list(columns)
+        if wrong := [each for each in fields if not isinstance(each, pa.Field)]:
+            raise InvalidError(
+                f"columns has {wrong[0]!r:.100}, of type {type(wrong[0]).__name__}: expected Arrow's fields"
+            )
+        schema = pa.schema(fields)
         names = ", ".join(schema.names)
         self._change(
             "ADD COLUMNS",
@@ -65,6 +73,7 @@ class Alteration:
         )
 
     @writes
+    @takes(column=str, new_name=str)
     def rename_column(self, column: str, new_name: str) -> None:
         """Give a column another name, in a table whose columns are mapped by name (`delta.columnMapping.mode`).
 
@@ -77,6 +86,7 @@ class Alteration:
         self._change("RENAME COLUMN", text, lambda layout: with_name(layout, column, new_name), parameters=parameters)
 
     @writes
+    @takes(columns=str | Iterable)
     def drop_columns(self, columns: str | Iterable[str]) -> None:
         """Drop columns, in a table whose columns are mapped by name; its files stay as they are.
 
@@ -84,12 +94,13 @@ class Alteration:
             InvalidError: no such column (42703), one that the table is partitioned by, or all of them.
             UnsupportedError: columns are not mapped; a constraint speaks of a column.
         """
-        gone = [columns] if isinstance(columns, str) else list(columns)
+        gone = [columns] if isinstance(columns, str) else list_of_names(columns, "columns")
         said = {"columns": msgspec.json.encode(gone, enc_hook=str).decode()}
         text = f"drop columns {', '.join(gone)}"
         self._change("DROP COLUMNS", text, lambda layout: without_columns(layout, gone), parameters=said)
 
     @writes
+    @takes(properties=Mapping)
     def set_table_properties(self, properties: Mapping[str, str]) -> None:
         """Set properties of the table: any of your own, and those of Delta's that are known here.
 
@@ -107,22 +118,25 @@ class Alteration:
         )
 
     @writes
+    @takes(names=Iterable)
     def unset_table_properties(self, names: Iterable[str]) -> None:
         """Unset properties of the table; one that is not there is passed over.
 
         Raises:
             UnsupportedError: one of Delta's own that is not known here.
         """
-        gone = [names] if isinstance(names, str) else list(names)
-        change = f"unset properties {', '.join(map(str, gone))}"
+        gone = [names] if isinstance(names, str) else list_of_names(names, "names")
+        change = f"unset properties {', '.join(gone)}"
         self._change("UNSET TBLPROPERTIES", change, lambda layout: with_properties(layout, {}, gone))
 
     @writes
+    @takes(text=str | None)
     def set_table_description(self, text: str | None) -> None:
         """Set the table's comment; None takes it away."""
         self._change("SET TBLPROPERTIES", "set its comment", lambda layout: with_description(layout, text))
 
     @writes
+    @takes(column=str, text=str | None)
     def set_column_comment(self, column: str, text: str | None) -> None:
         """Set the comment of a column; None takes it away.
 
@@ -132,6 +146,7 @@ class Alteration:
         self._change("CHANGE COLUMN", f"comment on {column}", lambda layout: with_comment(layout, column, text))
 
     @writes
+    @takes(constraints=Mapping)
     def add_constraint(self, constraints: Mapping[str, str]) -> None:
         """Add CHECK constraints, by name a condition of Spark's SQL; as in Delta, one that is null does not hold.
 
@@ -139,6 +154,7 @@ class Alteration:
             UnsupportedError: a condition that DuckDB may not judge as Spark does.
             DuplicateError (42710): there is one of that name. InvalidError (23514): a row does not keep it.
         """
+        check_texts(constraints, "constraints")
 
         def change(layout: Layout) -> Layout:
             for name, condition in constraints.items():
@@ -150,6 +166,7 @@ class Alteration:
         self._change("ADD CONSTRAINT", text, change, check=True, parameters={"constraints": said})
 
     @writes
+    @takes(name=str)
     def drop_constraint(self, name: str) -> None:
         """Drop a CHECK constraint.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lockstep.arguments import takes
 from lockstep.errors import InvalidError
 from lockstep.tables.changes import INDEX, Candidates
 from lockstep.tables.checks import default_of, taken
@@ -71,30 +72,37 @@ class Merge:
         self._on = on
         self._clauses: list[Clause] = []
 
+    @takes(values=Mapping, condition=str | None)
     def when_matched_update(self, values: Mapping[str, str], condition: str | None = None) -> Self:
         """Set columns of rows that match."""
         return self._add("matched", condition, values)
 
+    @takes(condition=str | None)
     def when_matched_update_all(self, condition: str | None = None) -> Self:
         """Set all columns of rows that match to the source's of the same names, which must be there."""
         return self._add("matched", condition, {})
 
+    @takes(condition=str | None)
     def when_matched_delete(self, condition: str | None = None) -> Self:
         """Delete rows that match."""
         return self._add("matched", condition, None)
 
+    @takes(values=Mapping, condition=str | None)
     def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> Self:
         """Insert a row for each of the source that no row matches; a column left out has its default, or is null."""
         return self._add("not matched", condition, values)
 
+    @takes(condition=str | None)
     def when_not_matched_insert_all(self, condition: str | None = None) -> Self:
         """Insert each row of the source that no row matches, with all columns of the table."""
         return self._add("not matched", condition, {})
 
+    @takes(values=Mapping, condition=str | None)
     def when_not_matched_by_source_update(self, values: Mapping[str, str], condition: str | None = None) -> Self:
         """Set columns of rows that none of the source matches."""
         return self._add("not matched by source", condition, values)
 
+    @takes(condition=str | None)
     def when_not_matched_by_source_delete(self, condition: str | None = None) -> Self:
         """Delete rows that none of the source matches."""
         return self._add("not matched by source", condition, None)

@@ -27,7 +27,7 @@ from lockstep.timeline.entry import Isolation
 T = TypeVar("T")
 
 
-@takes(root=str, options=Mapping | None, author=str | None, arbiter=str | None)
+@takes(root=str, create=bool, options=Mapping | None, author=str | None, isolation=str, arbiter=str | None)
 def open(
     root: str,
     *,
@@ -81,7 +81,7 @@ class OpenLake:
         """What it is made of: tags, recovery and maintenance are asked there."""
         return self._catalog
 
-    @takes(comment=str, batch=tuple | list | None)
+    @takes(isolation=str | None, read_only=bool, comment=str, batch=tuple | list | None)
     def transaction(
         self,
         *,
@@ -113,7 +113,7 @@ class OpenLake:
             batch=batch_of(batch),
         )
 
-    @takes(fn=Callable, attempts=int, comment=str, batch=tuple | list | None)
+    @takes(fn=Callable, attempts=int, isolation=str | None, comment=str, batch=tuple | list | None, sleep=Callable)
     def run(
         self,
         fn: Callable[[LakeTransaction], T],
@@ -147,6 +147,7 @@ class OpenLake:
 
         return run_again(attempt, attempts=attempts, sleep=sleep, batch=batch)
 
+    @takes(when=int | datetime | str | tuple)
     def at(self, when: int | datetime | str | tuple[()] = ()) -> LakeVersion:
         """Return all tables of one database version.
 

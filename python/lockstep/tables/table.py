@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from lockstep.arguments import list_of_names, takes
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action
 from lockstep.errors import InvalidError
@@ -78,6 +79,7 @@ class TransactionTable:
         return self._scope.states.layout(self._scope.tx, table).schema
 
     @reads
+    @takes(columns=Iterable | None, where=str | None)
     def to_arrow(self, columns: Iterable[str] | None = None, *, where: str | None = None) -> pa.Table:
         """Return its rows, with the transaction's own writes; that they were read is noted.
 
@@ -92,7 +94,7 @@ class TransactionTable:
         """
         table, files = self._open()
         files.layout.check_readable()
-        names = list(files.layout.types) if columns is None else list(columns)
+        names = list(files.layout.types) if columns is None else list_of_names(columns, "columns")
         if unknown := [name for name in names if name not in files.layout.types]:
             raise InvalidError(f"table {self.name} has no column {unknown[0]!r}", sqlstate=NO_COLUMN)
         snapshot = self._scope.states.snapshot(self._scope.tx, table)
@@ -139,6 +141,7 @@ class TransactionTable:
         return int(rows.num_rows)
 
     @writes
+    @takes(where=str | None)
     def overwrite(self, data: Any, where: str | None = None, *, schema_mode: SchemaMode = None) -> int:
         """Put rows in the place of all, or of those of which a predicate is true, and return how many are put.
 
@@ -179,6 +182,7 @@ class TransactionTable:
         return int(rows.num_rows)
 
     @writes
+    @takes(where=str | None)
     def delete(self, where: str | None = None) -> int:
         """Delete the rows of which a predicate is true, all without one, and return how many.
 
@@ -198,6 +202,7 @@ class TransactionTable:
         return len(gone)
 
     @writes
+    @takes(values=Mapping, where=str | None)
     def update(self, values: Mapping[str, str], where: str | None = None) -> int:
         """Set columns of the rows of which a predicate is true, of all without one, and return how many rows.
 
@@ -227,6 +232,7 @@ class TransactionTable:
         return len(gone)
 
     @writes
+    @takes(on=str | Sequence)
     def merge(self, source: Any, on: str | Sequence[str]) -> Merge:
         """Begin to merge rows; say what is to be done with them, then `execute`, see `lockstep.tables.merging`.
 

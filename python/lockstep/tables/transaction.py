@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import pyarrow as pa
 
+from lockstep.arguments import check_texts, list_of_names, takes
 from lockstep.blocks import Block
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import (
@@ -141,10 +142,12 @@ class LakeTransaction(Block):
         """
         self._catalog.rollback(self.core)
 
+    @takes(name=str)
     def savepoint(self, name: str) -> None:
         """Remember what was done so far, for `rollback_to`."""
         self.core.savepoint(name)
 
+    @takes(name=str)
     def rollback_to(self, name: str) -> None:
         """Undo what was done since a savepoint, which stays.
 
@@ -153,6 +156,7 @@ class LakeTransaction(Block):
         """
         self._catalog.rollback_to(self.core, name)
 
+    @takes(name=str)
     def release(self, name: str) -> None:
         """Forget a savepoint and those after it; what was done since stays done.
 
@@ -170,15 +174,18 @@ class LakeTransaction(Block):
         return sorted(self.core.tables)
 
     @writes
+    @takes(properties=Mapping | None)
     def create_namespace(self, name: str | tuple[str, ...], properties: Mapping[str, str] | None = None) -> None:
         """Make a namespace.
 
         Raises:
             DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
         """
+        check_texts(properties or {}, "properties")
         self.core.changing().create_namespace(namespace_of(name), dict(properties or {}))
 
     @writes
+    @takes(cascade=bool)
     def drop_namespace(self, name: str | tuple[str, ...], *, cascade: bool = False) -> None:
         """Remove a namespace, with all that is in it if `cascade`.
 
@@ -188,6 +195,7 @@ class LakeTransaction(Block):
         self.core.change_names(lambda names: names.drop_namespace(namespace_of(name), cascade=cascade))
 
     @writes
+    @takes(schema=pa.Schema, partition_by=str | Sequence | None, properties=Mapping | None)
     def create(
         self,
         name: AName,
@@ -210,8 +218,10 @@ class LakeTransaction(Block):
         """
         tx, full_name = self.core, name_of(name)
         now, id_ = now_ms(self._catalog), self._catalog.lake.new_id()
-        parts = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by or ())
-        protocol, metadata = new_table(str(full_name), schema, parts, dict(properties or {}), id=_uuid(), now_ms=now)
+        by = [partition_by] if isinstance(partition_by, str) else list_of_names(partition_by or (), "partition_by")
+        protocol, metadata = new_table(
+            str(full_name), schema, tuple(by), dict(properties or {}), id=_uuid(), now_ms=now
+        )
         creation = tx.reserve(full_name, id_)
         operation = Operation("CREATE TABLE", f"create {full_name}", {"partitionBy": "[]"}, {}, blind=True)
         actions = [{"protocol": protocol}, {"metaData": metadata}]
@@ -246,6 +256,7 @@ class LakeTransaction(Block):
         return TransactionTable(Scope(self._catalog, self.core, self._states), name_of(name))
 
     @reads
+    @takes(query=str)
     def sql(self, query: str, /, **relations: Any) -> pa.Table:
         """Return DuckDB's answer to a query of the tables, with the transaction's own writes.
 

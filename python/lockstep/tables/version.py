@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from lockstep.arguments import list_of_names, takes
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.storage import Storage
 from lockstep.storage.options import endpoint_of, of_environment, place_of
@@ -73,6 +74,7 @@ class LakeVersion:
         table = find_table(self._database, name_of(name))
         return VersionTable(table, url_below(self._storage.url, table.location), self._options)
 
+    @takes(query=str)
     def sql(self, query: str, **relations: Any) -> pa.Table:
         """Return DuckDB's answer to a query of this version's tables.
 
@@ -85,6 +87,7 @@ class LakeVersion:
         """
         return run_query(query, lambda name: self[name].relation(), relations)
 
+    @takes(names=Iterable)
     def duckdb(self, connection: DuckDBPyConnection, names: Iterable[str | tuple[str, ...] | Name] = ()) -> None:
         """Make this version's tables views of a DuckDB connection, each in the schema that its namespace is.
 
@@ -132,6 +135,7 @@ class VersionTable:
         except (DeltaError, OSError) as error:
             raise self._refusal(error) from error
 
+    @takes(columns=Iterable | None)
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
         """Return its rows, in no order.
 
@@ -145,7 +149,7 @@ class VersionTable:
         from deltalake.exceptions import DeltaError
 
         table = self.delta()
-        names = None if columns is None else list(columns)
+        names = None if columns is None else list_of_names(columns, "columns")
         known = [field.name for field in table.schema().fields]
         if unknown := [name for name in names or () if name not in known]:
             raise InvalidError(

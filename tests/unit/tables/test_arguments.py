@@ -1,0 +1,167 @@
+"""What the methods of tables without Spark are given: a wrong type is refused first, and names the argument."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lockstep
+from lockstep.errors import InvalidError
+from lockstep.tables.altering import Alteration
+from lockstep.tables.merging import Merge
+from lockstep.tables.opened import OpenLake
+from lockstep.tables.table import TransactionTable
+from lockstep.tables.transaction import LakeTransaction
+from lockstep.tables.version import LakeVersion, VersionTable
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
+ROWS = {"id": [1], "v": ["a"]}
+NEITHER = (7, b"a", True)
+
+Call = Callable[[Any, Any], object]
+
+WITH_VALUES = ("when_matched_update", "when_not_matched_insert", "when_not_matched_by_source_update")
+
+
+def _conditions(name: str) -> Call:
+    more = {"values": {"v": "'a'"}} if name in WITH_VALUES else {}
+    return lambda tx, x: getattr(tx["t"].merge(ROWS, "id"), name)(**more, condition=x)
+
+
+def _values(name: str) -> Call:
+    return lambda tx, x: getattr(tx["t"].merge(ROWS, "id"), name)(x)
+
+
+OF_LAKES: dict[str, tuple[Call, tuple[Any, ...]]] = {
+    "open root": (lambda _, x: lockstep.open(x), NEITHER),
+    "open create": (lambda _, x: lockstep.open("/nowhere", create=x), (1, "yes", None)),
+    "open options": (lambda _, x: lockstep.open("/nowhere", options=x), NEITHER),
+    "open author": (lambda _, x: lockstep.open("/nowhere", author=x), NEITHER),
+    "open isolation": (lambda _, x: lockstep.open("/nowhere", isolation=x), (*NEITHER, None)),
+    "open arbiter": (lambda _, x: lockstep.open("/nowhere", arbiter=x), NEITHER),
+    "transaction isolation": (lambda lake, x: lake.transaction(isolation=x), NEITHER),
+    "transaction read_only": (lambda lake, x: lake.transaction(read_only=x), ("no", 1, None)),
+    "transaction comment": (lambda lake, x: lake.transaction(comment=x), (*NEITHER, None)),
+    "transaction batch": (lambda lake, x: lake.transaction(batch=x), (*NEITHER, "ab")),
+    "run fn": (lambda lake, x: lake.run(x), (*NEITHER, None)),
+    "run attempts": (lambda lake, x: lake.run(print, attempts=x), ("1", True, None)),
+    "run isolation": (lambda lake, x: lake.run(print, isolation=x), NEITHER),
+    "run comment": (lambda lake, x: lake.run(print, comment=x), (*NEITHER, None)),
+    "run batch": (lambda lake, x: lake.run(print, batch=x), NEITHER),
+    "run sleep": (lambda lake, x: lake.run(print, sleep=x), NEITHER),
+    "at when": (lambda lake, x: lake.at(x), (b"a", True, None, 1.5)),
+    "sql query": (lambda lake, x: lake.at().sql(x), (*NEITHER, None)),
+    "duckdb names": (lambda lake, x: lake.at().duckdb(None, x), (7, True)),
+    "to_arrow columns": (lambda lake, x: lake.at()["t"].to_arrow(x), (*NEITHER, "id", [1], [None])),
+    "__getitem__ name": (lambda lake, x: lake.at()[x], (*NEITHER, None, (1,), [], "")),
+}
+
+OF_TRANSACTIONS: dict[str, tuple[Call, tuple[Any, ...]]] = {
+    "savepoint name": (lambda tx, x: tx.savepoint(x), (*NEITHER, None)),
+    "rollback_to name": (lambda tx, x: tx.rollback_to(x), (*NEITHER, None)),
+    "release name": (lambda tx, x: tx.release(x), (*NEITHER, None)),
+    "create_namespace name": (lambda tx, x: tx.create_namespace(x), (*NEITHER, None, ())),
+    "create_namespace properties": (lambda tx, x: tx.create_namespace("n", x), (*NEITHER, {"a": 1}, {1: "a"})),
+    "drop_namespace name": (lambda tx, x: tx.drop_namespace(x), (*NEITHER, None)),
+    "drop_namespace cascade": (lambda tx, x: tx.drop_namespace("default", cascade=x), ("no", 1, None)),
+    "create name": (lambda tx, x: tx.create(x, SCHEMA), (*NEITHER, None)),
+    "create schema": (lambda tx, x: tx.create("u", x), (*NEITHER, None, {"id": "long"}, [("id", pa.int64())])),
+    "create partition_by": (lambda tx, x: tx.create("u", SCHEMA, partition_by=x), (*NEITHER, [1], [None])),
+    "create properties": (lambda tx, x: tx.create("u", SCHEMA, properties=x), (*NEITHER, "a", [("a", "b")])),
+    "drop name": (lambda tx, x: tx.drop(x), (*NEITHER, None)),
+    "rename name": (lambda tx, x: tx.rename(x, "u"), (*NEITHER, None)),
+    "rename new_name": (lambda tx, x: tx.rename("t", x), (*NEITHER, None)),
+    "__getitem__ name": (lambda tx, x: tx[x], (*NEITHER, None, ["t"])),
+    "sql query": (lambda tx, x: tx.sql(x), (*NEITHER, None)),
+    "to_arrow columns": (lambda tx, x: tx["t"].to_arrow(x), (*NEITHER, "id", [1])),
+    "to_arrow where": (lambda tx, x: tx["t"].to_arrow(where=x), NEITHER),
+    "polars columns": (lambda tx, x: tx["t"].polars(x), (*NEITHER, "id", [1])),
+    "polars where": (lambda tx, x: tx["t"].polars(where=x), NEITHER),
+    "append schema_mode": (lambda tx, x: tx["t"].append(ROWS, schema_mode=x), (*NEITHER, "overwrite", [])),
+    "overwrite where": (lambda tx, x: tx["t"].overwrite(ROWS, x), NEITHER),
+    "overwrite schema_mode": (lambda tx, x: tx["t"].overwrite(ROWS, schema_mode=x), (*NEITHER, "overwrite")),
+    "delete where": (lambda tx, x: tx["t"].delete(x), NEITHER),
+    "update values": (lambda tx, x: tx["t"].update(x), (*NEITHER, None, "v = 1")),
+    "update where": (lambda tx, x: tx["t"].update({"v": "'b'"}, x), NEITHER),
+    "merge on": (lambda tx, x: tx["t"].merge(ROWS, x), (7, True, None)),
+    **{f"{name} condition": (_conditions(name), NEITHER) for name in dir(Merge) if name.startswith("when_")},
+    **{f"{name} values": (_values(name), (*NEITHER, None, "v = 1")) for name in WITH_VALUES},
+    "add_columns columns": (lambda tx, x: tx["t"].alter.add_columns(x), (7, True, None, "n", [("n", "int")])),
+    "rename_column column": (lambda tx, x: tx["t"].alter.rename_column(x, "n"), (*NEITHER, None)),
+    "rename_column new_name": (lambda tx, x: tx["t"].alter.rename_column("v", x), (*NEITHER, None)),
+    "drop_columns columns": (lambda tx, x: tx["t"].alter.drop_columns(x), (*NEITHER, None, [1])),
+    "set_table_properties properties": (lambda tx, x: tx["t"].alter.set_table_properties(x), (*NEITHER, None, "a")),
+    "unset_table_properties names": (lambda tx, x: tx["t"].alter.unset_table_properties(x), (*NEITHER, None, [1])),
+    "set_table_description text": (lambda tx, x: tx["t"].alter.set_table_description(x), NEITHER),
+    "set_column_comment column": (lambda tx, x: tx["t"].alter.set_column_comment(x, "c"), (*NEITHER, None)),
+    "set_column_comment text": (lambda tx, x: tx["t"].alter.set_column_comment("v", x), NEITHER),
+    "add_constraint constraints": (
+        lambda tx, x: tx["t"].alter.add_constraint(x),
+        (*NEITHER, None, "id > 0", {1: "id > 0"}, {"c": 1}, {"c": None}),
+    ),
+    "drop_constraint name": (lambda tx, x: tx["t"].alter.drop_constraint(x), (*NEITHER, None)),
+}
+
+
+@pytest.fixture
+def table(lake: OpenLake) -> OpenLake:
+    """A lake with a table of one row."""
+    with lake.transaction() as tx:
+        tx.create("t", SCHEMA).append(ROWS)
+    return lake
+
+
+@pytest.mark.parametrize("case", OF_LAKES)
+def test_of_lakes_and_versions(table: OpenLake, case: str) -> None:
+    call, wrongs = OF_LAKES[case]
+    for wrong in wrongs:
+        with pytest.raises(InvalidError) as error:
+            call(table, wrong)
+        assert error.value.sqlstate == "22023", wrong
+        assert names(case, str(error.value)), wrong
+
+
+@pytest.mark.parametrize("case", OF_TRANSACTIONS)
+def test_of_transactions_and_tables(table: OpenLake, case: str) -> None:
+    call, wrongs = OF_TRANSACTIONS[case]
+    for wrong in wrongs:
+        with table.transaction() as tx:
+            with pytest.raises(InvalidError) as error:
+                call(tx, wrong)
+            tx.rollback()
+        assert error.value.sqlstate == "22023", wrong
+        assert names(case, str(error.value)), wrong
+    assert table.at().version == 1
+
+
+def names(case: str, message: str) -> bool:
+    """Tell whether a message names what is wrong: the argument, or that it is no name."""
+    _, argument = case.split()
+    return argument in message or (argument in ("name", "new_name") and "is no name" in message)
+
+
+WHATEVER = {
+    "append data",
+    "overwrite data",
+    "merge source",
+    "duckdb connection",
+    *("open_to_change", "open_to_append", "find", "replace", "evolve"),
+}
+"""Arguments of which rows are made, whatever they are; and methods that are there for Lockstep's own."""
+
+
+def test_each_argument_of_a_public_method_has_a_case() -> None:
+    cases = {*OF_LAKES, *OF_TRANSACTIONS}
+    missing = [
+        f"{name} {argument}"
+        for kind in (OpenLake, LakeTransaction, TransactionTable, Alteration, Merge, LakeVersion, VersionTable)
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if (not name.startswith("_") or name == "__getitem__") and name not in WHATEVER
+        for argument, parameter in inspect.signature(method).parameters.items()
+        if argument != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    assert {case for case in missing if case not in cases} <= WHATEVER
