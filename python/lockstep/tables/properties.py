@@ -2,7 +2,7 @@
 
 delta.*       of Delta's own, those of the table here, with the values that Delta's `DeltaConfig` takes for each; others
               of Delta's are for Spark to set (0A000), and what Delta does not know is refused (22023)
-lockstep.*    `lockstep.external_commits`, and nothing else
+lockstep.*    what `lockstep.lake.policy` says of foreign commits, and nothing else
 what names a part of the table to Spark (`comment`, `location`, `owner`, …) is said in other ways
 all else      is its user's
 """
