@@ -212,7 +212,9 @@ class TransactionalCatalog:
                     "outside the transaction, or begin another"
                 )
             database = self.timeline.at(at_most)
-        return msgspec.structs.replace(database, set_aside=head.set_aside) if head.set_aside else database
+        if not head.set_aside:
+            return database
+        return msgspec.structs.replace(database, set_aside=head.set_aside | database.set_aside)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 

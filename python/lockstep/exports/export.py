@@ -281,6 +281,7 @@ class Exporter:
         database = self.lake.timeline.at(version)
         for table in database.tables.values():
             head.refuse_aside(table)
+            database.refuse_aside(table)
         tags = {key: tag for key, tag in head.tags.items() if tag.version == version}
         return structs.replace(database, tags=tags)
 

@@ -50,10 +50,14 @@ def check_readable(lake: Lake, version: int) -> None:
     """Refuse an older database version of which the log of some table does not tell any more: a tag could not keep it.
 
     Raises:
+        ForeignCommitError: names a table that was settled since, whose log is another side's there.
         MissingFilesError: names such tables.
         UnavailableError, CorruptTimelineError: the timeline or a log cannot be read.
     """
-    tables = list(lake.timeline.at(version).tables.values())
+    database = lake.timeline.at(version)
+    tables = list(database.tables.values())
+    for table in tables:
+        database.refuse_aside(table)
     logs = lake.side_by_side(lambda table: log_files(lake.storage, table.location), tables)
     gone = [table for table, log in zip(tables, logs, strict=True) if log.missing_for(table.version) is not None]
     if gone:

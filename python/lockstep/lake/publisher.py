@@ -36,6 +36,7 @@ from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWri
 from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.placements import as_ratified
+from lockstep.timeline.settlements import refusal
 from lockstep.workers import Workers
 
 OWNER_SECONDS = 5
@@ -249,11 +250,13 @@ class Publisher:
         """Raise why a table is set aside now, if it is.
 
         Raises:
-            ForeignCommitError: it has diverged, see above.
+            ForeignCommitError: it has diverged, see above; or was settled since, and its log is another side's there.
             UnavailableError, CorruptTimelineError: what it has ratified could not be published.
         """
         if (record := self._errors.get(table.id)) is not None:
             raise record[1].again() from record[1]
+        if (refused_past := refusal(self._timeline.head, table)) is not None:
+            raise refused_past
 
     def try_publish(self, entry: Entry, *, fresh: bool) -> bool:
         """Publish a ratified entry, and tell whether that is done. It raises nothing.
@@ -341,7 +344,12 @@ class Publisher:
         return is_followed or self._current_progress().has((entry.version, write.id))
 
     def _is_anothers(self, head: Database, write: TableWrite) -> bool:
-        """Tell whether a write's folder is another table's by now, whose log is as it was taken in."""
+        """Tell whether a write's folder is another table's by now, whose log is as it was taken in.
+
+        One that was settled stays so when that other table is dropped or given back: then it is whoever's it is.
+        """
+        if write.id in head.settled:
+            return True
         table = head.table_at(write.location)
         return table is not None and table.id != write.id
 

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Database, Name
+from lockstep.timeline.settlements import refusal
 from lockstep.transactions.transaction import Transaction
 
 # --- a statement on its own -------------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def of_statement(lake: Lake, touching: Iterable[Name], pin: int, seen: Sequence[
         return newest
     later = (lake.timeline.at(version) for version in range(pin + 1, newest.version))
     *_, last = [pinned, *takewhile(lambda database: _is_same(pinned, database, seen), later)]
-    return structs.replace(last, set_aside=newest.set_aside | pinned.set_aside)
+    return structs.replace(last, set_aside=newest.set_aside | pinned.set_aside | last.set_aside)
 
 
 def _pinned(lake: Lake, version: int) -> Database:
@@ -49,7 +50,8 @@ def _pinned(lake: Lake, version: int) -> Database:
     if lake.timeline.published_through >= version:
         return lake.timeline.at(version)
     newest = lake.refresh()  # another process chose it, or a table of it cannot be published
-    return structs.replace(lake.timeline.at(version), set_aside=newest.set_aside)
+    pinned = lake.timeline.at(version)
+    return structs.replace(pinned, set_aside=newest.set_aside | pinned.set_aside)
 
 
 def _is_same(one: Database, other: Database, names: Iterable[Name]) -> bool:
@@ -71,12 +73,17 @@ def look(lake: Lake, tx: Transaction, names: Iterable[Name]) -> None:
     Raises:
         ForeignCommitError, UnavailableError, CorruptTimelineError: as the store and the logs say.
     """
+    names = list(names)
     tables = tx.to_look_at(names)
     versions = {table.id: table.version for table in tables}
     now = [table for id_ in versions if (table := lake.timeline.head.table_by_id(id_)) is not None]
     # Others may have taken it in since BEGIN.
     if lake.take_in(now) or any(table.version != versions[table.id] for table in now):
         _move_on(lake, tx, versions.keys())
+    for name in names:  # what was settled since BEGIN has no log any more that says what the snapshot does
+        table = tx.names.tables.get(name)
+        if table is not None and (settled := refusal(lake.timeline.head, table)) is not None:
+            raise settled
     tx.looked_at(tables)
 
 
@@ -86,5 +93,5 @@ def _move_on(lake: Lake, tx: Transaction, tables: Iterable[str]) -> None:
     version = tx.seen.moved_to(entries, tx.base.version, set(tables))
     if version > tx.base.version:
         base = newest if version == newest.version else lake.timeline.at(version)
-        base = structs.replace(base, set_aside=newest.set_aside | tx.base.set_aside)
+        base = structs.replace(base, set_aside=newest.set_aside | tx.base.set_aside | base.set_aside)
         tx.move_to(base, entries[: version - tx.base.version])

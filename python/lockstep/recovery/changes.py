@@ -22,6 +22,7 @@ from lockstep.recovery.dropped import dropped_in, find_dropped, last_state
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
 from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
 from lockstep.timeline.entry import Database, Entry, Name, Table, folded
+from lockstep.timeline.settlements import refusal
 from lockstep.transactions.names import Names, own_drop
 from lockstep.transactions.transaction import Transaction
 
@@ -95,6 +96,9 @@ def _look(lake: Lake, tx: Transaction, ids: Collection[str]) -> None:
 def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
     """Give names their old meaning, with what the timeline says of the tables that come back."""
     missing = {table.id for table in gone(tx.names, then, selection)}
+    for table in then.tables.values():
+        if table.id in missing and (settled := refusal(lake.timeline.head, table)) is not None:
+            raise settled
     last_states = {}
     if missing:
         for dropped in dropped_in(lake.timeline.newest_first(then.version, tx.base.version)):
@@ -131,6 +135,8 @@ def _check_log(lake: Lake, table: Table) -> None:
     A table whose ratified commit was taken by a plain Delta writer is set aside until a person decides; to drop it is
     such a decision, and to bring it back as if nothing had been would hide that rows are gone.
     """
+    if (settled := refusal(lake.timeline.head, table)) is not None:
+        raise settled
     if not was_published(lake.storage, table.location, table.version):
         raise MissingFilesError(
             f"table {table.name} cannot come back: its log does not reach version {table.version} any more, "

@@ -74,7 +74,7 @@ def _decide(lake: Lake, tx: Transaction, found: Divergence, keep: Side) -> None:
         raise InvalidError(f"table {table.name} has changed meanwhile: settle it again")
 
     def drop(names: Names) -> None:
-        names.drop_table(table.name)
+        names.drop_table(table.name, right_through=found.common)
 
     tx.change_names(drop)
     where = url_below(lake.storage.url, table.location)

@@ -39,7 +39,7 @@ EXPIRY_FORMAT = 4
 
 ADOPTION_FORMAT = 5
 """The format of an entry with tables that were there before the lake had them, which an older Lockstep would delete;
-and of one that says what a plain Delta writer's commit was (`digest`)."""
+of one that says what a plain Delta writer's commit was (`digest`), and of one that settles a table."""
 
 ARBITER_FORMAT = 6
 """The format of entry 0 of a lake that has an arbiter: what an older Lockstep would put entries past."""
@@ -142,7 +142,8 @@ class TableDdl(Value, frozen=True):
     `create` gives `name` and `location`; `rename` gives the old `name` and `new_name`; `drop` the `name`. A `create`
     that gives a `version` too brings back a table that was dropped, as it was at that version of its log; or, if it is
     `adopted`, it takes in a table that the lake did not make. Then `location` may be a whole URL, of a folder outside
-    of the lake's root. `digest` is that of the commit of this version, see `Table`.
+    of the lake's root. `digest` is that of the commit of this version, see `Table`. A `drop` that settles a table which
+    had diverged says `right_through`: after this version the log is not what older database versions say of the table.
     """
 
     action: Literal["create", "rename", "drop"]
@@ -153,6 +154,7 @@ class TableDdl(Value, frozen=True):
     version: Annotated[int, msgspec.Meta(ge=0)] | None = None
     adopted: bool = False
     digest: str = ""
+    right_through: Annotated[int, msgspec.Meta(ge=NEW)] | None = None
 
 
 class NamespaceDdl(Value, frozen=True):
@@ -370,7 +372,9 @@ class Entry(Value, frozen=True):
             return ARBITER_FORMAT
         if self.expires is not None:
             return EXPIRY_FORMAT
-        if any(ddl.adopted or ddl.digest for ddl in self.tables) or any(write.digest for write in self.writes):
+        is_settling = any(ddl.right_through is not None for ddl in self.tables)
+        has_adopted = any(ddl.adopted or ddl.digest for ddl in self.tables)
+        if is_settling or has_adopted or any(write.digest for write in self.writes):
             return ADOPTION_FORMAT
         is_new = self.tags or self.origin is not None or any(ddl.version is not None for ddl in self.tables)
         return TAG_FORMAT if is_new else FORMAT
@@ -468,7 +472,8 @@ class Database(Value, frozen=True):
     CorruptTimelineError where the part is damaged and so are the entries. Whoever makes a value may give any mappings,
     and no `index`.
 
-    `expired` says which of the versions up to this one there still are.
+    `expired` says which of the versions up to this one there still are, `settled` by table id up to which version the
+    log is right of a table that is no more, for it had diverged and was settled.
 
     `set_aside` says by table id why a table cannot be used at this version, as far as whoever read the version knows:
     what was ratified for it could not be published, and may end at another table version than this value says.
@@ -482,11 +487,12 @@ class Database(Value, frozen=True):
     batches: Mapping[str, int] = {}
     tags: Mapping[str, Tag] = {}
     expired: Expired = NOTHING_EXPIRED
+    settled: Mapping[str, int] = {}
     set_aside: dict[str, LockstepError] = {}
     index: Index = NOT_INDEXED
 
     def __post_init__(self) -> None:
-        for field in ("namespaces", "tables", "views", "batches", "tags"):
+        for field in ("namespaces", "tables", "views", "batches", "tags", "settled"):
             if not isinstance(value := getattr(self, field), Map | LayeredMap):
                 msgspec.structs.force_setattr(self, field, Map(value.items()))
         if self.index is NOT_INDEXED:

@@ -117,6 +117,7 @@ class _State:
         self._batches = Changing(_NOTHING if db is None else db.batches)
         self._tags = Changing(_NOTHING if db is None else db.tags)
         self._expired = Expired() if db is None else db.expired
+        self._settled = Changing(_NOTHING if db is None else db.settled)
         index = Index() if db is None else db.index
         self._names = Changing(index.ids)
         self._locations = Changing(index.locations)
@@ -137,6 +138,7 @@ class _State:
             views=self._views.finish(),
             tags=self._tags.finish(),
             expired=self._expired,
+            settled=self._settled.finish(),
             index=Index(
                 ids=self._names.finish(),
                 locations=self._locations.finish(),
@@ -211,6 +213,8 @@ class _State:
             self._namespaces[ddl.name] = dict(ddl.properties)
 
     def _change_table(self, entry: Entry, ddl: TableDdl) -> None:
+        if ddl.right_through is not None and ddl.action != "drop":
+            raise misfit(entry, f"has {ddl.action} of table {ddl.name} with right_through: expected it of a drop only")
         if ddl.action == "create":
             self._create(entry, ddl)
             return
@@ -220,6 +224,8 @@ class _State:
         if ddl.action == "drop":
             del self._names[ddl.id]
             del self._locations[table.location]
+            if ddl.right_through is not None:
+                self._settled[ddl.id] = ddl.right_through
             return
         if ddl.new_name is None:
             raise misfit(entry, f"renames table {ddl.name}: expected a new name")

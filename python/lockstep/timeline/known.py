@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from itertools import dropwhile, takewhile
 
+from msgspec import structs
+
 from lockstep.arguments import takes
 from lockstep.errors import ExpiredError, InvalidError, SnapshotTooOldError
 from lockstep.storage import Storage
@@ -19,6 +21,7 @@ from lockstep.timeline.history import FEW, History
 from lockstep.timeline.past import CAUGHT_UP, Past
 from lockstep.timeline.placements import Moves, Placements, as_ratified, ends
 from lockstep.timeline.segment import SEGMENT_VERSIONS
+from lockstep.timeline.settlements import set_aside_in
 from lockstep.timeline.state import State, state_after
 
 CHECKPOINT_EVERY = 100
@@ -227,6 +230,8 @@ class Known:
     def at(self, version: int) -> Database:
         """Return a database version as it is now known to have been (see `lockstep.timeline.fold`, amendments).
 
+        Tables of it that were settled since are set aside in it, where their logs do not say any more what it says.
+
         Raises:
             InvalidError: there is no such version; the message says which there are.
             ExpiredError: there is none any more; the message says which there are.
@@ -254,8 +259,10 @@ class Known:
         since = range(0 if base is None else base.version + 1, version + 1)
         entries = self._history.scan(self.storage, since, last=head.version)
         result = fold(entries, moves, after=None if base is None else amended(base, moves))
+        if set_aside := set_aside_in(result, head):
+            result = structs.replace(result, set_aside=set_aside)
         with self._lock:
-            if self._moves is moves:
+            if self._moves is moves and self._head.settled == head.settled:
                 self._remember(result)
         return result
 
@@ -316,6 +323,8 @@ class Known:
     def _take(self, head: Database, places: Placements | None) -> None:
         """Make a database version the head, and `places`, unless it is None, where commits are; under the lock."""
         self._remember(self._head)  # statements that are under way go on reading it
+        if head.settled != self._head.settled:
+            self._cache.clear()
         self._head = head
         if places is not None:  # last: who reads without the lock may see the new head first, and never the old one
             self._placements = places

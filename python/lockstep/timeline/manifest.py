@@ -32,6 +32,13 @@ class _Placed(Value, frozen=True):
     versions: tuple[int, ...]
 
 
+class _Settled(Value, frozen=True):
+    """Up to which version the log is right of a table that was settled."""
+
+    id: str
+    right_through: int
+
+
 class _Named(Value, frozen=True):
     """The name of the table that has this id, or lies at this location."""
 
@@ -80,6 +87,11 @@ KINDS: Mapping[str, Kind[Any, Any]] = {
         lambda k, v: _Placed(id=k[0], entry=k[1], versions=v),
         lambda x: ((x.id, x.entry), x.versions),
     ),
+    "settled": Kind(
+        msgspec.json.Decoder(_Settled),
+        lambda k, v: _Settled(id=k, right_through=v),
+        lambda x: (x.id, x.right_through),
+    ),
 }
 """How the maps of a state are written, by the names that they have in a manifest."""
 
@@ -100,6 +112,7 @@ class Manifest(Header, frozen=True, kw_only=True):
     moved: list[Part[tuple[str, int]]]
     tags: list[Part[str]] = msgspec.field(default_factory=list)
     spelled: list[Part[Name]] | None = None
+    settled: list[Part[str]] = msgspec.field(default_factory=list)
 
     def digests(self) -> set[str]:
         """Return the digests of all parts."""

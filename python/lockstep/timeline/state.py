@@ -63,6 +63,7 @@ def maps_of(state: State) -> dict[str, Mapping[Any, Any]]:
         "inside": index.inside,
         "spelled": spelled_of((*database.tables, *database.views)) if index.spelled is None else index.spelled,
         "moved": state.placements,
+        "settled": database.settled,
     }
 
 
@@ -100,6 +101,7 @@ def state_of(header: Header, maps: Mapping[str, Any]) -> State:
         batches=maps["batches"],
         tags=maps["tags"],
         expired=header.expired,
+        settled=Map(maps["settled"].items()) if "settled" in maps else Map(),
         index=Index(ids=maps["ids"], locations=maps["locations"], inside=maps["inside"], spelled=maps.get("spelled")),
     )
     return State(database, Map(maps["moved"].items()))

@@ -144,6 +144,7 @@ def net_ddl(
     *,
     returned: Mapping[str, Table] = MappingProxyType({}),
     adopted: Collection[str] = (),
+    settled: Mapping[str, int] = MappingProxyType({}),
 ) -> list[TableDdl]:
     """Return the changes between two lists of tables, in an order in which each finds its name free.
 
@@ -153,6 +154,7 @@ def net_ddl(
         unique: a text that no name has in it, for detours.
         returned: by id, the tables among those that had been dropped, at the versions at which they come back.
         adopted: the ids of those among `returned` that the lake did not have before.
+        settled: by id, up to which version the logs are right of tables that had diverged and are dropped for that.
     """
     old, new = {table.id: table for table in before}, {table.id: table for table in after}
     renames = [
@@ -160,7 +162,11 @@ def net_ddl(
         for id, table in old.items()
         if id in new and table.name != new[id].name
     ]
-    drops = [TableDdl(action="drop", id=id, name=table.name) for id, table in old.items() if id not in new]
+    drops = [
+        TableDdl(action="drop", id=id, name=table.name, right_through=settled.get(id))
+        for id, table in old.items()
+        if id not in new
+    ]
     renames.sort(key=attrgetter("name"))  # a snapshot's tables are in no order
     drops.sort(key=attrgetter("name"))
     return [

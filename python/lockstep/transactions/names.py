@@ -60,6 +60,7 @@ class Names:
         self._changed_tags: dict[str, TagDdl | None] = {}
         self._returned: dict[str, Table] = {}
         self._adopted: dict[str, None] = {}
+        self._settled: dict[str, int] = {}
         self._take(base)
 
     def _take(self, base: Database) -> None:
@@ -170,9 +171,15 @@ class Names:
         self._ids = self._ids.delete(table.id)
         self._locations = self._locations.delete(table.location)
 
-    def drop_table(self, name: Name) -> None:
-        """Take a table out of the catalog; its files stay for the database versions that have it."""
+    def drop_table(self, name: Name, *, right_through: int | None = None) -> None:
+        """Take a table out of the catalog; its files stay for the database versions that have it.
+
+        Args:
+            right_through: of one that has diverged, after which version its log is not what the timeline says.
+        """
         table = self.table(name)
+        if right_through is not None:
+            self._settled[table.id] = right_through
         self.dropped.append(table)
         self._take_out(table)
 
@@ -374,7 +381,7 @@ class Names:
         """Return the net changes of the list of tables, see `net_ddl`."""
         before = [table for name in self._changed_tables if (table := self.base.tables.get(name)) is not None]
         after = [table for name in self._changed_tables if (table := self._tables.get(name)) is not None]
-        return net_ddl(before, after, unique, returned=self._returned, adopted=self._adopted)
+        return net_ddl(before, after, unique, returned=self._returned, adopted=self._adopted, settled=self._settled)
 
     def view_ddl(self) -> list[ViewDdl]:
         """Return the net changes of the list of views, see `net_views`."""

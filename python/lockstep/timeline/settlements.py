@@ -1,0 +1,31 @@
+"""Tables that had diverged and were settled: what their logs say of older database versions, and what they do not.
+
+Whichever side is kept, the log has, from the version at which the two differ, what the other writer committed. A
+database version from before the settlement that names one of these versions says something else than its log, and
+nothing but the log could be read. So that is refused, of this table alone: the head's `settled` has, by the id that the
+table had, the last version up to which the two say the same.
+"""
+
+from __future__ import annotations
+
+from lockstep.errors import ForeignCommitError, LockstepError
+from lockstep.timeline.entry import Database, Table
+
+
+def refusal(head: Database, table: Table) -> ForeignCommitError | None:
+    """Return why a table of an older database version cannot be read, as the newest one says; None if it can."""
+    right_through = head.settled.get(table.id)
+    if right_through is None or table.version <= right_through:
+        return None
+    right = f"up to version {right_through}" if right_through >= 0 else "at no version"
+    return ForeignCommitError(
+        f"table {table.name} cannot be read at version {table.version} of its log, at which database versions from "
+        f"before it was settled know it: the log says what they do {right}, and another Delta writer's commits follow. "
+        "Read an older database version of it, or one from the settlement on; an open transaction begins again"
+    )
+
+
+def set_aside_in(old: Database, head: Database) -> dict[str, LockstepError]:
+    """Return, by id, the tables of an older database version that cannot be read, and why."""
+    tables = (table for id_ in head.settled if (table := old.table_by_id(id_)) is not None)
+    return {table.id: error for table in tables if (error := refusal(head, table)) is not None}

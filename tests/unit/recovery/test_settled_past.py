@@ -1,0 +1,164 @@
+"""What older database versions say of a table that was settled since: its log is another side's there, and says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.adoption.release import release
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import ForeignCommitError, LockstepError
+from lockstep.exports.export import Asked, Exporter
+from lockstep.lake.kept import check_readable
+from lockstep.recovery.changes import restore_to, undrop
+from lockstep.recovery.restore import Selection
+from lockstep.recovery.settle import Side
+from lockstep.recovery.tags import new_tag
+from lockstep.storage.outside import open_reaching
+from lockstep.timeline.base import read_base, write_base
+from lockstep.timeline.checkpoint import versions
+from lockstep.timeline.entry import Table
+from lockstep.timeline.files import find
+from lockstep.transactions.lookup import find_table
+from tests.support.diverged import SIDES, diverged, put_foreign, settled
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, append, create, location, named, open_catalog
+
+BEFORE = 1
+"""The database version that made the tables; `OURS` has what was written over, or overtaken."""
+OURS = 2
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FaultyStorage:
+    return FaultyStorage(open_reaching(str(tmp_path / "lake"), create=True))
+
+
+def give_back(catalog: TransactionalCatalog) -> None:
+    """Release the table."""
+    released: list[Table] = []
+    catalog.run(lambda tx: released.extend(release(catalog.lake, tx, [named("t")])))
+
+
+@pytest.mark.parametrize("keep", SIDES)
+@pytest.mark.parametrize("case", ["in conflict", "written over"])
+def test_a_version_that_the_log_does_not_tell_of_any_more_is_refused(
+    store: FaultyStorage, case: str, keep: Side
+) -> None:
+    """In whatever process, and whichever side is kept: the log has theirs there. What was before that is as it was."""
+    catalog = diverged(store, case)
+    late = open_catalog(store.inner)
+    catalog.as_of(OURS)  # it is kept in memory
+    settlement = settled(catalog, keep)
+    late.timeline.refresh()
+    for user in (catalog, late, open_catalog(store.inner)):
+        with pytest.raises(ForeignCommitError, match=r"table default\.t cannot be read at version 1 .*settled") as refused:
+            find_table(user.as_of(OURS), named("t"))
+        assert refused.value.sqlstate == "40002"
+        assert find_table(user.as_of(OURS), named("u")).version == 0
+        assert find_table(user.as_of(BEFORE), named("t")).version == 0
+        assert find_table(user.as_of(settlement), named("t")).version == 3
+
+
+@pytest.mark.parametrize("keep", SIDES)
+def test_where_only_foreign_commits_were_refused_all_versions_are_as_they_were(
+    store: FaultyStorage, keep: Side
+) -> None:
+    catalog = diverged(store, "refused")
+    settled(catalog, keep)
+    assert find_table(open_catalog(store).as_of(OURS), named("t")).version == 1
+    assert find_table(catalog.as_of(OURS), named("t")).version == 1
+
+
+def test_it_is_known_from_a_checkpoint_and_from_a_base(store: FaultyStorage) -> None:
+    """The entry that says it may be long gone from memory, and from the store."""
+    catalog = diverged(store, "written over")
+    settlement = settled(catalog, "theirs")
+    for number in range(100 - settlement):
+        append(catalog, "u", f"more{number}")
+    catalog.lake.upkeep.settle()
+    assert versions(store) == [100]
+    other = open_catalog(store.inner)
+    with pytest.raises(ForeignCommitError, match="settled"):
+        find_table(other.as_of(OURS), named("t"))
+    file = find(store.inner, 100)
+    assert file is not None
+    write_base(store, other.timeline.state_at(100), file)
+    assert read_base(store, 100) == other.timeline.state_at(100)
+
+
+def test_a_tag_shows_it_of_other_tables_and_a_new_one_is_not_made(store: FaultyStorage) -> None:
+    catalog = diverged(store, "written over")
+    now = catalog.lake.clock()
+    catalog.run(lambda tx: tx.changing().create_tag(new_tag("eod", version=OURS, days=None, comment="", now=now)))
+    settled(catalog, "theirs")
+    tagged = catalog.as_of("eod")
+    assert find_table(tagged, named("u")).version == 0
+    with pytest.raises(ForeignCommitError, match="settled"):
+        find_table(tagged, named("t"))
+    with pytest.raises(ForeignCommitError, match="settled"):
+        check_readable(catalog.lake, OURS)
+
+
+def test_no_export_is_made_of_it(store: FaultyStorage, tmp_path: Path) -> None:
+    catalog = diverged(store, "written over")
+    settled(catalog, "theirs")
+    with pytest.raises(ForeignCommitError, match="settled"):
+        Exporter(catalog.lake).run(Asked(to=str(tmp_path / "copy"), version=OURS, mode="partial"))
+
+
+def test_it_is_not_restored_nor_brought_back_once_the_settled_table_is_gone(store: FaultyStorage) -> None:
+    catalog = diverged(store, "written over")
+    old = catalog.timeline.head.tables[named("t")]
+    settled(catalog, "theirs")
+    give_back(catalog)
+    tx = catalog.begin()
+    with pytest.raises(ForeignCommitError, match="settled"):
+        undrop(catalog.lake, tx, named("back"), id=old.id)
+    with pytest.raises(ForeignCommitError, match="settled"):
+        restore_to(catalog.lake, tx, catalog.as_of(OURS), Selection(everything=True))
+    catalog.rollback(tx)
+
+
+def test_a_transaction_from_before_does_not_read_it(store: FaultyStorage) -> None:
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    append(catalog, "t", "ours")
+    catalog.lake.upkeep.settle()
+    tx = catalog.begin()
+    put_foreign(catalog, 1, add("theirs"))
+    settled(catalog, "theirs")
+    with pytest.raises(LockstepError, match="settled"):
+        catalog.table(tx, named("t"))
+    assert catalog.table(tx, named("u")).version == 0
+    catalog.rollback(tx)
+    old = catalog.timeline.at(BEFORE).tables[named("t")]
+    catalog.lake.publisher.refuse_aside(old)
+
+
+# --- who comes late ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["it has read on", "it has not"])
+def test_nothing_is_published_behind_a_settled_table_that_was_given_back(store: FaultyStorage, knows: bool) -> None:
+    """A process that ratified before it, and was slow: the folder is others' by then, and so is its log."""
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    slow = open_catalog(store.inner)
+    append(catalog, "t", "ours")
+    catalog.lake.upkeep.settle()
+    slow.timeline.refresh()
+    [entry] = slow.timeline.entries(OURS - 1, OURS)
+    where = location(catalog, "t")
+    put_foreign(catalog, 1, add("theirs"))
+    settled(catalog, "theirs")
+    give_back(catalog)
+    if knows:
+        slow.timeline.refresh()
+    before = {each.path for each in store.walk(where)}
+    for fresh in (True, False):
+        slow.lake.publisher.publish_write(entry, entry.writes[0], fresh=fresh)
+        slow.lake.publisher.write_checksums(entry, entry.writes)
+    assert {each.path for each in store.walk(where)} == before
+    assert open_catalog(store.inner).timeline.moves == {}
