@@ -47,8 +47,8 @@ class ExternalEntries:
         self._new_id = new_id
         self._backoff = backoff
 
-    def append(self, content_of: Callable[[Database], Content | None]) -> None:
-        """Append an `external` entry, unless somebody else's makes it needless.
+    def append(self, content_of: Callable[[Database], Content | None]) -> int | None:
+        """Append an `external` entry, unless somebody else's makes it needless; return its database version.
 
         Args:
             content_of: what it is to say, judged against this database version; None if there is no need.
@@ -67,6 +67,7 @@ class ExternalEntries:
         match append_until(self._timeline.append, propose, backoff=self._backoff, alone=alone):
             case Ratified(entry):
                 _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
+                return entry.version
             case Unknown(entry, cause):
                 raise UnavailableError(
                     f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
@@ -77,6 +78,7 @@ class ExternalEntries:
                     "an entry that takes in commits of a plain Delta writer lost the timeline to other transactions "
                     f"{attempts} times; nothing changed, and the next statement looks again"
                 )
+        return None
 
     def _draft(self, content: Content) -> MakeEntry:
         id_ = self._new_id()

@@ -29,7 +29,7 @@ from cachetools import LRUCache
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.log import LogFiles, commit_path, last_published, log_files, read_digest, read_published
 from lockstep.delta.publish import content
-from lockstep.errors import CorruptTimelineError, LockstepError
+from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, refused, warning
@@ -218,14 +218,11 @@ class Foreign:
                     return entry, write, versions
         return None
 
-    def take_in(self, table: Table, *, is_accepted: bool = False) -> None:
+    def take_in(self, table: Table) -> None:
         """Take a table's foreign commits into the timeline.
 
         A file is foreign if the timeline has no commit of that version at a moment after the file was seen, for ours
         are ratified before they are published. That the entry can be appended proves it.
-
-        Args:
-            is_accepted: whether a person has said so, whatever the table's policy is.
 
         Raises:
             ForeignCommitError: the newest commit that is ours was written over; what follows it is not taken in. Or the
@@ -243,22 +240,48 @@ class Foreign:
                 return None
             path = commit_path(current.location, newest)
             policy = self._policies.at(current.id, current.location, current.version, newest)
-            if policy != "absorb" and not is_accepted:
+            if policy != "absorb":
                 # What is seen may be ours, ratified since `head`: it was ratified before it was published.
                 self._timeline.refresh()
                 if (now := self._timeline.head).table_by_id(table.id) != current:
                     return foreign(now)
-            if policy == "refuse" and not is_accepted:
+            if policy == "refuse":
                 raise refused(current.name, path)
             write = _write(current, newest, read_digest(self._storage, current.location, newest))
             message = warning(current.name, path) if policy == "warn" else ""
             if message:
                 _log.warning("%s", message)
-            if is_accepted:
-                message = f"settled: what a plain Delta writer committed to table {current.name} is kept, up to {path}"
             return Content(writes=[write], message=message)
 
         self._external.append(foreign)
+
+    def accept(self, table: Table, through: int) -> int:
+        """Take in a table's foreign commits up to a version, all that there are, whatever its policy is.
+
+        Raises:
+            InvalidError: the table is not as it was when somebody decided that, or its log ends elsewhere.
+            LockstepError: see `take_in`.
+        """
+        self._timeline.refresh()
+
+        def decided(head: Database) -> Content:
+            current = head.table_by_id(table.id)
+            if current != table or not self._overwritten.is_settled(current):
+                raise InvalidError(f"table {table.name} has changed meanwhile: settle it again")
+            path = commit_path(current.location, through)
+            if (newest := self._newest(current)) != through:
+                there = "as it was" if newest is None else f"version {newest}"
+                raise InvalidError(
+                    f"table {table.name}: its log ends with {there} by now, and not with {path}, up to which it was "
+                    "judged: a plain Delta writer has just written it. Stop it, and settle the table then"
+                )
+            write = _write(current, through, read_digest(self._storage, current.location, through))
+            message = f"settled: what a plain Delta writer committed to table {current.name} is kept, up to {path}"
+            return Content(writes=[write], message=message)
+
+        version = self._external.append(decided)
+        assert version is not None, "it is appended, or an error says why not"
+        return version
 
     def _newest(self, table: Table) -> int | None:
         """Return the newest version of a log that goes on after what the timeline knows; None if it does not."""

@@ -218,18 +218,22 @@ class Lake:
                 self._foreign.take_in(table)
         return bool(tables_ahead)
 
-    def accept(self, table: Table) -> int:
+    def accept(self, table: Table, through: int) -> int:
         """Take in what plain Delta writers did to a table that refuses that, since a person says so.
+
+        Args:
+            table: as it was when the person looked.
+            through: the newest version of its log that the person knew of, with which it has to end.
 
         Returns:
             The database version that has it.
 
         Raises:
-            ForeignCommitError: a plain writer wrote over what was published, which this does not settle, or goes on.
+            InvalidError: the table, or its log, is another one by now.
+            ForeignCommitError: a plain writer wrote over what was published, which this does not settle.
             UnavailableError, CorruptTimelineError: as the store and the logs say.
         """
-        self._foreign.take_in(table, is_accepted=True)
-        return self.caught_up(lambda database: [t for t in (database.table_by_id(table.id),) if t is not None]).version
+        return self._foreign.accept(table, through)
 
     def _caught_up(self, select: Callable[[Database], Iterable[Table]], for_write: bool) -> Database:
         if self.refusal:

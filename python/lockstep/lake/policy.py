@@ -81,6 +81,17 @@ def check_policy(table: Name, commits: Iterable[Sequence[Action]]) -> None:
             )
 
 
+def settled_policy(commit: Sequence[Action]) -> Policy | None:
+    """Return the policy of the side that a commit which settles a table keeps; None for any other commit.
+
+    The log before it has the other side's, too.
+    """
+    infos = bodies(commit, "commitInfo")
+    metadata = bodies(commit, "metaData")
+    is_settling = any(SETTLED in (info.get("operationParameters") or {}) for info in infos)
+    return policy_of(metadata[-1]) if is_settling and metadata else None
+
+
 class Policies:
     """The policies of tables, as their logs say; safe to share between threads."""
 

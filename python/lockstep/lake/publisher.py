@@ -20,6 +20,7 @@ from operator import itemgetter
 
 from msgspec import structs
 
+from lockstep.delta.actions import parse
 from lockstep.delta.log import commit_path, log_files
 from lockstep.delta.publish import Displaced, content, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
@@ -28,7 +29,7 @@ from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
 from lockstep.lake.overwritten import written_over
-from lockstep.lake.policy import Policies, refused, warning
+from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warning
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
@@ -389,7 +390,9 @@ class Publisher:
             ForeignCommitError: it cannot, for the two conflict, or the table is to have no foreign commits.
         """
         path = commit_path(write.location, displaced.first)
-        policy = self._policies.at(write.id, write.location, displaced.first - 1, displaced.last)
+        policy = self._settled_policy(write) or self._policies.at(
+            write.id, write.location, displaced.first - 1, displaced.last
+        )
         if policy == "refuse":
             raise refused(
                 write.name, path, f", and ours, which was ratified for that version, is in entry {entry.version}"
@@ -404,6 +407,11 @@ class Publisher:
             return None if is_needless else Content(moves=[move], message=message)
 
         self._external.append(moved)
+
+    def _settled_policy(self, write: TableWrite) -> Policy | None:
+        """Return the policy that counts behind what settles a table; None if a write does not settle one."""
+        data = content(self._storage, write.location, write.commits[0])
+        return None if data is None else settled_policy(parse(data))
 
     def _moved_already(self, move: Moved) -> bool:
         return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version

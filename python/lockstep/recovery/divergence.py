@@ -12,7 +12,7 @@ from lockstep.delta.counts import total
 from lockstep.delta.log import LOG, commit_path, digest, log_files
 from lockstep.delta.publish import contents
 from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import ForeignCommitError, InvalidError, LockstepError, UndefinedError
+from lockstep.errors import ForeignCommitError, InvalidError, LockstepError, ReadOnlyError, UndefinedError
 from lockstep.lake.lake import Lake
 from lockstep.lake.overwritten import says
 from lockstep.timeline.entry import NEW, Counts, Name, Table, TableWrite
@@ -53,9 +53,12 @@ def divergence(lake: Lake, name: Name) -> Divergence:
     Raises:
         UndefinedError: there is no such table.
         InvalidError (55000): it has not diverged, so there is nothing to settle.
+        ReadOnlyError: this process may only read the lake, and does not look what others wrote.
         UnavailableError, CorruptTimelineError: the store failed; or the table cannot be used for another reason, which
             is told.
     """
+    if lake.refusal:
+        raise ReadOnlyError(f"whether table {name} has diverged is found by who may write the lake. {lake.refusal}")
     if (found := lake.refresh().tables.get(name)) is None:
         raise UndefinedError(f"no table {name}: `lockstep tables` lists those that there are")
     try:

@@ -15,15 +15,18 @@ the folder, and publishes nothing there (`lockstep.lake.publisher`); and a secon
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 from lockstep import __version__
 from lockstep.adoption.adopt import Wanted, adopt, look
+from lockstep.adoption.judging import refusal as why_not_adopted
 from lockstep.delta.actions import Action, bodies, render
 from lockstep.delta.combine.going_back import going_back
 from lockstep.delta.log import checksum_path, log_files, read_published, staged_path
 from lockstep.delta.snapshot import Snapshot, read_header
-from lockstep.errors import InvalidError, UnavailableError
+from lockstep.errors import InvalidError, ReadOnlyError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.lake.policy import SETTLED
 from lockstep.recovery.divergence import Divergence, check_checkpoint, wanted_and_there
@@ -52,22 +55,30 @@ def side_of(text: str) -> Side:
 def settle(lake: Lake, found: Divergence, keep: Side, run: Run) -> int:
     """Settle a table, and return the database version in which it is.
 
+    Nothing is raised once it is settled.
+
     Raises:
-        InvalidError: ours cannot be kept; the message says why.
+        ReadOnlyError: this process may only read the lake.
+        InvalidError: the side cannot be kept; the message says why.
         ConflictError: somebody has committed to the table, or settled it, meanwhile.
+        UnsupportedError: the store lets more than one writer of an object win.
         LockstepError: the store failed, or its log has what cannot be adopted.
     """
+    if lake.refusal:
+        raise ReadOnlyError(lake.refusal)
     if keep == "theirs" and found.is_ahead:
-        return lake.accept(found.table)
+        return lake.accept(found.table, found.newest)
     check_checkpoint(lake, found)
-    # Of versions that differ a checksum may be of ours or of theirs. Delta does without.
-    versions = range(found.common + 1, found.newest + 1)
-    lake.storage.delete_all(checksum_path(found.table.location, version) for version in versions)
-    return run(lambda tx: _decide(lake, tx, found, keep))
+    lake.timeline.prove_store()
+    ids: list[str] = []
+    made = run(lambda tx: ids.append(_decide(lake, tx, found, keep)))
+    # What the other side's writer was slow to write; behind our own, which may have been told from that.
+    lake.upkeep.add(partial(_remove_late_checksums, lake, found), keys=ids[-1:])
+    return made
 
 
-def _decide(lake: Lake, tx: Transaction, found: Divergence, keep: Side) -> None:
-    """Do it in a transaction, which has not used the table."""
+def _decide(lake: Lake, tx: Transaction, found: Divergence, keep: Side) -> str:
+    """Do it in a transaction, which has not used the table, and return the table's new id."""
     table = found.table
     actions = _back(lake, found) if keep == "ours" else _as_it_is(lake, found)
     if tx.names.table(table.name) != table:
@@ -81,8 +92,28 @@ def _decide(lake: Lake, tx: Transaction, found: Divergence, keep: Side) -> None:
     [taken] = look(lake, tx.names, [Wanted(table.name, where)])
     if taken.reason is None and taken.version != found.newest:
         raise InvalidError(f"a plain Delta writer has just written {where}: stop it, and settle the table then")
+    # A checksum may be of the other side, and `look` believes it.
+    [taken] = [replace(taken, reason=taken.reason or why_not_adopted(_header(lake, found)))]
     [anew] = adopt(lake, tx, [taken])
     _stage(lake, tx, anew.location, anew.name, actions)
+    # Of versions that differ a checksum may be of ours or of theirs. Delta does without. Nothing is deleted before
+    # the store has taken a new file where none was.
+    versions = range(found.common + 1, found.newest + 1)
+    lake.storage.delete_all(checksum_path(table.location, version) for version in versions)
+    return anew.id
+
+
+def _header(lake: Lake, found: Divergence) -> Snapshot:
+    """Return the protocol and metadata that the log's commits and checkpoints say."""
+    log = log_files(lake.storage, found.table.location)
+    return read_header(lake.storage, found.table.location, found.newest, replace(log, checksums=frozenset()))
+
+
+def _remove_late_checksums(lake: Lake, found: Divergence) -> None:
+    """Remove checksums of versions that differ which came behind those that were removed, and ours, made of them."""
+    location, versions = found.table.location, range(found.common + 1, found.newest + 1)
+    if late := log_files(lake.storage, location, found.common).checksums & {*versions}:
+        lake.storage.delete_all(checksum_path(location, version) for version in {*late, found.newest + 1})
 
 
 def _as_it_is(lake: Lake, found: Divergence) -> list[Action]:
@@ -92,14 +123,13 @@ def _as_it_is(lake: Lake, found: Divergence) -> list[Action]:
         InvalidError: it would get a version that statements which have read ours take for the next one.
         LockstepError: the log cannot be read.
     """
-    location = found.table.location
     if found.newest < found.table.version:
         raise InvalidError(
             f"table {found.table.name} cannot be settled: its log ends at version {found.newest}, and statements that "
             f"have read version {found.table.version} would write behind what they have not read. Restore its log, or "
             "DROP TABLE and adopt the folder once no statement uses the table"
         )
-    there = read_header(lake.storage, location, found.newest, log_files(lake.storage, location))
+    there = _header(lake, found)
     return _commit(lake, found, "theirs", [{"metaData": there.metadata}], there)
 
 

@@ -136,8 +136,9 @@ def test_what_has_not_diverged_is_not_settled(store: FaultyStorage, keep: Side) 
 
 @pytest.mark.parametrize("first", SIDES)
 @pytest.mark.parametrize("second", SIDES)
-def test_of_two_who_settle_it_at_once_one_does(store: FaultyStorage, first: Side, second: Side) -> None:
-    catalog = diverged(store, "in conflict")
+@pytest.mark.parametrize("case", ["in conflict", "refused"])
+def test_of_two_who_settle_it_at_once_one_does(store: FaultyStorage, case: str, first: Side, second: Side) -> None:
+    catalog = diverged(store, case)
     other = open_catalog(store.inner)
     found = divergence(other.lake, named("t"))
     settled(catalog, first)
@@ -149,11 +150,12 @@ def test_of_two_who_settle_it_at_once_one_does(store: FaultyStorage, first: Side
 
 
 @pytest.mark.parametrize("keep", SIDES)
-def test_a_plain_writer_that_goes_on_meanwhile_is_noticed(store: FaultyStorage, keep: Side) -> None:
-    """What it wrote is not known to be lost, so it is not lost without a word."""
-    catalog = diverged(store, "in conflict")
+@pytest.mark.parametrize("case", ["in conflict", "refused"])
+def test_a_plain_writer_that_goes_on_meanwhile_is_noticed(store: FaultyStorage, case: str, keep: Side) -> None:
+    """What it wrote was not looked at, so it is neither lost nor taken in without a word."""
+    catalog = diverged(store, case)
     found = divergence(catalog.lake, named("t"))
-    put_foreign(catalog, 3, add("later"))
+    put_foreign(catalog, found.newest + 1, add("later"))
     with pytest.raises(InvalidError, match="has just written"):
         settle(catalog.lake, found, keep, lambda do: catalog.run(do).version)
     settled(catalog, keep)

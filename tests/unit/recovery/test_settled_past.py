@@ -53,7 +53,7 @@ def test_a_version_that_the_log_does_not_tell_of_any_more_is_refused(
     settlement = settled(catalog, keep)
     late.timeline.refresh()
     for user in (catalog, late, open_catalog(store.inner)):
-        with pytest.raises(ForeignCommitError, match=r"table default\.t cannot be read at version 1 .*settled") as refused:
+        with pytest.raises(ForeignCommitError, match=r"default\.t cannot be read at version 1 .*settled") as refused:
             find_table(user.as_of(OURS), named("t"))
         assert refused.value.sqlstate == "40002"
         assert find_table(user.as_of(OURS), named("u")).version == 0
