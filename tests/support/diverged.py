@@ -83,8 +83,10 @@ def settled(catalog: TransactionalCatalog, keep: Side) -> int:
     return settle(catalog.lake, divergence(catalog.lake, named("t")), keep, lambda do: catalog.run(do).version)
 
 
-def write_checkpoint(store: FaultyStorage, where: str, version: int, actions: list[Action]) -> None:
-    """Write a classic checkpoint, with as many columns as are read of one."""
+def write_checkpoint(
+    store: FaultyStorage, where: str, version: int, actions: list[Action], name: str = "checkpoint.parquet"
+) -> None:
+    """Write a checkpoint, by default a classic one, with as many columns as are read of one."""
     rows = [{kind: json.loads(json.dumps(body)) for kind, body in action.items()} for action in actions]
     for row in rows:
         if "metaData" in row:
@@ -106,6 +108,8 @@ def write_checkpoint(store: FaultyStorage, where: str, version: int, actions: li
                     "configuration": map_type,
                 }
             ),
+            "txn": pa.struct({"appId": pa.string(), "version": pa.int64()}),
+            "domainMetadata": pa.struct({"domain": pa.string(), "configuration": pa.string(), "removed": pa.bool_()}),
             "add": pa.struct(
                 {
                     "path": pa.string(),
@@ -120,4 +124,4 @@ def write_checkpoint(store: FaultyStorage, where: str, version: int, actions: li
     )
     buffer = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), buffer)
-    store.inner.put(f"{where}/_delta_log/{version:020d}.checkpoint.parquet", buffer.getvalue())
+    store.inner.put(f"{where}/_delta_log/{version:020d}.{name}", buffer.getvalue())

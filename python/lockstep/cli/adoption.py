@@ -15,7 +15,7 @@ from lockstep.display import counted
 
 if TYPE_CHECKING:
     from lockstep.adoption.adopt import Found
-    from lockstep.recovery.divergence import Choice
+    from lockstep.recovery.choices import Choice
 
 
 @click.command()
@@ -105,7 +105,8 @@ def settle(
     Example: lockstep settle /data/lake sales.orders --theirs --dry-run
     """
     from lockstep.catalog import TransactionalCatalog
-    from lockstep.recovery.divergence import choices, divergence
+    from lockstep.recovery.choices import choices
+    from lockstep.recovery.divergence import divergence
     from lockstep.recovery.settle import settle as decide
 
     if keep is None and not dry_run:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
+from operator import attrgetter
+from typing import Literal
 
-from lockstep.delta.actions import parse
-from lockstep.delta.combine.going_back import why_not
-from lockstep.delta.counts import total
-from lockstep.delta.log import LOG, commit_path, digest, log_files
+from lockstep.delta.log import LogFiles, commit_path, digest, log_files
 from lockstep.delta.publish import contents
-from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import ForeignCommitError, InvalidError, LockstepError, ReadOnlyError, UndefinedError
+from lockstep.errors import ForeignCommitError, InvalidError, ReadOnlyError, UndefinedError
 from lockstep.lake.lake import Lake
 from lockstep.lake.overwritten import says
-from lockstep.timeline.entry import NEW, Counts, Name, Table, TableWrite
+from lockstep.timeline.entry import NEW, Commit, Entry, Name, Table, TableWrite
 
 NOT_DIVERGED = "55000"
-UNKNOWN = Counts(files_added=-1, files_removed=-1, rows_added=-1, rows_removed=-1)
+
+COMPARED = 10_000
+"""So many of the newest database versions are looked through for what the log has in their place: older ones count as
+they are told."""
+
+AT_ONCE = 200
+"""So many entries are compared at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Divergence:
         newest: the newest version of the log.
         ours: by version, the commits of the timeline that the log has not.
         gone: why nobody has some of these any more; empty if they are there.
+        same: versions after `common` that are the same on both sides all the same.
     """
 
     table: Table
@@ -40,6 +46,7 @@ class Divergence:
     newest: int
     ours: dict[int, bytes] = field(default_factory=dict)
     gone: str = ""
+    same: frozenset[int] = frozenset()
 
     @property
     def is_ahead(self) -> bool:
@@ -71,153 +78,140 @@ def divergence(lake: Lake, name: Name) -> Divergence:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Versions of a table that came with one entry, and what the log has of them.
+
+    Attributes:
+        first, last: the versions.
+        verdict: whether the log has the `same`, something `different`, or nobody can tell: Delta's clean-up has taken
+            them (`expired`), or a plain Delta writer's commit has no digest in the timeline (`unknown`).
+        differing: those of them that are different.
+        is_foreign: whether a plain Delta writer made them, so that only the log has them.
+    """
+
+    first: int
+    last: int
+    verdict: Literal["same", "different", "expired", "unknown"]
+    differing: frozenset[int] = frozenset()
+    is_foreign: bool = False
+
+
 def _divergence(lake: Lake, table: Table, why: ForeignCommitError) -> Divergence:
     log = log_files(lake.storage, table.location)
     newest = max(log.commits | log.checkpoints, default=NEW)
     make = partial(Divergence, table, why, newest=newest)
-    if table.digest and _digest_there(lake, table) not in (table.digest, None):
-        return make(
-            common=NEW, gone="what lay in the folder, or was committed there by a plain Delta writer, is nowhere else"
-        )
-    ours: dict[int, bytes] = {}
-    common = table.version
-    for write in _newest_writes(lake, table):
-        versions = lake.timeline.versions(*write)
-        if not write[0].commits:
-            break  # a plain writer's, which is in the log
-        files = contents(lake.storage, write[0], versions)
-        there = [lake.storage.get(commit_path(table.location, version)) for version in versions]
-        commits = write[0].commits
-        same = [
-            found is not None and (found == file if file is not None else says(commit, found))
-            for commit, file, found in zip(commits, files, there, strict=True)
+    spans = [span for entries in _batches(lake, table) for span in _compared(lake, table, log, entries)]
+    different = [span for span in spans if span.verdict == "different"]
+    if not different:
+        return make(common=table.version)
+    lowest = min(different, key=attrgetter("first"))
+    common = _common(lowest, [span for span in spans if span.last < lowest.first])
+    differing = frozenset(version for span in different for version in span.differing)
+    same = frozenset(range(common + 1, newest + 1)) & frozenset(
+        version for span in spans if span.verdict == "same" for version in range(span.first, span.last + 1)
+    )
+    make = partial(make, common=common, same=same - differing)
+    if any(span.is_foreign for span in different):
+        return make(gone="what lay in the folder, or was committed there by a plain Delta writer, is nowhere else")
+    ours, gone = _ours(lake, table, range(common + 1, table.version + 1))
+    return make(ours=ours, gone=gone)
+
+
+def _common(lowest: _Span, older: list[_Span]) -> int:
+    """Return the newest version up to which log and timeline say the same.
+
+    Where what a plain Delta writer made is another commit now, another table may lie in the folder: then only what is
+    known to be the same is.
+    """
+    if not lowest.is_foreign:
+        return lowest.first - 1
+    return max((span.last for span in older if span.verdict == "same"), default=NEW)
+
+
+def _batches(lake: Lake, table: Table) -> Iterator[list[Entry]]:
+    """Yield the entries that wrote a table, or took it in, newest first, some at a time."""
+    entries = islice(lake.timeline.newest_first(lake.timeline.head.expired.first_kept - 1), COMPARED)
+    about = (
+        entry
+        for entry in entries
+        if any(write.id == table.id for write in entry.writes) or any(ddl.id == table.id for ddl in entry.tables)
+    )
+    while some := list(islice(about, AT_ONCE)):
+        yield some
+
+
+def _compared(lake: Lake, table: Table, log: LogFiles, entries: list[Entry]) -> list[_Span]:
+    """Compare what entries say of a table with its log."""
+
+    def compared(entry: Entry) -> list[_Span]:
+        spans = []
+        for write in (write for write in entry.writes if write.id == table.id):
+            if write.commits:
+                spans.append(_of_ours(lake, log, write, lake.timeline.versions(write, entry.version)))
+            else:
+                versions = range(write.from_version + 1, write.to_version + 1)
+                spans.append(_of_foreign(lake, log, table, versions, write.digest))
+        spans += [
+            _of_foreign(lake, log, table, range(ddl.version + 1), ddl.digest)
+            for ddl in entry.tables
+            if ddl.id == table.id and ddl.version is not None and (ddl.adopted or ddl.digest)
         ]
-        if all(same):
+        return spans
+
+    return [span for spans in lake.side_by_side(compared, entries) for span in spans]
+
+
+def _of_ours(lake: Lake, log: LogFiles, write: TableWrite, versions: Sequence[int]) -> _Span:
+    files = contents(lake.storage, write, versions)
+    differing, expired = set(), 0
+    for version, commit, file in zip(versions, write.commits, files, strict=True):
+        there = lake.storage.get(commit_path(write.location, version)) if version in log.commits else None
+        if there is None and log.covers(version):
+            expired += 1
+        elif there is None or not (there == file if file is not None else says(commit, there)):
+            differing.add(version)
+    verdict: Literal["same", "different", "expired"] = "expired" if expired == len(versions) else "same"
+    return _Span(versions[0], versions[-1], "different" if differing else verdict, frozenset(differing))
+
+
+def _of_foreign(lake: Lake, log: LogFiles, table: Table, versions: range, known: str) -> _Span:
+    """Compare the last of a plain Delta writer's commits, of which alone there may be a digest."""
+    first, last = versions[0], versions[-1]
+    there = lake.storage.get(commit_path(table.location, last)) if last in log.commits else None
+    verdict: Literal["same", "different", "expired", "unknown"] = "unknown"
+    if there is None:
+        verdict = "expired" if log.covers(last) else "different"
+    elif known:
+        verdict = "same" if digest(there) == known else "different"
+    differing = frozenset(versions) if verdict == "different" else frozenset()
+    return _Span(first, last, verdict, differing, is_foreign=True)
+
+
+def _ours(lake: Lake, table: Table, wanted: range) -> tuple[dict[int, bytes], str]:
+    """Return what the timeline has of some versions of a table, and why not of all."""
+    ours: dict[int, bytes] = {}
+    for entries in _batches(lake, table):
+        for entry in entries:
+            for write in (write for write in entry.writes if write.id == table.id and write.commits):
+                versions = lake.timeline.versions(write, entry.version)
+                files = contents(lake.storage, write, versions)
+                for version, commit, file in zip(versions, write.commits, files, strict=True):
+                    if version in wanted and (data := file or _there(lake, table, version, commit)) is not None:
+                        ours[version] = data
+            for write in (write for write in entry.writes if write.id == table.id and write.digest):
+                data = lake.storage.get(commit_path(table.location, write.to_version))
+                if write.to_version == write.from_version + 1 and data is not None and digest(data) == write.digest:
+                    ours[write.to_version] = data
+        if all(version in ours for version in wanted):
             break
-        common = versions[0] - 1
-        for version, file, found, is_same in zip(versions, files, there, same, strict=True):
-            if (data := found if is_same else file) is None:
-                gone = f"version {version}, which was too large for its entry, is nowhere else"
-                return make(common=common, ours=ours, gone=gone)
-            ours[version] = data
-    return make(common=common, ours=dict(sorted(ours.items())))
+    ours = {version: ours[version] for version in sorted(ours) if version in wanted}
+    if missing := [version for version in wanted if version not in ours]:
+        return ours, f"version {missing[0]}, which was too large for its entry, or another writer's, is nowhere else"
+    return ours, ""
 
 
-def _newest_writes(lake: Lake, table: Table) -> Iterator[tuple[TableWrite, int]]:
-    """Yield the writes of a table that have not expired, each with its database version, newest first."""
-    for entry in lake.timeline.newest_first(lake.timeline.head.expired.first_kept - 1):
-        for write in entry.writes:
-            if write.id == table.id:
-                yield write, entry.version
-
-
-def _digest_there(lake: Lake, table: Table) -> str | None:
-    data = lake.storage.get(commit_path(table.location, table.version))
-    return None if data is None else digest(data)
-
-
-def check_checkpoint(lake: Lake, found: Divergence) -> None:
-    """See that the log's newest checkpoint says what its commits say: it may have been made of what was written over.
-
-    Raises:
-        InvalidError: it does not, or nobody can tell; so readers see one or the other, as they come to the table.
-        LockstepError: the log cannot be read.
-    """
-    log = log_files(lake.storage, found.table.location)
-    if found.is_ahead or log.newest_checkpoint <= found.common:
-        return
-    version = log.newest_checkpoint
-    before = replace(log, checkpoints=frozenset(each for each in log.checkpoints if each <= found.common))
-    path = f"{found.table.location}/{LOG}/{version:020d}.checkpoint…"
-    if before.missing_for(version) is not None:
-        if found.gone:
-            return  # a log of its own, which its own writer has cleaned up
-        raise InvalidError(
-            f"table {found.table.name} cannot be settled: commits before the checkpoint {path} are gone, so nobody can "
-            "tell whether it was made of ours or of theirs. It takes a person's hand"
-        )
-    by_commits = read_snapshot(lake.storage, found.table.location, version, log=before)
-    by_checkpoint = read_snapshot(lake.storage, found.table.location, version)
-    if by_commits.files.keys() != by_checkpoint.files.keys():
-        raise InvalidError(
-            f"table {found.table.name} cannot be settled: the checkpoint {path} says something else than the commits "
-            "of the log, for it was made of a commit that was written over. Put it aside, with its parts and "
-            "_last_checkpoint, and settle the table then"
-        )
-
-
-# --- what readers lose ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What it means to keep one side.
-
-    Attributes:
-        keep: "ours" or "theirs".
-        lost_versions: those versions of the log, or of the timeline, whose commits readers see no more.
-        counts: what these did; -1 is not known.
-        refused: why it cannot be kept; None if it can.
-    """
-
-    keep: str
-    lost_versions: tuple[int, ...]
-    counts: Counts
-    refused: str | None = None
-
-
-def choices(lake: Lake, found: Divergence) -> list[Choice]:
-    """Return what each choice takes from readers; no data file is deleted by either.
-
-    Raises:
-        UnavailableError: the store failed.
-    """
-    theirs = tuple(range(found.common + 1, found.newest + 1))
-    read = lake.storage.get
-    files = [read(commit_path(found.table.location, version)) for version in theirs]
-    try:
-        wanted_and_there(lake, found)
-        refused = None
-    except LockstepError as error:
-        refused = error.message
-    return [
-        Choice("ours", theirs, _counts(files), refused),
-        Choice("theirs", tuple(found.ours), UNKNOWN if found.gone else _counts([*found.ours.values()])),
-    ]
-
-
-def _counts(files: list[bytes | None]) -> Counts:
-    known = [data for data in files if data is not None]
-    try:
-        return total([parse(data) for data in known]) if len(known) == len(files) else UNKNOWN
-    except LockstepError:
-        return UNKNOWN
-
-
-def wanted_and_there(lake: Lake, found: Divergence) -> tuple[Snapshot, Snapshot]:
-    """Return the table as the timeline has it, and as its log has it.
-
-    Raises:
-        InvalidError: no commit makes it what the timeline has, or nobody knows what that is.
-        LockstepError: the log cannot be read.
-    """
-    name = found.table.name
-    if found.gone:
-        raise InvalidError(f"table {name}: ours cannot be kept, for {found.gone}. Put it back, if there is a backup")
-    try:
-        wanted = _snapshot(lake, found, found.common)
-    except LockstepError as error:
-        raise InvalidError(
-            f"table {name}: ours cannot be kept, for the log cannot be read up to version {found.common}, behind which "
-            f"the two differ: {error.message}"
-        ) from error
-    for data in found.ours.values():
-        wanted.take(parse(data))
-    there = _snapshot(lake, found, found.newest)
-    if (reason := why_not(wanted, there)) is not None:
-        raise InvalidError(f"table {name}: ours cannot be kept behind theirs, for {reason}. It takes a person's hand")
-    return wanted, there
-
-
-def _snapshot(lake: Lake, found: Divergence, version: int) -> Snapshot:
-    return Snapshot() if version == NEW else read_snapshot(lake.storage, found.table.location, version)
+def _there(lake: Lake, table: Table, version: int, commit: Commit) -> bytes | None:
+    """Return what a log has of a version, if that is a ratified commit."""
+    data = lake.storage.get(commit_path(table.location, version))
+    return data if data is not None and says(commit, data) else None

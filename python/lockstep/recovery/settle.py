@@ -29,7 +29,9 @@ from lockstep.delta.snapshot import Snapshot, read_header
 from lockstep.errors import InvalidError, ReadOnlyError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.lake.policy import SETTLED
-from lockstep.recovery.divergence import Divergence, check_checkpoint, wanted_and_there
+from lockstep.recovery.choices import check_end, wanted_and_there
+from lockstep.recovery.condensed import check_condensed
+from lockstep.recovery.divergence import Divergence
 from lockstep.storage import Theirs
 from lockstep.storage.outside import url_below
 from lockstep.timeline.entry import Name
@@ -68,7 +70,7 @@ def settle(lake: Lake, found: Divergence, keep: Side, run: Run) -> int:
         raise ReadOnlyError(lake.refusal)
     if keep == "theirs" and found.is_ahead:
         return lake.accept(found.table, found.newest)
-    check_checkpoint(lake, found)
+    check_condensed(lake, found)
     lake.timeline.prove_store()
     ids: list[str] = []
     made = run(lambda tx: ids.append(_decide(lake, tx, found, keep)))
@@ -123,12 +125,7 @@ def _as_it_is(lake: Lake, found: Divergence) -> list[Action]:
         InvalidError: it would get a version that statements which have read ours take for the next one.
         LockstepError: the log cannot be read.
     """
-    if found.newest < found.table.version:
-        raise InvalidError(
-            f"table {found.table.name} cannot be settled: its log ends at version {found.newest}, and statements that "
-            f"have read version {found.table.version} would write behind what they have not read. Restore its log, or "
-            "DROP TABLE and adopt the folder once no statement uses the table"
-        )
+    check_end(found)
     there = _header(lake, found)
     return _commit(lake, found, "theirs", [{"metaData": there.metadata}], there)
 

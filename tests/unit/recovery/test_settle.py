@@ -15,7 +15,8 @@ from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError, LockstepError
 from lockstep.lake.verify import verify
 from lockstep.recovery.changes import undrop
-from lockstep.recovery.divergence import choices, divergence
+from lockstep.recovery.choices import choices
+from lockstep.recovery.divergence import divergence
 from lockstep.recovery.settle import Side, settle, side_of
 from lockstep.storage.outside import open_reaching
 from lockstep.timeline.files import entry_path

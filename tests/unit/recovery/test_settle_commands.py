@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
@@ -63,6 +64,21 @@ def test_theirs_is_kept_by_a_call(client: Client, folder: Path) -> None:
         "call", procedure="settle", arguments={"table": "orders", "keep": "theirs"}, text=""
     )
     assert (state, "has not diverged" in message) == ("55000", True)
+
+
+def test_a_checkpoint_that_a_plain_writer_made_of_its_own_commits_is_believed(client: Client, folder: Path) -> None:
+    """And not one that it made before of what is written over now."""
+    DeltaTable(str(folder)).create_checkpoint()
+    log = folder / "_delta_log" / f"{1:020d}.json"
+    theirs = log.read_bytes()
+    log.write_bytes(theirs.replace(b".parquet", b"-x.parquet"))
+    arguments = {"table": "orders", "keep": "theirs"}
+    state, _, message = client.refused("call", procedure="settle", arguments=arguments, text="")
+    assert (state, "something else than the commits of the log (files)" in message) == ("22023", True)
+    [[*_, refused, version]] = call(client, table="orders", keep="theirs", dry_run=True)
+    assert (refused, version) == (message, None)
+    log.write_bytes(theirs)
+    assert call(client, table="orders", keep="theirs")[0][-1] == client.lake().timeline.head.version
 
 
 def test_what_cannot_be_is_refused(client: Client) -> None:

@@ -21,10 +21,10 @@ _ONE_FILE = (
 
 def why_not(wanted: Snapshot, there: Snapshot) -> str | None:
     """Return why no commit makes a table at `there` what it is at `wanted`; None if one does."""
-    if _said(wanted.protocol) != _said(there.protocol):
+    if said(wanted.protocol) != said(there.protocol):
         return "its protocol was changed, which no commit takes back"
     properties = (wanted.metadata.get("configuration") or {}) | (there.metadata.get("configuration") or {})
-    if _said(wanted.metadata) != _said(there.metadata):
+    if said(wanted.metadata) != said(there.metadata):
         if properties.get("delta.columnMapping.mode", "none") != "none":
             return "its columns or properties were changed, and ids of columns must not be given out twice"
         if wanted.metadata.get("partitionColumns") != there.metadata.get("partitionColumns"):
@@ -34,7 +34,7 @@ def why_not(wanted: Snapshot, there: Snapshot) -> str | None:
     return None
 
 
-def _said(body: dict[str, Any]) -> dict[str, Any]:
+def said(body: dict[str, Any]) -> dict[str, Any]:
     """Return what an action says, whether it was read of a commit or of a checkpoint: features are in no order."""
     said = {key: value for key, value in body.items() if value is not None}
     return said | {key: sorted(said[key]) for key in ("readerFeatures", "writerFeatures") if key in said}
@@ -47,7 +47,7 @@ def going_back(wanted: Snapshot, there: Snapshot, now_ms: int) -> list[Action]:
     ids were given out, so that none is given out twice.
     """
     actions: list[Action] = []
-    if _said(wanted.metadata) != _said(there.metadata):
+    if said(wanted.metadata) != said(there.metadata):
         actions.append({"metaData": wanted.metadata})
     domains = sorted(wanted.domains.keys() | there.domains.keys())
     changed = (_domain(wanted.domains.get(domain), there.domains.get(domain)) for domain in domains)

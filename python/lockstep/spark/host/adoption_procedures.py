@@ -9,7 +9,8 @@ from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims
 from lockstep.adoption.finding import tables_below
 from lockstep.adoption.release import release
 from lockstep.errors import ActiveTransactionError, InvalidError
-from lockstep.recovery.divergence import Choice, Divergence, choices, divergence
+from lockstep.recovery.choices import Choice, choices
+from lockstep.recovery.divergence import Divergence, divergence
 from lockstep.recovery.settle import settle, side_of
 from lockstep.spark.host.calls import answer_of, known, parts_of, stored_name_in
 from lockstep.spark.host.procedure import Procedure
