@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from lockstep.errors import ExpiredError, InvalidError
+from lockstep.errors import ExpiredError, ForeignCommitError, InvalidError
 from lockstep.timeline.entry import Entry, Moved
 from lockstep.timeline.known import Known
+from lockstep.timeline.settlements import settles
 
 _BEFORE = timedelta(microseconds=1)
 
@@ -98,17 +99,23 @@ def commits_between(timeline: Known, id: str, versions: VersionRange) -> list[Ta
     of a database version outside of the range.
 
     Raises:
+        ForeignCommitError: the table was settled within the range: the log has another side's rows there, too.
         ExpiredError: some of these versions have expired.
         UnavailableError, CorruptTimelineError: an entry cannot be read, or is gone.
     """
     kept = timeline.head.expired.first_kept
     if versions.after < versions.through and versions.after + 1 < kept:
         raise ExpiredError(f"what database versions before {kept} changed is not known any more, for they have expired")
-    runs = [
-        TableCommits(first, last, entry.version, entry.committed_at)
-        for entry in timeline.scan(versions.after, versions.through)
-        for first, last in _runs(sorted(_made(timeline, entry, id)))
-    ]
+    runs: list[TableCommits] = []
+    for entry in timeline.scan(versions.after, versions.through):
+        if settles(entry, id):
+            raise ForeignCommitError(
+                f"what changed in the table across database version {entry.version}, which settled it, is not known: "
+                "its log has what another Delta writer committed there, and what took that back. Ask for versions from "
+                f"{entry.version + 1} on"
+            )
+        made = _runs(sorted(_made(timeline, entry, id)))
+        runs += (TableCommits(first, last, entry.version, entry.committed_at) for first, last in made)
     return sorted(runs, key=lambda run: run.first)
 
 

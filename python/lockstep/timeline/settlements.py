@@ -9,7 +9,7 @@ table had, the last version up to which the two say the same.
 from __future__ import annotations
 
 from lockstep.errors import ForeignCommitError, LockstepError
-from lockstep.timeline.entry import Database, Table
+from lockstep.timeline.entry import Database, Entry, Table
 
 
 def refusal(head: Database, table: Table) -> ForeignCommitError | None:
@@ -29,3 +29,9 @@ def set_aside_in(old: Database, head: Database) -> dict[str, LockstepError]:
     """Return, by id, the tables of an older database version that cannot be read, and why."""
     tables = (table for id_ in head.settled if (table := old.table_by_id(id_)) is not None)
     return {table.id: error for table in tables if (error := refusal(head, table)) is not None}
+
+
+def settles(entry: Entry, id: str) -> bool:
+    """Tell whether an entry settled a table that has this id since."""
+    names = {ddl.name for ddl in entry.tables if ddl.action == "create" and ddl.id == id}
+    return any(ddl.right_through is not None and ddl.name in names for ddl in entry.tables)

@@ -13,6 +13,7 @@ from lockstep.exports.export import Asked, Exporter
 from lockstep.lake.kept import check_readable
 from lockstep.recovery.changes import restore_to, undrop
 from lockstep.recovery.restore import Selection
+from lockstep.recovery.row_changes import VersionRange, commits_between
 from lockstep.recovery.settle import Side
 from lockstep.recovery.tags import new_tag
 from lockstep.storage.outside import open_reaching
@@ -135,6 +136,23 @@ def test_a_transaction_from_before_does_not_read_it(store: FaultyStorage) -> Non
     catalog.rollback(tx)
     old = catalog.timeline.at(BEFORE).tables[named("t")]
     catalog.lake.publisher.refuse_aside(old)
+
+
+@pytest.mark.parametrize("keep", SIDES)
+def test_what_changed_across_the_settlement_is_refused(store: FaultyStorage, keep: Side) -> None:
+    """The commit that goes back takes out rows that no database version of the table ever had."""
+    catalog = diverged(store, "written over")
+    settlement = settled(catalog, keep)
+    later = append(catalog, "t", "more")
+    id_ = catalog.timeline.head.tables[named("t")].id
+    for after in (0, settlement - 1):
+        with pytest.raises(ForeignCommitError, match=f"from {settlement + 1} on") as refused:
+            commits_between(catalog.timeline, id_, VersionRange(after, later))
+        assert refused.value.sqlstate == "40002"
+    [run] = commits_between(catalog.timeline, id_, VersionRange(settlement, later))
+    assert (run.first, run.last, run.version) == (4, 4, later)
+    other = catalog.timeline.head.tables[named("u")].id
+    assert len(commits_between(catalog.timeline, other, VersionRange(0, later))) == 1
 
 
 # --- who comes late ---------------------------------------------------------------------------------------------------
