@@ -248,3 +248,24 @@ def test_a_checkpoint_that_fails_costs_nobody_the_commit(spark: Any, root: Path)
     commits(spark, f"INSERT INTO {T} VALUES (2)")
     assert last_checkpoint(folder) == 2
     assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("interval", ["0", "abc", "-1"])
+def test_an_interval_that_is_none_costs_nobody_the_commit(spark: Any, root: Path, interval: str) -> None:
+    """Another writer has set it, and whoever tries again what seemed to fail has his rows twice."""
+    spark.sql(create("'a' = 'b'"))
+    folder = folder_of(root)
+    [line] = [
+        line for line in (folder / "_delta_log" / f"{0:020d}.json").read_text().splitlines() if "metaData" in line
+    ]
+    action = json.loads(line)
+    action["metaData"]["configuration"]["delta.checkpointInterval"] = interval
+    info = {"commitInfo": {"timestamp": int(time.time() * 1000), "operation": "SET TBLPROPERTIES"}}
+    (folder / "_delta_log" / f"{1:020d}.json").write_text(f"{json.dumps(info)}\n{json.dumps(action)}\n")
+    spark.sql(f"INSERT INTO {T} VALUES (1)")
+    commits(spark, f"INSERT INTO {T} VALUES (2)")
+    spark.sql(f"UPDATE {T} SET id = 3 WHERE id = 2")
+    spark.createDataFrame([(4,)], "id BIGINT").write.format("delta").mode("append").saveAsTable(T)
+    assert sorted(DeltaTable(folder).to_pyarrow_table()["id"].to_pylist()) == [1, 3, 4]
+    spark.sql(f"ALTER TABLE {T} UNSET TBLPROPERTIES ('delta.checkpointInterval')")
+    check_lake(root)

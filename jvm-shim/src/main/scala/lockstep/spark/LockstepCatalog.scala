@@ -257,9 +257,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   /** Where Delta is about to work. A transaction's checkpoints would be thrown away, and written anew after COMMIT. */
   private def pathOf(uri: String): Path = {
-    val path = new Path(uri)
-    if (Overlay.isOfTransaction(path)) Uncheckpointed.here(Overlay.isOfTransaction)
-    path
+    Uncheckpointed.here(Overlay.isOurs, Overlay.isOfTransaction)
+    new Path(uri)
   }
 
   /** Where Delta has to create the table; refused here are tables that are not Delta's, or lie elsewhere. */

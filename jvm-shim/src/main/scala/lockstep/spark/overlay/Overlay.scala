@@ -72,9 +72,11 @@ private[spark] object Overlay {
     case _ => None
   }
 
+  /** Whether something lies in a view of a lake's table, be it a transaction's or not. */
+  def isOurs(path: Path): Boolean = path.toUri.getScheme == Scheme
+
   /** Whether something lies in a view of a transaction's, which somebody may yet roll back. */
-  def isOfTransaction(path: Path): Boolean =
-    path.toUri.getScheme == Scheme && parse(path.toUri.getAuthority).transaction.isDefined
+  def isOfTransaction(path: Path): Boolean = isOurs(path) && parse(path.toUri.getAuthority).transaction.isDefined
 
   /** Where a folder of a transaction's view is as published. */
   def head(path: Path): Path =
