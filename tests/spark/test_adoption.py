@@ -194,3 +194,33 @@ def test_another_table_in_the_folder_of_one_that_was_adopted_is_refused(spark: A
     with pytest.raises(PySparkException, match="another table lies in this folder now") as refused:
         rows(spark, table)
     assert refused.value.getSqlState() == "40002"
+
+
+def test_what_a_location_says_of_columns_and_of_the_table_is_compared_and_not_dropped(
+    spark: Any, warehouse: Path
+) -> None:
+    spark.sql(
+        f"CREATE TABLE spark_catalog.delta.`{warehouse}/t` (id BIGINT COMMENT 'the id', v BIGINT DEFAULT 7) "
+        "USING delta COMMENT 'all of it' TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    start = f"CREATE TABLE {CATALOG}.default.t"
+    for said, expected in {
+        "(id BIGINT, v BIGINT DEFAULT 8) USING delta": "default",
+        "(id BIGINT DEFAULT 1, v BIGINT) USING delta": "default",
+        "(id BIGINT COMMENT 'another', v BIGINT) USING delta": "comment",
+        "(id BIGINT, v BIGINT COMMENT 'the v') USING delta": "comment",
+        "USING delta COMMENT 'some of it'": "comment",
+    }.items():
+        with pytest.raises(PySparkException, match=expected) as refused:
+            spark.sql(f"{start} {said} LOCATION '{warehouse}/t'")
+        assert (refused.value.getSqlState(), said) == ("22023", said)
+    for location in ("", " "):
+        with pytest.raises(PySparkException, match="LOCATION") as refused:
+            spark.sql(f"{start} USING delta LOCATION '{location}'")
+        assert refused.value.getSqlState() == "22023", location
+    same = "(id BIGINT COMMENT 'the id', v BIGINT DEFAULT 7) USING delta COMMENT 'all of it'"
+    spark.sql(f"{start} {same} LOCATION '{warehouse}/t'")
+    spark.sql(f"DROP TABLE {CATALOG}.default.t")
+    spark.sql(f"{start} (id BIGINT, v BIGINT) USING delta LOCATION '{warehouse}/t'")
+    spark.sql(f"INSERT INTO {CATALOG}.default.t (id) VALUES (1)")
+    assert [tuple(row) for row in spark.sql(f"SELECT id, v FROM {CATALOG}.default.t").collect()] == [(1, 7)]

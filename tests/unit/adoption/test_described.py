@@ -29,6 +29,11 @@ NESTED = struct(column("day", "string"))
 ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
 
 
+def of(column: dict[str, Any], **metadata: Any) -> str:
+    """Return the schema of a table of one column, of which a statement says more."""
+    return json.dumps(struct({**column, "metadata": metadata}))
+
+
 @pytest.mark.parametrize(
     ("described", "there", "expected"),
     [
@@ -56,6 +61,38 @@ ARRAY = {"type": "array", "elementType": "integer", "containsNull": True}
         (Description(properties={"k": "v"}), table(ID, k="v", other="w"), None),
         (Description(properties={"k": "v"}), table(ID, k="w"), "its property k is 'w', not 'v'"),
         (Description(properties={"k": "v"}), table(ID), "its property k is None, not 'v'"),
+        (Description(of(ID, comment="of the order")), table(column("id", "integer", comment="of the order")), None),
+        (Description(of(ID, comment="")), table(ID), None),
+        (
+            Description(of(ID, comment="of the order")),
+            table(column("id", "integer", comment="another")),
+            "the comment of its column id is 'another', not 'of the order'",
+        ),
+        (Description(of(ID, comment="of the order")), table(ID), "the comment of its column id is None"),
+        (Description(of(ID, CURRENT_DEFAULT="7", EXISTS_DEFAULT="7")), table(ID), "the default of its column id is"),
+        (
+            Description(of(ID, CURRENT_DEFAULT="7", EXISTS_DEFAULT="7")),
+            table(column("id", "integer", CURRENT_DEFAULT="7")),
+            None,
+        ),
+        (
+            Description(of(ID, GENERATION_EXPRESSION="p + 1")),
+            table({**ID, "metadata": {"delta.generationExpression": "p + 1"}}),
+            None,
+        ),
+        (
+            Description(of(column("n", struct(column("day", "string", comment="a day"))))),
+            table(column("n", NESTED)),
+            "the comment of its column n.day is None, not 'a day'",
+        ),
+        (
+            Description(of(column("n", {**ARRAY, "elementType": struct(column("day", "string", comment="a day"))}))),
+            table(column("n", {**ARRAY, "elementType": NESTED})),
+            "the comment of its column n.day is None, not 'a day'",
+        ),
+        (Description(comment="all"), table(ID) | {"description": "all"}, None),
+        (Description(comment="all"), table(ID), "its comment is None, not 'all'"),
+        (Description(), table(ID) | {"description": "all"}, None),
     ],
 )
 def test_what_is_said_must_be_so_and_what_is_not_said_may_be_anything(

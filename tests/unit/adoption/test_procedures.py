@@ -162,6 +162,17 @@ def test_create_table_with_a_location_takes_in_what_is_there(client: Client, war
     assert client.refused("create_at", **created(client, "again", folder))[0] == "22023"
 
 
+def test_a_comment_is_compared_and_no_location_is_none(client: Client, warehouse: Path) -> None:
+    folder = plain_table(warehouse / "orders", 1)
+    said = created(client, "orders", folder, properties={"comment": "all"})
+    state, _, message = client.refused("create_at", **said)
+    assert (state, "its comment is None, not 'all'" in message) == ("22023", True)
+    for nowhere in ("", " "):
+        state, _, message = client.refused("create_at", **created(client, "orders", nowhere))
+        assert (state, "names no folder" in message) == ("22023", True)
+    assert not client.lake().database().tables
+
+
 def test_where_no_table_is_none_is_made(client: Client, warehouse: Path) -> None:
     for location in (warehouse / "nothing", client.lake().lake.storage.url.removeprefix("file://") + "/inside"):
         state, _, message = client.refused("create_at", **created(client, "t", location))

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
+COMMENT = "comment"
+"""What Spark calls a table's comment among its properties."""
+
 
 class TableRequests(Requests):
     """Answers about tables and namespaces, for one host."""
@@ -321,7 +324,10 @@ class TableRequests(Requests):
         self._refuse_system(session, house, request.namespace)
         name = self._name(session, house, request)
         _check_format(name, request.provider)
-        described = Description(request.schema, request.partitions, request.properties)
+        if not request.location.removeprefix("file:").strip():
+            raise InvalidError(f"table {name}: LOCATION {request.location!r} names no folder. Nothing was changed")
+        said = {key: value for key, value in request.properties.items() if key != COMMENT}
+        described = Description(request.schema, request.partitions, said, request.properties.get(COMMENT, ""))
         lake = house.catalog.lake
 
         def take_in(tx: Transaction) -> None:

@@ -221,7 +221,7 @@ class CreateAt(AboutName, frozen=True, kw_only=True, tag="create_at"):
     """The partition columns that it says, or what else it says of the layout."""
 
     properties: dict[str, str]
-    """The table properties that it says."""
+    """The table properties that it says, and the table's comment, which Spark has among them as `comment`."""
 
 
 class CreateAnswer(Answer, frozen=True, kw_only=True):

@@ -417,8 +417,7 @@ private[spark] object LockstepCatalog {
     TableCatalog.PROP_LOCATION,
     TableCatalog.PROP_EXTERNAL,
     TableCatalog.PROP_IS_MANAGED_LOCATION,
-    TableCatalog.PROP_OWNER,
-    TableCatalog.PROP_COMMENT
+    TableCatalog.PROP_OWNER
   )
 
   /** The Lockstep catalogs of a session, with their settings. */

@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.connector.catalog.{SupportsV1OverwriteWithSaveAsTable => SaveAsTable}
 import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.lockstep.LockstepException
 
 /**
  * A table of a Lockstep catalog has a format, Delta, and a writer that names none means that. But a DataFrame's
@@ -34,6 +35,12 @@ private[spark] object WriterFormat {
     lookedUp.set(None)
     def isSaved(name: LogicalPlan) = saved.isDefined && saved == qualified(session, name)
     plan match {
+      // Spark would say that no path can be made of it.
+      case create: CreateTable if isOurs(session, create.name) && locationOf(create.tableSpec).exists(_.isBlank) =>
+        throw new LockstepException(
+          "LOCKSTEP_INVALID",
+          s"LOCATION '${locationOf(create.tableSpec).mkString}' names no folder. Nothing was changed",
+          "22023")
       case replace: ReplaceTableAsSelect if isSaved(replace.name) && isUnsaid(session, replace.tableSpec) =>
         replace.copy(
           tableSpec = ofDelta(replace.tableSpec),
@@ -56,6 +63,11 @@ private[spark] object WriterFormat {
 
   private def isOurs(session: SparkSession, name: LogicalPlan): Boolean =
     qualified(session, name).exists(parts => LockstepCatalog.isOne(parts.head))
+
+  private def locationOf(spec: TableSpecBase): Option[String] = spec match {
+    case unresolved: UnresolvedTableSpec => unresolved.location
+    case _ => None
+  }
 
   private def providerOf(spec: TableSpecBase): Option[String] = spec match {
     case unresolved: UnresolvedTableSpec => unresolved.provider
