@@ -100,7 +100,7 @@ def release(root: str, tables: tuple[str, ...], *, yes: bool, as_json: bool) -> 
 def settle(
     root: str, table: str, *, keep: Literal["ours", "theirs"] | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Settle a TABLE whose log and timeline say different things (40002): no file is moved or deleted.
+    """Settle a TABLE whose log and timeline say different things (40002): no file is moved, or deleted but checksums.
 
     Example: lockstep settle /data/lake sales.orders --theirs --dry-run
     """
