@@ -50,6 +50,7 @@ from lockstep.timeline.entry import Database, ExportMode, Table
 from lockstep.timeline.files import encode, entry_path
 from lockstep.timeline.fold import apply
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.settlements import refusal
 from lockstep.workers import Workers
 
 AT_ONCE = 16
@@ -255,7 +256,7 @@ class Exporter:
         if begun is not None and begun.source != self.lake.storage.url:
             raise taken(begun)
         version = begun.database_version if asked.version is None and begun is not None else asked.version
-        database = self._database(version) if asked.database is None else asked.database
+        database = self._database(version) if asked.database is None else self._readable(asked.database)
         record = ExportRecord(
             format=FORMAT,
             id=self.lake.new_id(),
@@ -284,6 +285,14 @@ class Exporter:
             database.refuse_aside(table)
         tags = {key: tag for key, tag in head.tags.items() if tag.version == version}
         return structs.replace(database, tags=tags)
+
+    def _readable(self, database: Database) -> Database:
+        """Return what a file says of a version of this lake's, of which a table may have been settled since."""
+        head = self.lake.refresh()
+        for table in database.tables.values():
+            if (settled := refusal(head, table)) is not None:
+                raise settled
+        return database
 
     def _plans(self, record: ExportRecord, database: Database) -> list[TablePlan]:
         """Read the tables' logs, and return what is to be written of each."""

@@ -10,6 +10,7 @@ from lockstep.adoption.release import release
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ForeignCommitError, LockstepError
 from lockstep.exports.export import Asked, Exporter
+from lockstep.exports.importing import import_minimal
 from lockstep.lake.kept import check_readable
 from lockstep.recovery.changes import restore_to, undrop
 from lockstep.recovery.restore import Selection
@@ -107,6 +108,19 @@ def test_no_export_is_made_of_it(store: FaultyStorage, tmp_path: Path) -> None:
     settled(catalog, "theirs")
     with pytest.raises(ForeignCommitError, match="settled"):
         Exporter(catalog.lake).run(Asked(to=str(tmp_path / "copy"), version=OURS, mode="partial"))
+
+
+def test_no_lake_is_made_of_a_file_that_was_exported_before(store: FaultyStorage, tmp_path: Path) -> None:
+    """It names versions of the tables' logs."""
+    catalog = open_catalog(store)
+    create(catalog, "t", "u", files=["p"])
+    append(catalog, "t", "ours")
+    catalog.lake.upkeep.settle()
+    Exporter(catalog.lake).run(Asked(to=str(tmp_path / "file"), version=OURS, mode="minimal"))
+    put_foreign(catalog, 1, add("theirs"))
+    settled(catalog, "theirs")
+    with pytest.raises(ForeignCommitError, match="settled"):
+        import_minimal(Exporter(catalog.lake), str(tmp_path / "file"), Asked(to=str(tmp_path / "copy"), mode="partial"))
 
 
 def test_it_is_not_restored_nor_brought_back_once_the_settled_table_is_gone(store: FaultyStorage) -> None:
