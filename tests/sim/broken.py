@@ -22,7 +22,7 @@ from lockstep.commit.outcomes import Committed
 from lockstep.commit.race import Race
 from lockstep.delta import publish
 from lockstep.delta.log import staging_folder
-from lockstep.errors import ArbiterError, UnavailableError
+from lockstep.errors import ArbiterError, LockstepError, UnavailableError
 from lockstep.lake.changes import is_light
 from lockstep.lake.lake import Lake
 from lockstep.lake.publisher import Publisher
@@ -163,16 +163,12 @@ def decided_is_left() -> AbstractContextManager[object]:
 
 
 def failed_copy_is_a_no() -> AbstractContextManager[object]:
-    """A copy that failed counts as nothing having been written."""
-    whole = arbitration.copy
+    """A failure after a decision counts as nothing having been decided."""
 
-    def copy(storage: Storage, arbiter: Arbiter, decision: Decision, data: bytes) -> None:
-        try:
-            whole(storage, arbiter, decision, data)
-        except UnavailableError as error:
-            raise ArbiterError(error.message) from error
+    def no(error: LockstepError, *_: object, **__: object) -> LockstepError:
+        return ArbiterError(error.message)
 
-    return patch.object(arbitration, "copy", copy)
+    return patch.object(arbitration, "after_failure", no)
 
 
 @dataclass(frozen=True, slots=True)

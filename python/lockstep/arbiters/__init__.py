@@ -74,6 +74,23 @@ class Decision:
         return Mark(self.lake, self.last, self.digest)
 
 
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """What came of the wish to record a decision; true if it is recorded by the request that was answered.
+
+    Attributes:
+        is_recorded: see above. If not, the record was another one, which may be this very decision.
+        may_have_been: whether an earlier request of the same call, whose answer was lost, may have been carried out.
+            The record may have been changed since, or be forgotten: that it is another one says nothing then.
+    """
+
+    is_recorded: bool
+    may_have_been: bool = False
+
+    def __bool__(self) -> bool:
+        return self.is_recorded
+
+
 class FailedError(Exception):
     """One request to an arbiter failed; `Arbiter` tries again, or makes an `UnavailableError` of it."""
 
@@ -107,11 +124,8 @@ class Arbiter(ABC):
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
 
-    def swap(self, before: Mark | None, decision: Decision) -> bool:
-        """Record a decision if the record is still that of a mark; tell whether it is recorded by this call.
-
-        False says that the record was another one, which may be this very decision: an earlier call whose answer was
-        lost. `read` tells.
+    def swap(self, before: Mark | None, decision: Decision) -> Swapped:
+        """Record a decision if the record is still that of a mark; tell what came of it.
 
         Args:
             before: what the record must be; None: there must be none.
@@ -121,9 +135,10 @@ class Arbiter(ABC):
             UnavailableError: it gave no answer. Unless it is `definite`, the decision may be recorded all the same.
         """
         if time.monotonic() - self._checked_at >= CHECKED_SECONDS:
-            self._asked("check", self._check)
+            self._asked("check", self._check, writes=False)
             self._checked_at = time.monotonic()
-        return self._asked("decide an entry at", lambda: self._swap(before, decision))
+        is_recorded, may_have_been = self._asked("decide an entry at", lambda: self._swap(before, decision))
+        return Swapped(is_recorded, may_have_been)
 
     def read(self) -> Decision | None:
         """Return what is recorded of the lake; None if nothing is.
@@ -132,15 +147,17 @@ class Arbiter(ABC):
             UnavailableError: it gave no answer.
             ArbiterError: the record is none of ours.
         """
-        return self._asked("read", self._read)
+        found, _ = self._asked("read", self._read, writes=False)
+        return found
 
-    def _asked(self, what: str, ask: Callable[[], T]) -> T:
+    def _asked(self, what: str, ask: Callable[[], T], *, writes: bool = True) -> tuple[T, bool]:
+        """Return the answer to a request, and whether one before it, which got none, may have been carried out."""
         failure, may_be_done = None, False
         for _ in self.repeat.tries():
             try:
-                return ask()
+                return ask(), may_be_done
             except FailedError as error:
-                failure, may_be_done = error, may_be_done or error.meaning.may_be_done
+                failure, may_be_done = error, may_be_done or (writes and error.meaning.may_be_done)
                 self._checked_at = float("-inf")  # another server may answer next, or the same one as others set it up
                 if not error.meaning.is_passing:
                     break

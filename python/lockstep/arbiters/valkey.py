@@ -70,14 +70,14 @@ class Valkey(Arbiter):
                 role = self._client.info("replication").get("role")
             except (NoPermissionError, ResponseError) as error:
                 raise UnsupportedError(
-                    f"the arbiter ({self}) does not say whether it keeps what it decides ({error}). Nothing was "
-                    "decided. Allow CONFIG GET and INFO to its user; a service that allows them to nobody is no arbiter"
+                    f"the arbiter ({self}) does not say whether it keeps what it decides ({error}). Allow "
+                    "CONFIG GET and INFO to its user; a service that allows them to nobody is no arbiter"
                 ) from error
         if wrong := [f"{key} is {found[key]}" for key, value in NEEDED.items() if found[key] != value]:
             needed = ", ".join(f"{key} {value}" for key, value in NEEDED.items())
             raise UnsupportedError(
-                f"the arbiter ({self}) may forget what it decides: {', '.join(wrong)}. Nothing was decided. Set "
-                f"{needed} there, in its configuration file too, and try again"
+                f"the arbiter ({self}) may forget what it decides: {', '.join(wrong)}. Set {needed} "
+                f"there, in its configuration file too, and try again"
             )
         if role != "master":
             raise UnsupportedError(f"the arbiter ({self}) is a replica: name the server that it follows")

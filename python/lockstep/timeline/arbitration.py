@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lockstep.arbiters import Arbiter, Decision, Mark
-from lockstep.errors import ArbiterError, LockstepError, UnavailableError
+from lockstep.errors import ArbiterError, LockstepError, SnapshotTooOldError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.entry import NEW, Arbitrated
 from lockstep.timeline.fence import fence, left_behind
@@ -112,6 +112,30 @@ def judge(found: Decision | None, before: Mark | None, wanted: Decision) -> Verd
     return f"decided another database version {found.last} than the store has"
 
 
+def after_failure(
+    error: LockstepError, there: bytes | UnavailableError | None, data: bytes, *, may_be_decided: bool
+) -> Mine | Theirs | LockstepError:
+    """Return what a failure says of a file of the timeline; what is committed must never be said not to be.
+
+    Args:
+        error: the failure.
+        there: what the store has under the file's name; the failure to find out; None for nothing.
+        data: the file.
+        may_be_decided: whether a request to decide it, now or earlier, may have been carried out. An arbiter that knows
+            nothing of it proves nothing then: another process may have copied it, and the arbiter forgotten it since.
+    """
+    if not may_be_decided:
+        return UnavailableError(error.message, definite=True) if isinstance(error, UnavailableError) else error
+    if isinstance(there, bytes):
+        return Mine() if there == data else Theirs(there)
+    if there is None and isinstance(error, SnapshotTooOldError):
+        return error  # it has expired, or never was: the history tells
+    return UnavailableError(
+        f"whether this was committed is not known: a request to the lake's arbiter may have been carried out. After "
+        f"that, {error.message}"
+    )
+
+
 class Arbitration:
     """How the entries of one lake are decided, by one process; `put` is called by one thread at a time.
 
@@ -137,31 +161,47 @@ class Arbitration:
             SnapshotTooOldError: what has the version has expired.
             ArbiterError: the arbiter and the store disagree; nothing of this file is committed, or will be.
         """
+        wanted = Decision(self.lake, first, last, digest_of(data), data if len(data) <= INLINE_BYTES else None)
         try:
-            answer = self._put(first, last, data)
+            answer = self._put(wanted, data)
         except LockstepError as error:
-            if isinstance(error, UnavailableError) and not error.definite:
-                self._in_doubt = first
-            elif self._in_doubt == first:  # this request failed for sure, and one before it may have been carried out
-                raise UnavailableError(error.message) from error
-            raise
+            may_be_decided = self._in_doubt == first
+            there = self._there(wanted, data) if may_be_decided else None
+            match after_failure(error, there, data, may_be_decided=may_be_decided):
+                case LockstepError() as said:
+                    raise said from error
+                case answer:
+                    _log.warning("the store tells what became of %s: %s", entry_path(first), error)
         self._in_doubt = NEW
         return answer
 
-    def _put(self, first: int, last: int, data: bytes) -> Mine | Theirs:
-        wanted = Decision(self.lake, first, last, digest_of(data), data if len(data) <= INLINE_BYTES else None)
+    def _put(self, wanted: Decision, data: bytes) -> Mine | Theirs:
+        """Do what `put` says; from when a file may be decided until its fate is known, its version is in doubt."""
+        before = self._before(wanted.first)
+        if wanted.data is None:
+            self._storage.put(staged_path(wanted), data)
+        was, self._in_doubt = self._in_doubt, wanted.first  # also for who is interrupted
         try:
-            before = self._before(first)
-            if wanted.data is None:
-                self._storage.put(staged_path(wanted), data)
-        except UnavailableError as error:
-            raise UnavailableError(error.message, definite=True) from error
-        is_taken = not self.arbiter.swap(before, wanted)
+            swapped = self.arbiter.swap(before, wanted)
+        except LockstepError as error:
+            if not isinstance(error, UnavailableError) or error.definite:
+                self._in_doubt = was
+            raise
+        if not (swapped.is_recorded or swapped.may_have_been):
+            self._in_doubt = was
+        return self._copied(wanted, data) if swapped.is_recorded else self._settled(before, wanted, data)
+
+    def _there(self, wanted: Decision, data: bytes) -> bytes | UnavailableError | None:
+        """Return what the store has under a file's name, durably if it is that file."""
+        path = entry_path(wanted.first)
         try:
-            return self._settled(before, wanted, data) if is_taken else self._copied(wanted, data)
+            there = self._storage.get(path)
+            if there == data:
+                self._storage.put_if_absent(path, data)  # who copied it may have failed before it was durable
+                self._newest = wanted.mark
         except UnavailableError as error:
-            # Who failed with this may say that nothing was written. But something may have been decided.
-            raise UnavailableError(error.message) from error
+            return error
+        return there
 
     def _before(self, first: int) -> Mark | None:
         """Return what a file is to follow, as the store has it; None before the first."""
@@ -334,6 +374,6 @@ def sweep_staged(storage: Storage, first_kept: int) -> None:
 def disagreement(arbiter: Arbiter, what: str) -> ArbiterError:
     """Return what to say of an arbiter that does not fit the store."""
     return ArbiterError(
-        f"the arbiter ({arbiter}) {what}. Nothing of this was committed, and nothing can be until that is settled. See "
-        f"that the store has all that was committed and that nobody writes, then run `{RESEED} ROOT`"
+        f"the arbiter ({arbiter}) {what}. Nothing can be committed until that is settled. See that the store has all "
+        f"that was committed and that nobody writes, then run `{RESEED} ROOT`"
     )

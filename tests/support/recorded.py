@@ -1,0 +1,55 @@
+"""An arbiter in memory, whose answers are lost when a test says so, and what happens then is the test's, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from lockstep.arbiters import Arbiter, Decision, FailedError, Mark
+from lockstep.retry import REQUEST
+from lockstep.storage.failures import Meaning
+
+QUICKLY = replace(REQUEST, base_seconds=0.001, cap_seconds=0.01)
+
+
+@dataclass(eq=False)
+class Server:
+    """What the clients of one arbiter share.
+
+    Attributes:
+        record: what is recorded of the lake.
+        lost: for each of the next requests to decide, what happens once it was carried out and its answer is lost.
+    """
+
+    record: Decision | None = None
+    lost: list[Callable[[], object]] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Lose the record, as an eviction or a restart without a disk does."""
+        self.record = None
+
+
+class Recorded(Arbiter):
+    """A client of such a server."""
+
+    kind = "valkey"
+    repeat = QUICKLY
+
+    def __init__(self, server: Server, root: str = "file:///lake") -> None:
+        super().__init__("lockstep", root)
+        self.server = server
+
+    def _check(self) -> None:
+        """It forgets when it is told to."""
+
+    def _swap(self, before: Mark | None, decision: Decision) -> bool:
+        is_same = (None if self.server.record is None else self.server.record.mark) == before
+        if is_same:
+            self.server.record = decision
+        if self.server.lost:
+            self.server.lost.pop(0)()
+            raise FailedError(Meaning.UNKNOWN, "the answer was lost")
+        return is_same
+
+    def _read(self) -> Decision | None:
+        return self.server.record
