@@ -18,11 +18,16 @@ class SimulatedArbiter(Arbiter):
     """The arbiter as a process reaches it, with the same faults as its requests to the store."""
 
     kind = "valkey"
+    alternative = "another prefix"
 
     def __init__(self, storage: SimulatedStorage) -> None:
         super().__init__("lockstep", storage.url)
         self.repeat = backoff(storage.scheduler, REQUEST)
         self._storage = storage
+
+    @property
+    def place(self) -> str:
+        return f"the key {self.key}"
 
     def _check(self) -> None:
         """It never forgets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -487,13 +488,50 @@ def test_an_arbiter_from_an_old_backup_is_found_out(root: Path, tmp_path: Path) 
 
 
 def test_a_lake_that_is_made_anew_at_the_same_root_is_not_the_old_one(server: Server, root: Path) -> None:
-    catalog = opened(root, server.address(), create=True)
-    make_namespace(catalog, "a")
-    catalog.lake.upkeep.settle()
+    """And the message says what to delete first: this does."""
+    for name in ("", "a"):
+        catalog = opened(root, server.address(), create=True)
+        if name:
+            make_namespace(catalog, name)
+        catalog.lake.upkeep.settle()
+        shutil.rmtree(root)
+        version = 1 if name else 0
+        why = rf"knows a lake at {re.escape(comparable(f'file://{root}'))} already, at database version {version}"
+        with pytest.raises(ArbiterError, match=why) as refused_:
+            opened(root, server.address(), create=True)
+        assert not (root / entry_path(0)).exists()
+        [key] = re.findall(r"delete the key (\S+) there", refused_.value.message)
+        assert server.client.delete(key) == 1
+    assert make_namespace(opened(root, server.address(), create=True), "b") == 1
+    assert history(root) == ["b"]
+
+
+def test_dynamodbs_record_of_a_lake_that_is_gone_can_be_deleted(emulated: str, root: Path) -> None:
+    opened(root, dynamodb(emulated), create=True)
     shutil.rmtree(root)
-    with pytest.raises(ArbiterError, match="knows a lake here at database version 1, and it is gone"):
-        opened(root, server.address(), create=True)
-    assert not (root / entry_path(0)).exists()
+    with pytest.raises(ArbiterError, match=r"delete the item whose lake_root is (\S+) there"):
+        opened(root, dynamodb(emulated), create=True)
+
+
+@pytest.mark.parametrize("inline", [arbitration.INLINE_BYTES, 0])
+def test_lakes_of_one_url_in_two_stores_never_share_a_record(
+    server: Server, tmp_path: Path, inline: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The URL does not say which server a bucket is of: each lake's first file has to lie in its own store."""
+    monkeypatch.setattr(arbitration, "INLINE_BYTES", inline)
+    url = f"s3://lake/{tmp_path.name}"
+    with serving(moto()) as one, serving(Elsewhere(moto())) as other:
+        first = TransactionalCatalog.open(url, create=True, options={**KEYS, "endpoint": one}, arbiter=server.address())
+        elsewhere = {**KEYS, "endpoint": other}
+        for version in (0, 1):
+            with pytest.raises(ArbiterError, match=f"database version {version}, which this store does not have"):
+                TransactionalCatalog.open(url, create=True, options=elsewhere, arbiter=server.address())
+            make_namespace(first, f"n{version}")
+        second = TransactionalCatalog.open(
+            url, create=True, options=elsewhere, arbiter=server.address(more="?prefix=other")
+        )
+        assert make_namespace(second, "a") == 1
+        assert make_namespace(first, "b") == 3
 
 
 def test_a_copy_of_a_lake_does_not_use_its_arbiters_record(server: Server, root: Path) -> None:
@@ -552,6 +590,18 @@ def reseeded(root: Path, address: str) -> None:
     assert lockstep_arbiter(root, address, exit_code=1) == before, "nothing was changed without --yes"
     lockstep_arbiter(root, address, "--reseed", "--yes")
     assert "well" in lockstep_arbiter(root, address)
+
+
+class Elsewhere:
+    """An S3 server whose bucket is another one than moto's of that name: all of moto's in a process have one memory."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        for name in {"PATH_INFO", "RAW_URI", "REQUEST_URI"} & environ.keys():
+            environ[name] = re.sub(r"^/lake(?![^/?])", "/elsewhere", environ[name])
+        return self._app(environ, start_response)
 
 
 class Refusing:
@@ -632,7 +682,7 @@ def test_versions_expire_in_a_lake_with_an_arbiter(server: Server, root: Path) -
     for name in "abcd":
         make_namespace(catalog, name)
     left = root / arbitration.staged_path(Decision("lake", 2, 2, "0" * 64))
-    left.parent.mkdir(parents=True)
+    left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"of a client that was killed")
     catalog.timeline.mark_published(4)
     expire(catalog.timeline, first_kept=3, wait=lambda: None)

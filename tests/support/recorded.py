@@ -33,11 +33,16 @@ class Recorded(Arbiter):
     """A client of such a server."""
 
     kind = "valkey"
+    alternative = "another prefix"
     repeat = QUICKLY
 
     def __init__(self, server: Server, root: str = "file:///lake") -> None:
         super().__init__("lockstep", root)
         self.server = server
+
+    @property
+    def place(self) -> str:
+        return f"the key {self.key}"
 
     def _check(self) -> None:
         """It forgets when it is told to."""

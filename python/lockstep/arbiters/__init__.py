@@ -8,7 +8,7 @@ An arbiter holds one record for each lake: the file of the timeline that was dec
 `lockstep.timeline.arbitration`, and by nobody who only reads.
 
 The record is found by the lake's root, so a copy of a lake never uses the original's; and it names the lake, so one
-that was made anew at the same root is not taken for the old one.
+that was made anew at the same root, or in another store that has the same URL, is not taken for the old one.
 """
 
 from __future__ import annotations
@@ -109,10 +109,12 @@ class Arbiter(ABC):
         name: what a lake remembers of it, beside the kind: the prefix of keys, or the table.
         key: what the lake's record is found by.
         is_default: whether the environment names it, for those lakes that have it, and not a setting for this one.
+        alternative: what another lake of the same URL has to have of its own, in words.
         repeat: how often, and how soon, a request that may succeed in a moment is tried again.
     """
 
     kind: ClassVar[str]
+    alternative: ClassVar[str]
     repeat: Backoff = REQUEST
 
     def __init__(self, name: str, key: str, *, is_default: bool = False) -> None:
@@ -123,6 +125,12 @@ class Arbiter(ABC):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the lake's record is, in words that say what to delete; not a word of an address."""
+        ...
 
     def swap(self, before: Mark | None, decision: Decision) -> Swapped:
         """Record a decision if the record is still that of a mark; tell what came of it.

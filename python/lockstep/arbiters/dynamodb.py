@@ -37,6 +37,7 @@ class DynamoDb(Arbiter):
     """A record in a table of DynamoDB."""
 
     kind = "dynamodb"
+    alternative = "another table"
 
     def __init__(self, address: Address, root: str, *, is_default: bool = False) -> None:
         """Make no request.
@@ -46,6 +47,11 @@ class DynamoDb(Arbiter):
         """
         super().__init__(address.name, root, is_default=is_default)
         self._client = _client(address)
+
+    @property
+    def place(self) -> str:
+        """The item."""
+        return f"the item whose {KEY} is {self.key}"
 
     def _check(self) -> None:
         with self._reporting():

@@ -51,6 +51,7 @@ class Valkey(Arbiter):
     """A record in a Valkey or Redis server."""
 
     kind = "valkey"
+    alternative = "another prefix (?prefix=…)"
 
     def __init__(self, address: Address, root: str, *, is_default: bool = False) -> None:
         """Make no request.
@@ -60,6 +61,11 @@ class Valkey(Arbiter):
         """
         super().__init__(address.name, f"{address.name}:{root}", is_default=is_default)
         self._client = _client(address)
+
+    @property
+    def place(self) -> str:
+        """The key."""
+        return f"the key {self.key}"
 
     def _check(self) -> None:
         from redis.exceptions import NoPermissionError, ResponseError

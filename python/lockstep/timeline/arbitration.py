@@ -15,6 +15,10 @@ A file of more than `INLINE_BYTES` does not fit into the record. It is written t
 digest tells, and whoever copies it finds it there:
 
     <root>/_lockstep/decided/00000000000000000007-<digest>.json
+
+So it is with the lake's first file, whatever its size. A root's URL does not say which server a bucket is of, nor which
+machine a folder: the arbiter may know a lake of the same URL in another store. Who makes a lake and finds that has
+neither of the two files, and makes none. Later files are told apart by the lake's id, which is in its first.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ FOLDER = "_lockstep/decided"
 
 RESEED = "lockstep arbiter --reseed"
 
-Verdict: TypeAlias = Literal["ours", "theirs", "passed", "again"]
+Verdict: TypeAlias = Literal["ours", "theirs", "passed", "again", "elsewhere"]
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +95,7 @@ def judge(found: Decision | None, before: Mark | None, wanted: Decision) -> Verd
         theirs: it has another one about the same version, which may not be in the store yet.
         passed: it has a later one, so the store has the version.
         again: it has now what the decision was to follow.
+        elsewhere: it knows a lake, and the decision was to make one.
         Else what is wrong, as a clause: nothing can be decided until a person has looked.
     """
     if found is None:
@@ -98,7 +103,7 @@ def judge(found: Decision | None, before: Mark | None, wanted: Decision) -> Verd
     if (found.first, found.digest) == (wanted.first, wanted.digest):
         return "ours"
     if before is None:
-        return "theirs" if found.first == 0 else f"knows a lake here at database version {found.last}, and it is gone"
+        return "theirs" if found.first == 0 else "elsewhere"
     if found.lake != before.lake:
         return "holds the record of another lake, which had this root before"
     if found.mark == before:
@@ -161,7 +166,9 @@ class Arbitration:
             SnapshotTooOldError: what has the version has expired.
             ArbiterError: the arbiter and the store disagree; nothing of this file is committed, or will be.
         """
-        wanted = Decision(self.lake, first, last, digest_of(data), data if len(data) <= INLINE_BYTES else None)
+        # Of a lake's first file the arbiter never has more than the digest: see the module.
+        is_inline = first > 0 and len(data) <= INLINE_BYTES
+        wanted = Decision(self.lake, first, last, digest_of(data), data if is_inline else None)
         try:
             answer = self._put(wanted, data)
         except LockstepError as error:
@@ -232,6 +239,8 @@ class Arbitration:
                 raise disagreement(self.arbiter, f"has decided {entry_path(wanted.first)}, which the store lacks")
             case "again":
                 raise UnavailableError(f"the arbiter ({self.arbiter}) was set anew meanwhile")
+            case "elsewhere" if found is not None:
+                raise known_elsewhere(self._storage, self.arbiter, found)
             case wrong:
                 raise disagreement(self.arbiter, wrong)
 
@@ -332,6 +341,8 @@ def copy_decided(storage: Storage, arbiter: Arbiter, found: Decision) -> bytes:
     if data is None:
         # Whoever copies it removes it then, so it is at one of the two places, looked at in this order.
         data = storage.get(staged_path(found)) or storage.get(path)
+    if data is None and found.first == 0:
+        raise known_elsewhere(storage, arbiter, found)
     if data is None or digest_of(data) != found.digest:
         raise disagreement(arbiter, f"has decided {path}, and what it decided is lost")
     copy(storage, arbiter, found, data)
@@ -369,6 +380,16 @@ def sweep_staged(storage: Storage, first_kept: int) -> None:
     for name in storage.list(FOLDER):
         if name[:20].isdecimal() and int(name[:20]) < first_kept:
             storage.delete(f"{FOLDER}/{name}")
+
+
+def known_elsewhere(storage: Storage, arbiter: Arbiter, found: Decision) -> ArbiterError:
+    """Return what to say to who wants to make a lake where an arbiter knows one that the store does not have."""
+    return ArbiterError(
+        f"the arbiter ({arbiter}) knows a lake at {storage.url} already, at database version {found.last}, which this "
+        f"store does not have. It was deleted, or it lies in another store, or on another machine, that has the same "
+        f"URL. No lake was made here. If there is such a lake, give this one {arbiter.alternative}; if it is gone for "
+        f"good, delete {arbiter.place} there, and try again"
+    )
 
 
 def disagreement(arbiter: Arbiter, what: str) -> ArbiterError:
