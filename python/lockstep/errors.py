@@ -129,7 +129,7 @@ class SnapshotTooOldError(ExpiredError):
 
 
 class ArbiterError(InvalidError):
-    """The arbiter of a lake lost what it had decided, or is another lake's; nothing of ours is committed."""
+    """A lake's arbiter lost what it had decided, or is another one, or another lake's; nothing of ours is committed."""
 
     default_sqlstate = "55000"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from lockstep.arbiters import Arbiter, Decision, FailedError, Mark
+from lockstep.arbiters import Accept, Arbiter, Decision, FailedError, Mark
 from lockstep.errors import UnavailableError
 from lockstep.retry import REQUEST
 from lockstep.storage.failures import Meaning
@@ -29,10 +29,11 @@ class SimulatedArbiter(Arbiter):
     def place(self) -> str:
         return f"the key {self.key}"
 
-    def _check(self) -> None:
+    def _check(self) -> str:
         """It never forgets."""
+        return ""
 
-    def _swap(self, before: Mark | None, decision: Decision) -> bool:
+    def _swap(self, before: Mark | None, decision: Decision, accept: Accept) -> bool:
         disk = self._storage.disk
 
         def compare_and_replace() -> bool:

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import lockstep.commit.commit as committing
 from lockstep import catalog
-from lockstep.arbiters import Arbiter, Decision, Mark
+from lockstep.arbiters import Accept, Arbiter, Decision, Mark
 from lockstep.commit import ending
 from lockstep.commit.outcomes import Committed
 from lockstep.commit.race import Race
@@ -140,9 +140,9 @@ def arbiter_follows_anything() -> AbstractContextManager[object]:
     """An arbiter takes a decision whatever it has."""
     whole = SimulatedArbiter._swap
 
-    def swap(self: SimulatedArbiter, before: Mark | None, decision: Decision) -> bool:
+    def swap(self: SimulatedArbiter, before: Mark | None, decision: Decision, accept: Accept) -> bool:
         decided = self._storage.disk.decided
-        return whole(self, before if decided is None else decided.mark, decision)
+        return whole(self, before if decided is None else decided.mark, decision, accept)
 
     return patch.object(SimulatedArbiter, "_swap", swap)
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import boto3
 import pytest
@@ -38,6 +38,7 @@ from lockstep.timeline.clock import utc_now
 from lockstep.timeline.expiry import expire
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.standing import reseed
 from tests.support import servers, valkey
 from tests.support.arbitrated import client, make_namespace
 from tests.support.commands import lockstep
@@ -452,12 +453,86 @@ def refused(catalog: TransactionalCatalog, why: str) -> None:
 def test_an_arbiter_that_lost_its_memory_is_found_out(server: Server, root: Path) -> None:
     catalog = opened(root, server.address(), create=True)
     make_namespace(catalog, "a")
-    server.client.flushall()
+    server.client.delete(f"lockstep:file://{root}")
     for each in (catalog, opened(root, server.address())):
         refused(each, "holds nothing of this lake")
     assert catalog.database().version == 1, "it can be read"
     reseeded(root, server.address())
     assert make_namespace(catalog, "b") == 2
+
+
+def test_an_arbiter_that_lost_all_that_it_had_counts_as_another_one(server: Server, root: Path) -> None:
+    """What is empty may be the wrong server as well, so it takes another word than --yes."""
+    catalog = opened(root, server.address(), create=True)
+    make_namespace(catalog, "a")
+    server.client.flushall()
+    refused(catalog, "holds nothing of this lake")  # over a connection that was checked before
+    refused(opened(root, server.address()), "is another server than the one that decides")
+    said = lockstep_arbiter(root, server.address(), "--reseed", "--yes", exit_code=1)
+    assert "--another-server" in said
+    assert "55000" in said
+    refused(opened(root, server.address()), "is another server")
+    reseeded(root, server.address(), "--another-server")
+    assert make_namespace(opened(root, server.address()), "b") == 2
+
+
+def test_two_servers_of_one_prefix_never_both_decide(server: Server, root: Path, tmp_path: Path) -> None:
+    """A wrong address, and a --reseed of what is there: the lake knows its server."""
+    catalog = opened(root, server.address(), create=True)
+    make_namespace(catalog, "a")
+    with running(tmp_path / "valkey") as other:
+        refused(opened(root, other.address()), "is another server than the one that decides")
+        lockstep_arbiter(root, other.address(), "--reseed", "--yes", exit_code=1)
+        refused(opened(root, other.address()), "is another server")
+        assert make_namespace(catalog, "b") == 2
+        assert lockstep("arbiter", root, "--another-server").exit_code == 2, "it says what to do with it"
+        reseeded(root, other.address(), "--another-server")
+        assert make_namespace(opened(root, other.address()), "c") == 3
+        refused(opened(root, server.address()), "is another server")
+    assert history(root) == ["a", "b", "c"]
+
+
+def test_a_table_of_dynamodb_that_was_made_anew_counts_as_another_one(emulated: str, root: Path) -> None:
+    make_table(emulated, name="remade")
+    make_namespace(opened(root, dynamodb(emulated, "remade"), create=True), "a")
+    boto3.client("dynamodb", region_name="eu-west-1", endpoint_url=emulated).delete_table(TableName="remade")
+    make_table(emulated, name="remade")
+    refused(opened(root, dynamodb(emulated, "remade")), "is another server")
+
+
+@pytest.mark.parametrize("changed", [{"appendfsync": "everysec"}, {"maxmemory-policy": "allkeys-lru"}])
+def test_after_a_reconnect_a_server_is_checked_before_it_decides(
+    changed: dict[str, str], root: Path, tmp_path: Path
+) -> None:
+    """It went and came back between two commits, so no request failed; a minute has not passed."""
+    with running(tmp_path / "valkey") as server:
+        catalog = opened(root, server.address(), create=True)
+        make_namespace(catalog, "a")
+        server.kill()
+        again = Server(server.folder, {**DURABLE, **changed})
+        again.port = server.port
+        again.start()
+        try:
+            with pytest.raises(UnsupportedError, match="may forget what it decides"):
+                make_namespace(catalog, "b")
+        finally:
+            again.kill()
+    assert history(root) == ["a"]
+
+
+def test_after_a_reconnect_another_server_does_not_decide(root: Path, tmp_path: Path) -> None:
+    with running(tmp_path / "valkey") as server:
+        catalog = opened(root, server.address(), create=True)
+        make_namespace(catalog, "a")
+        server.kill()
+        (tmp_path / "other").mkdir()
+        other = Server(tmp_path / "other")
+        other.port = server.port
+        other.start()
+        try:
+            refused(catalog, "is another server than the one that decides")
+        finally:
+            other.kill()
 
 
 def test_an_arbiter_from_an_old_backup_is_found_out(root: Path, tmp_path: Path) -> None:
@@ -568,9 +643,7 @@ def test_what_only_the_arbiter_has_is_copied_and_not_forgotten_when_it_is_set_an
     store.fail("put_if_absent", path=entry_path(1), times=100)
     with pytest.raises(CommitUnknownError):
         make_namespace(catalog, "decided")
-    arbiter = opened(root, server.address()).timeline.arbitration
-    assert arbiter is not None
-    assert not arbitration.reseed(open_storage(str(root)), arbiter, 0).wrong
+    assert not reseed(opened(root, server.address()).timeline).wrong
     assert history(root) == ["decided"]
 
 
@@ -582,13 +655,13 @@ def lockstep_arbiter(root: Path, address: str, *more: str, exit_code: int = 0) -
     return done.output
 
 
-def reseeded(root: Path, address: str) -> None:
+def reseeded(root: Path, address: str, *more: str) -> None:
     """Set an arbiter anew, as its operator does: not unless that is confirmed."""
     before = lockstep_arbiter(root, address, exit_code=1)
     assert "WRONG" in before
     lockstep_arbiter(root, address, "--reseed", exit_code=1)
     assert lockstep_arbiter(root, address, exit_code=1) == before, "nothing was changed without --yes"
-    lockstep_arbiter(root, address, "--reseed", "--yes")
+    lockstep_arbiter(root, address, "--reseed", "--yes", *more)
     assert "well" in lockstep_arbiter(root, address)
 
 
@@ -727,6 +800,38 @@ def test_two_who_make_a_lake_at_once_make_one(server: Server, root: Path) -> Non
     assert timeline.arbitration.lake == Timeline.open(store.inner).entries(-1)[0].transaction.id
     assert isinstance(timeline.arbitration.put(1, 1, b"x"), Mine)
     assert isinstance(Arbitration(store, other, timeline.arbitration.lake).put(1, 1, b"y"), Theirs)
+
+
+@pytest.mark.parametrize("operation", ["put_if_absent", "put"])
+def test_two_who_make_a_lake_at_once_with_two_arbiters_make_one(
+    operation: Literal["put_if_absent", "put"], server: Server, root: Path
+) -> None:
+    """Each has decided an entry 0 of its own. The store's is the lake's, and the other client may only read.
+
+    Without conditional writes the one that was late overwrites the other's, which has not written anything behind it.
+    """
+    one, other = (of(server.address(more=f"?prefix={name}"), comparable(f"file://{root}")) for name in ("one", "two"))
+    store = FaultyStorage(open_storage(str(root), create=True))
+    made: list[Timeline] = []
+    store.interrupt(operation, lambda: made.append(Timeline.create(store, arbiter=other)), path=entry_path(0))
+    if operation == "put":
+        store.look_first()
+    timeline = Timeline.create(store, arbiter=one)
+    winner = Timeline.open(store).arbiter_name
+    assert winner is not None
+    assert winner.name == ("two" if operation == "put_if_absent" else "one")
+    assert bool(timeline.refusal) == (winner.name == "two")
+    late, early = timeline.arbitration, made[0].arbitration
+    if operation == "put_if_absent":
+        assert late is None
+        assert early is not None
+        assert isinstance(early.put(1, 1, b"x"), Mine)
+    else:
+        assert early is not None
+        with pytest.raises(ArbiterError, match="decided another database version 0 than the store has"):
+            early.put(1, 1, b"x")
+        assert late is not None
+        assert isinstance(late.put(1, 1, b"x"), Mine)
 
 
 def test_an_arbiters_failure_is_told_as_one(root: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def client(*args: str, options: Mapping[str, str] | None = None) -> subprocess.P
     """Start a client."""
     more = [] if options is None else [json.dumps(options)]
     command = [sys.executable, "-m", "tests.support.arbitrated", *args, *more]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (REPOSITORY / "python", REPOSITORY)))}
     return subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True)
 
 

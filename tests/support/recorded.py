@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from lockstep.arbiters import Arbiter, Decision, FailedError, Mark
+from lockstep.arbiters import Accept, Arbiter, Decision, FailedError, Mark
 from lockstep.retry import REQUEST
 from lockstep.storage.failures import Meaning
 
@@ -18,10 +18,16 @@ class Server:
 
     Attributes:
         record: what is recorded of the lake.
+        identity: which server it is.
+        check: why it may not decide, if it may not.
+        reading: for each of the next requests to read, what happens just before and just after it.
         lost: for each of the next requests to decide, what happens once it was carried out and its answer is lost.
     """
 
     record: Decision | None = None
+    identity: str = "one"
+    check: Exception | None = None
+    reading: list[tuple[Callable[[], object], Callable[[], object]]] = field(default_factory=list)
     lost: list[Callable[[], object]] = field(default_factory=list)
 
     def forget(self) -> None:
@@ -44,10 +50,13 @@ class Recorded(Arbiter):
     def place(self) -> str:
         return f"the key {self.key}"
 
-    def _check(self) -> None:
-        """It forgets when it is told to."""
+    def _check(self) -> str:
+        if self.server.check is not None:
+            raise self.server.check
+        return self.server.identity
 
-    def _swap(self, before: Mark | None, decision: Decision) -> bool:
+    def _swap(self, before: Mark | None, decision: Decision, accept: Accept) -> bool:
+        accept(self._check())
         is_same = (None if self.server.record is None else self.server.record.mark) == before
         if is_same:
             self.server.record = decision
@@ -57,4 +66,12 @@ class Recorded(Arbiter):
         return is_same
 
     def _read(self) -> Decision | None:
-        return self.server.record
+        before, after = self.server.reading.pop(0) if self.server.reading else (nothing, nothing)
+        before()
+        found = self.server.record
+        after()
+        return found
+
+
+def nothing() -> None:
+    """Do nothing."""

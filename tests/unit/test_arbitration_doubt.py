@@ -111,6 +111,31 @@ def test_an_arbiter_that_forgot_what_nobody_copied_leaves_it_in_doubt() -> None:
     assert not again.value.definite, "the doubt is about the entry, and not about one call"
 
 
+def test_an_arbiter_that_may_forget_since_an_answer_was_lost_leaves_it_in_doubt() -> None:
+    """Before the request is repeated the server is checked, and may not decide any more."""
+    server, storage = Server(), MemoryStorage()
+    ours = arbitration(server, storage)
+    server.lost = [lambda: setattr(server, "check", MAY_FORGET)]
+    with pytest.raises(UnavailableError, match="it may forget") as failed:
+        ours.put(1, 1, b"one")
+    assert not failed.value.definite
+    server.check = None
+    assert ours.put(1, 1, b"one") == Mine()
+    server.check = MAY_FORGET
+    with pytest.raises(UnsupportedError):
+        ours.put(2, 2, b"two")
+
+
+def test_another_server_that_answers_after_a_lost_answer_leaves_it_in_doubt() -> None:
+    server, storage = Server(), MemoryStorage()
+    ours = Arbitration(storage, Recorded(server), "lake", "one")
+    assert ours.put(0, 0, b"zero") == Mine()
+    server.lost = [lambda: setattr(server, "identity", "two")]
+    with pytest.raises(UnavailableError, match="is another server") as failed:
+        ours.put(1, 1, b"one")
+    assert not failed.value.definite
+
+
 def test_who_never_tried_is_told_that_nothing_is_committed() -> None:
     server, storage = Server(), MemoryStorage()
     ours = arbitration(server, storage)

@@ -14,14 +14,13 @@ that was made anew at the same root, or in another store that has the same URL, 
 from __future__ import annotations
 
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from lockstep.arbiters.address import address_of
-from lockstep.errors import UnavailableError
+from lockstep.errors import LockstepError, UnavailableError
 from lockstep.retry import REQUEST, Backoff
 from lockstep.settings import DEFAULT_ARBITER
 from lockstep.storage.failures import Meaning
@@ -98,6 +97,18 @@ class FailedError(Exception):
         super().__init__(text)
         self.meaning = meaning
 
+    def before_deciding(self) -> FailedError:
+        """Return the same failure, of a request that was to be followed by one that decides, and was not."""
+        return FailedError(Meaning.UNREACHED if self.meaning.may_be_done else self.meaning, str(self))
+
+
+Accept: TypeAlias = Callable[[str], None]
+"""Told a server's identity, see `Arbiter.check`; raises if it may not decide for the lake."""
+
+
+def anyone(_: str) -> None:
+    """Accept any server."""
+
 
 class Arbiter(ABC):
     """Where the newest decision about one lake is kept; safe to use from many threads.
@@ -121,7 +132,6 @@ class Arbiter(ABC):
         self.name = name
         self.key = key
         self.is_default = is_default
-        self._checked_at = float("-inf")
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -132,20 +142,35 @@ class Arbiter(ABC):
         """Where the lake's record is, in words that say what to delete; not a word of an address."""
         ...
 
-    def swap(self, before: Mark | None, decision: Decision) -> Swapped:
+    def check(self) -> str:
+        """See that what is recorded here stays so.
+
+        Returns:
+            Which server this is: another one has another identity, also if both are called the same, and so has one
+            that lost all that it had. Empty if that cannot be told.
+
+        Raises:
+            UnsupportedError: what is recorded may be forgotten, or nobody can tell.
+            UnavailableError: it gave no answer.
+        """
+        identity, _ = self._asked("check", self._check, writes=False)
+        return identity
+
+    def swap(self, before: Mark | None, decision: Decision, accept: Accept = anyone) -> Swapped:
         """Record a decision if the record is still that of a mark; tell what came of it.
+
+        Before that the server is checked, at least each `CHECKED_SECONDS` and after each failure.
 
         Args:
             before: what the record must be; None: there must be none.
+            accept: is told the identity of a server that was checked.
 
         Raises:
             UnsupportedError: this arbiter may forget what it is told; nothing was recorded.
             UnavailableError: it gave no answer. Unless it is `definite`, the decision may be recorded all the same.
+            LockstepError: what `accept` raised; nothing was recorded.
         """
-        if time.monotonic() - self._checked_at >= CHECKED_SECONDS:
-            self._asked("check", self._check, writes=False)
-            self._checked_at = time.monotonic()
-        is_recorded, may_have_been = self._asked("decide an entry at", lambda: self._swap(before, decision))
+        is_recorded, may_have_been = self._asked("decide an entry at", lambda: self._swap(before, decision, accept))
         return Swapped(is_recorded, may_have_been)
 
     def read(self) -> Decision | None:
@@ -166,27 +191,31 @@ class Arbiter(ABC):
                 return ask(), may_be_done
             except FailedError as error:
                 failure, may_be_done = error, may_be_done or (writes and error.meaning.may_be_done)
-                self._checked_at = float("-inf")  # another server may answer next, or the same one as others set it up
                 if not error.meaning.is_passing:
                     break
+            except LockstepError as error:
+                if may_be_done or isinstance(error, UnavailableError):
+                    raise UnavailableError(error.message, definite=not may_be_done) from error
+                raise
         raise UnavailableError(f"cannot {what} the arbiter ({self}): {failure}", definite=not may_be_done) from failure
 
     @abstractmethod
-    def _check(self) -> None:
-        """See that what is recorded stays so.
+    def _check(self) -> str:
+        """Do what `check` says, once.
 
         Raises:
-            UnsupportedError: it may be forgotten, or nobody can tell.
+            UnsupportedError: see there.
             FailedError: the request failed.
         """
         ...
 
     @abstractmethod
-    def _swap(self, before: Mark | None, decision: Decision) -> bool:
-        """Do what `swap` says, once.
+    def _swap(self, before: Mark | None, decision: Decision, accept: Accept) -> bool:
+        """Do what `swap` says, once: the server that is asked is one that was checked.
 
         Raises:
             FailedError: the request failed.
+            LockstepError: the server may not decide; nothing was recorded.
         """
         ...
 

@@ -8,11 +8,12 @@ for each other (a global table that is not strongly consistent) lets two regions
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lockstep.arbiters import ANSWER_SECONDS, Arbiter, Decision, FailedError, Mark
+from lockstep.arbiters import ANSWER_SECONDS, CHECKED_SECONDS, Accept, Arbiter, Decision, FailedError, Mark
 from lockstep.arbiters.address import Address
 from lockstep.errors import ArbiterError, UnsupportedError
 from lockstep.storage.failures import Meaning
@@ -47,13 +48,14 @@ class DynamoDb(Arbiter):
         """
         super().__init__(address.name, root, is_default=is_default)
         self._client = _client(address)
+        self._checked_at = float("-inf")
 
     @property
     def place(self) -> str:
         """The item."""
         return f"the item whose {KEY} is {self.key}"
 
-    def _check(self) -> None:
+    def _check(self) -> str:
         with self._reporting():
             table = self._client.describe_table(TableName=self.name)["Table"]
         keys = {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
@@ -65,8 +67,17 @@ class DynamoDb(Arbiter):
                 f"the arbiter ({self}) is a global table whose regions do not wait for each other, so two of them may "
                 "decide one database version: use a table of one region, or one with strong consistency"
             )
+        if table.get("Replicas"):
+            return ""  # each region has a table of its own, with an id of its own
+        return str(table.get("TableId") or f"{table.get('TableArn')} of {table.get('CreationDateTime')}")
 
-    def _swap(self, before: Mark | None, decision: Decision) -> bool:
+    def _swap(self, before: Mark | None, decision: Decision, accept: Accept) -> bool:
+        if time.monotonic() - self._checked_at >= CHECKED_SECONDS:
+            try:
+                accept(self._check())
+            except FailedError as error:
+                raise error.before_deciding() from error
+            self._checked_at = time.monotonic()
         item: dict[str, Any] = {
             KEY: {"S": self.key},
             "lake": {"S": decision.lake},
@@ -118,6 +129,7 @@ class DynamoDb(Arbiter):
         try:
             yield
         except (BotoCoreError, ClientError) as error:
+            self._checked_at = float("-inf")  # another server may answer next, or another table of the name
             raise FailedError(_meaning(error), str(error)) from error
 
 

@@ -18,9 +18,9 @@ from lockstep.spark.jars import delta_jars, java, shim_jar
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import comparable
 from lockstep.storage.proof import race
-from lockstep.timeline.arbitration import standing
 from lockstep.timeline.clock import far_ahead, utc_now
 from lockstep.timeline.log import Timeline
+from lockstep.timeline.standing import standing
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
@@ -118,9 +118,7 @@ def _lake(root: str, timelines: list[Timeline]) -> str:
 
 def _arbiter(timeline: Timeline) -> str:
     """Tell how the lake's arbiter stands to its store, which need not know conditional writes then."""
-    if timeline.arbitration is None:
-        raise UnsupportedError(timeline.refusal)
-    found = standing(timeline.storage, timeline.arbitration, timeline.head.version)
+    found = standing(timeline)
     if found.wrong:
         raise UnavailableError(f"{found.arbiter} {found.wrong}: see `lockstep arbiter`")
     return f"{found.arbiter}, which decided database version {found.decided}"

@@ -25,22 +25,27 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from lockstep.arbiters import Arbiter, Decision, Mark
 from lockstep.errors import ArbiterError, LockstepError, SnapshotTooOldError, UnavailableError
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline.entry import NEW, Arbitrated
 from lockstep.timeline.fence import fence, left_behind
-from lockstep.timeline.files import entry_path, find, gone
+from lockstep.timeline.files import UNREADABLE, entry_path, find, gone
 
 INLINE_BYTES = 256 * 1024
 """So large a file is kept by the arbiter itself; an item of DynamoDB has 400 kB at most."""
 
 FOLDER = "_lockstep/decided"
 
+SERVER = "_lockstep/arbiter.json"
+"""Which server decides, if it is another one than that which the lake was made with: {"server": identity}."""
+
 RESEED = "lockstep arbiter --reseed"
+ANOTHER = "--another-server"
 
 Verdict: TypeAlias = Literal["ours", "theirs", "passed", "again", "elsewhere"]
 
@@ -70,6 +75,45 @@ def refusal(of_lake: Arbitrated | None, arbiter: Arbiter | None, root: str) -> s
         f"the database versions of the lake {root} are decided by an arbiter ({of_lake.kind} {of_lake.name}), and this "
         f"client is told to use {told}: it may only read. Nothing was written; set `arbiter`, or LOCKSTEP_ARBITER"
     )
+
+
+class _Server(msgspec.Struct):
+    server: str
+
+
+def chosen_server(storage: Storage) -> str:
+    """Return the identity of the server that somebody has chosen for a lake since it was made; empty if nobody has.
+
+    Raises:
+        UnavailableError: the store failed.
+        ArbiterError: what says so cannot be read.
+    """
+    if (data := storage.get(SERVER)) is None:
+        return ""
+    try:
+        return msgspec.json.decode(data, type=_Server).server
+    except UNREADABLE as error:
+        raise ArbiterError(
+            f"{SERVER} in {storage.url}, which says what server decides the lake's versions, cannot be read: {error}. "
+            f"Run `{RESEED} {ANOTHER} ROOT` with the right one"
+        ) from error
+
+
+def choose_server(storage: Storage, identity: str) -> None:
+    """Have a server decide from now on; who knows another one finds out when that is checked next."""
+    storage.put(SERVER, msgspec.json.encode(_Server(identity)))
+
+
+def wrong_server(identity: str, known: str) -> str:
+    """Return why a server may not decide for a lake, as a clause; empty if it may, or if nobody can tell.
+
+    Args:
+        identity: which server it is.
+        known: which one the lake has.
+    """
+    if identity == known or not (identity and known):
+        return ""
+    return "is another server than the one that decides this lake's versions, or lost all that it had"
 
 
 def digest_of(data: bytes) -> str:
@@ -147,11 +191,13 @@ class Arbitration:
     Attributes:
         arbiter: what decides.
         lake: the id of the transaction that made the lake, by which the arbiter knows it.
+        server: the identity of the server that the lake was made with; empty if it is not known.
     """
 
-    def __init__(self, storage: Storage, arbiter: Arbiter, lake: str) -> None:
+    def __init__(self, storage: Storage, arbiter: Arbiter, lake: str, server: str = "") -> None:
         self.arbiter = arbiter
         self.lake = lake
+        self.server = server
         self._storage = storage
         self._newest: Mark | None = None  # of what this process has put, or copied, last
         self._in_doubt = NEW  # the first version of a file of which nobody knew whether it was decided
@@ -182,6 +228,20 @@ class Arbitration:
         self._in_doubt = NEW
         return answer
 
+    def accept(self, identity: str) -> None:
+        """Raise unless a server may decide for the lake, see `Arbiter.check`.
+
+        Raises:
+            ArbiterError: it is another one.
+            UnavailableError: the store failed.
+        """
+        if wrong := wrong_server(identity, chosen_server(self._storage) or self.server):
+            raise ArbiterError(
+                f"the arbiter ({self.arbiter}) {wrong}. Two servers that decide would lose commits, so nothing can be "
+                "committed here. Name the lake's own server; if nobody reaches that any more, see that the store has "
+                f"all that was committed and that nobody writes, then run `{RESEED} {ANOTHER} ROOT`"
+            )
+
     def _put(self, wanted: Decision, data: bytes) -> Mine | Theirs:
         """Do what `put` says; from when a file may be decided until its fate is known, its version is in doubt."""
         before = self._before(wanted.first)
@@ -189,7 +249,7 @@ class Arbitration:
             self._storage.put(staged_path(wanted), data)
         was, self._in_doubt = self._in_doubt, wanted.first  # also for who is interrupted
         try:
-            swapped = self.arbiter.swap(before, wanted)
+            swapped = self.arbiter.swap(before, wanted, self.accept)
         except LockstepError as error:
             if not isinstance(error, UnavailableError) or error.definite:
                 self._in_doubt = was
@@ -202,13 +262,15 @@ class Arbitration:
         """Return what the store has under a file's name, durably if it is that file."""
         path = entry_path(wanted.first)
         try:
-            there = self._storage.get(path)
-            if there == data:
-                self._storage.put_if_absent(path, data)  # who copied it may have failed before it was durable
-                self._newest = wanted.mark
+            if (there := self._storage.get(path)) != data:
+                return there
+            answer = self._storage.put_if_absent(path, data)  # who copied it may have failed before it was durable
         except UnavailableError as error:
             return error
-        return there
+        if isinstance(answer, Theirs):
+            return answer.data
+        self._newest = wanted.mark
+        return data
 
     def _before(self, first: int) -> Mark | None:
         """Return what a file is to follow, as the store has it; None before the first."""
@@ -253,80 +315,6 @@ class Arbitration:
         if wanted.data is None:
             remove_staged(self._storage, wanted)
         return Theirs(there)
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How an arbiter stands to a lake.
-
-    Attributes:
-        arbiter: in words.
-        decided: the newest database version that it has decided; None if it knows nothing of the lake.
-        stored: the newest that the store has.
-        wrong: why nothing can be decided until a person has looked; empty if all is well.
-    """
-
-    arbiter: str
-    decided: int | None
-    stored: int
-    wrong: str = ""
-
-
-def standing(storage: Storage, arbitration: Arbitration, version: int) -> Standing:
-    """Return how an arbiter stands to a lake whose newest database version in the store is `version`.
-
-    Raises:
-        UnavailableError, ArbiterError: the store or the arbiter says so.
-    """
-    found, end = arbitration.arbiter.read(), _end(storage, arbitration.lake, version)
-    decided = None if found is None else found.last
-    return Standing(str(arbitration.arbiter), decided, version, _wrong(found, end))
-
-
-def reseed(storage: Storage, arbitration: Arbitration, version: int) -> Standing:
-    """Let an arbiter go on from what the store has; an entry that it decided next, and nobody copied, is copied first.
-
-    Whoever calls this has seen to it that no client writes, and that the store has all that was committed: what the
-    arbiter decided beyond that is forgotten.
-
-    Args:
-        version: the newest database version that the store has.
-
-    Returns:
-        How it stood before.
-
-    Raises:
-        UnavailableError: the store or the arbiter failed, or somebody else changed what it holds; call again.
-        ArbiterError: what it holds is none of Lockstep's records, or cannot be copied.
-    """
-    arbiter = arbitration.arbiter
-    found, end = arbiter.read(), _end(storage, arbitration.lake, version)
-    before = Standing(str(arbiter), None if found is None else found.last, version, _wrong(found, end))
-    if before.wrong:
-        if not arbiter.swap(None if found is None else found.mark, end):
-            raise UnavailableError(f"the arbiter ({arbiter}) was changed meanwhile. Look again")
-    elif found is not None and found.first == version + 1:
-        copy_decided(storage, arbiter, found)
-    return before
-
-
-def _end(storage: Storage, lake: str, version: int) -> Decision:
-    """Return the file that the timeline ends with, as a decision."""
-    if (file := find(storage, version)) is None:
-        raise gone(storage, version, version)
-    return Decision(lake, file.first, file.last, digest_of(file.data))
-
-
-def _wrong(found: Decision | None, end: Decision) -> str:
-    """Return why nothing can follow the file that the timeline ends with."""
-    verdict = judge(found, end.mark, Decision(end.lake, end.last + 1, end.last + 1, ""))
-    match verdict:
-        case "again" | "theirs":
-            return ""
-        case "passed" if found is not None:
-            return f"has decided database version {found.last}, and the store ends with {end.last}: entries are lost"
-        case wrong:
-            return wrong
 
 
 def copy_decided(storage: Storage, arbiter: Arbiter, found: Decision) -> bytes:

@@ -318,11 +318,13 @@ class Arbitrated(Value, frozen=True):
     """Who decides which entry a database version is, since the store does not.
 
     `kind` is `valkey` or `dynamodb`, `name` the prefix of its keys, or its table. There is no address and no secret:
-    those are each client's own to know.
+    those are each client's own to know. `server` is the server's identity, a text that means nothing else: another one,
+    with the same prefix or table, is told apart by it. Empty: any server of that kind and name.
     """
 
     kind: str
     name: str
+    server: str = ""
 
 
 class Entry(Value, frozen=True):

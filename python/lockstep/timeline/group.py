@@ -155,7 +155,7 @@ class Appending(Growing):
         self.arbiter_name = first.arbiter
         self.refusal = refusal(first.arbiter, arbiter, self.storage.url)
         if arbiter is not None and first.arbiter is not None and not self.refusal:
-            self.arbitration = Arbitration(self.storage, arbiter, first.transaction.id)
+            self.arbitration = Arbitration(self.storage, arbiter, first.transaction.id, first.arbiter.server)
 
     def prove_store(self) -> None:
         """See that of several writers of an object one wins here, once for this timeline.

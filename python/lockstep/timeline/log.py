@@ -132,6 +132,9 @@ class Timeline(Appending):
         was_there = read_hint(storage) is not None or versions(storage) or fence(storage)
         if was_there or (arbiter is not None and storage.exists(entry_path(0))):
             return cls.open(storage, clock=clock, checkpoint_every=checkpoint_every, arbiter=arbiter)
+        decided_by = None
+        if arbiter is not None:
+            decided_by = Arbitrated(kind=arbiter.kind, name=arbiter.name, server=arbiter.check())
         now = to_millisecond(clock())
         entry = Entry(
             format=FORMAT if arbiter is None else ARBITER_FORMAT,
@@ -148,13 +151,13 @@ class Timeline(Appending):
                 message=message,
             ),
             namespaces=[NamespaceDdl(action="create", name=DEFAULT_NAMESPACE)],
-            arbiter=None if arbiter is None else Arbitrated(kind=arbiter.kind, name=arbiter.name),
+            arbiter=decided_by,
         )
         prove_or_look(storage, is_arbitrated=arbiter is not None)
-        if arbiter is None:
+        if arbiter is None or decided_by is None:
             outcome = storage.put_if_absent(entry_path(0), encode(entry))
         else:
-            outcome = Arbitration(storage, arbiter, entry.transaction.id).put(0, 0, encode(entry))
+            outcome = Arbitration(storage, arbiter, entry.transaction.id, decided_by.server).put(0, 0, encode(entry))
         match outcome:
             case Mine():
                 _log.info("made the timeline of %s", storage.url)
