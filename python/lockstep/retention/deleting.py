@@ -18,7 +18,7 @@ from lockstep.commit.records import keep_ended, open_transactions
 from lockstep.delta.actions import Action, parse
 from lockstep.delta.log import read_published
 from lockstep.delta.publish import contents
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, ReadOnlyError
 from lockstep.lake import deletions
 from lockstep.lake.deletions import Begun
 from lockstep.lake.lake import Lake
@@ -74,9 +74,12 @@ def carry_out(
     """Delete what a plan dooms and was marked long enough, and mark the rest.
 
     Raises:
+        ReadOnlyError: this process may only read the lake; nothing was marked, and nothing begun.
         UnavailableError: the store failed; a later run goes on.
         CorruptTimelineError: as the timeline says.
     """
+    if lake.refusal and not dry_run:
+        raise ReadOnlyError(lake.refusal)
     now = lake.clock()
     marks = queue.read_queue(lake.storage)
     due, unmarked = queue.split(plan.doomed, marks.since, now, grace)

@@ -44,7 +44,7 @@ class RetentionRequests(Requests):
         )
 
     def _versions(self, _: Session, request: protocol.KeptVersions) -> protocol.KeptVersionsAnswer:
-        house, location, need = self._need(request)
+        house, location, need = self._need(request, fenced=True)
         table = house.catalog.timeline.head.table_at(location)
         log = log_files(house.catalog.lake.storage, location)
         if table is not None and (lost := unreadable(log, need, table.version)) is not None:
@@ -73,9 +73,18 @@ class RetentionRequests(Requests):
                 self._needed[key] = first
         return protocol.KeptLogAnswer(first=first)
 
-    def _need(self, request: protocol.KeptVersions | protocol.KeptLog) -> tuple[Lakehouse, str, Need]:
-        """Return which versions of a table can be read, by the newest database version."""
+    def _need(
+        self, request: protocol.KeptVersions | protocol.KeptLog, *, fenced: bool = False
+    ) -> tuple[Lakehouse, str, Need]:
+        """Return which versions of a table can be read, by the newest database version.
+
+        Args:
+            fenced: whether what an arbiter has decided and nobody has copied into the store counts, too, for who wants
+                the next version copies it, however late. It writes an entry to find out.
+        """
         house = self._host.lakehouses.writer(request.uri, request.catalogs)
         location = house.uris.parse(request.uri).location
+        if fenced and house.catalog.timeline.arbiter_name is not None:
+            house.catalog.lake.fence()
         house.catalog.lake.refresh()
         return house, location, need_at(house.catalog.lake, location)
