@@ -38,13 +38,13 @@ class Server:
 class Recorded(Arbiter):
     """A client of such a server."""
 
-    kind = "valkey"
     alternative = "another prefix"
     repeat = QUICKLY
 
-    def __init__(self, server: Server, root: str = "file:///lake") -> None:
-        super().__init__("lockstep", root)
+    def __init__(self, server: Server, *, kind: str = "valkey", name: str = "lockstep") -> None:
+        super().__init__(name, "file:///lake")
         self.server = server
+        self.kind = kind  # type: ignore[misc]
 
     @property
     def place(self) -> str:

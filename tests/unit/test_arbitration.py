@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lockstep.arbiters import Arbiter, Decision, Mark, arbiter_of
 from lockstep.arbiters.address import Address, address_of
-from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.spark.session import conf
+from lockstep.storage import open_storage
 from lockstep.timeline.arbitration import judge, refusal
 from lockstep.timeline.entry import ARBITER_FORMAT, Arbitrated
-from lockstep.timeline.files import decode, encode
+from lockstep.timeline.files import decode, encode, entry_path
 from lockstep.timeline.fold import apply
+from tests.support.arbitrated import make_namespace
 from tests.support.entries import entry
+from tests.support.lakes import open_catalog
+from tests.support.recorded import Recorded, Server
 
 BEFORE = Mark("lake", 7, "seven")
 WANTED = Decision("lake", 8, 9, "ours")
@@ -124,6 +132,9 @@ def test_how_an_arbiter_is_named(text: str, address: Address) -> None:
         "valkey://ada:hunter2@host",
         "valkey://:hunter2@host/0?prefix=x",
         "dynamodb://hunter2@table",
+        "dynamodb://table?endpoint=http://ada:hunter2@host",
+        "dynamodb://table?endpoint=http://ada:hunter2%40host:8000/",
+        "dynamodb://table?region=hunter2@x",
         "valkey://host?password=hunter2",
         "valkey://host:hunter2",
         "hunter2",
@@ -168,3 +179,59 @@ def test_without_its_client_an_arbiter_is_refused(
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(UnsupportedError, match=rf"pip install 'lockstep\[{extra}\]'"):
         arbiter_of(text, str(Path("/lake")))
+
+
+@pytest.mark.parametrize(
+    ("text", "without", "why"),
+    [
+        ("nonsense", None, "is no address"),
+        ("valkey://:hunter2@host", None, "LOCKSTEP_ARBITER_PASSWORD"),
+        (VALKEY, "redis", r"pip install 'lockstep\[redis\]'"),
+        ("dynamodb://t?region=eu-west-1", "boto3", r"pip install 'lockstep\[dynamodb\]'"),
+        ("dynamodb://t", None, "has no region"),
+    ],
+)
+def test_what_the_environment_says_stops_no_lake_that_has_no_arbiter(
+    text: str, without: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, arbitrated = str(tmp_path / "lake"), str(tmp_path / "arbitrated")
+    TransactionalCatalog.open(root, create=True)
+    named = arbiter_named(text)
+    open_catalog(open_storage(arbitrated, create=True), arbiter=Recorded(Server(), kind=named[0], name=named[1]))
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("LOCKSTEP_ARBITER", text)
+    if without is not None:
+        monkeypatch.setitem(sys.modules, without, None)
+    assert make_namespace(TransactionalCatalog.open(root), "a") == 1
+    reader = TransactionalCatalog.open(arbitrated)
+    assert reader.database().version == 0
+    with pytest.raises(LockstepError, match=why) as refused:
+        make_namespace(reader, "b")
+    with pytest.raises(LockstepError, match=why):
+        TransactionalCatalog.open(str(tmp_path / "new"), create=True)
+    assert not (tmp_path / "new" / entry_path(0)).exists()
+    assert "hunter2" not in str(refused.value)
+
+
+def arbiter_named(text: str) -> tuple[str, str]:
+    """Return the kind and the name of what a setting names; any, if that is none."""
+    try:
+        address = address_of(text)
+    except InvalidError:
+        return "valkey", "lockstep"
+    return address.kind, address.name
+
+
+def test_no_client_is_made_for_a_lake_that_has_no_arbiter(tmp_path: Path) -> None:
+    """boto3 takes half a second to import."""
+    program = (
+        "import sys; from lockstep.catalog import TransactionalCatalog as Catalog;"
+        f"Catalog.open({str(tmp_path / 'lake')!r});"
+        "assert not {'boto3', 'redis'} & sys.modules.keys(), 'imported'"
+    )
+    TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    for text in (VALKEY, "dynamodb://t?region=eu-west-1"):
+        environment = {**os.environ, "LOCKSTEP_ARBITER": text, "PYTHONPATH": os.pathsep.join(sys.path)}
+        subprocess.run([sys.executable, "-c", program], check=True, env=environment)

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias, TypeVar
 
-from lockstep.arbiters.address import address_of
-from lockstep.errors import LockstepError, UnavailableError
+from lockstep.arbiters.address import Address, address_of
+from lockstep.errors import InvalidError, LockstepError, UnavailableError
 from lockstep.retry import REQUEST, Backoff
 from lockstep.settings import DEFAULT_ARBITER
 from lockstep.storage.failures import Meaning
@@ -142,6 +142,13 @@ class Arbiter(ABC):
         """Where the lake's record is, in words that say what to delete; not a word of an address."""
         ...
 
+    def prepare(self) -> None:  # noqa: B027 (some need none)
+        """Make the client, so that what is missing for that is told at once; makes no request.
+
+        Raises:
+            UnsupportedError: its library is not installed, or it is not told enough.
+        """
+
     def check(self) -> str:
         """See that what is recorded here stays so.
 
@@ -234,21 +241,34 @@ def arbiter_of(text: str | None, root: str) -> Arbiter | None:
     """Return the arbiter that a client is told to use for the lake at a root; makes no request.
 
     Args:
-        text: see the module; None or empty: what the environment says, if it says anything.
+        text: see the module; None or empty: what the environment says, if it says anything. That is for lakes that have
+            this arbiter. So whatever is wrong with it stops nobody before an arbiter is needed.
         root: as `lockstep.storage.outside.comparable` gives it.
 
     Raises:
         InvalidError: the setting makes no sense; the message has none of its parts that may be a password.
         UnsupportedError: the client library is not installed.
     """
-    said = text or os.environ.get(DEFAULT_ARBITER.name)
-    if not said:
+    if text:
+        made = _made(address_of(text), root, is_default=False)
+        made.prepare()
+        return made
+    if not (said := os.environ.get(DEFAULT_ARBITER.name)):
         return None
-    address = address_of(said)
+    try:
+        address = address_of(said)
+    except InvalidError as error:
+        from lockstep.arbiters.misnamed import Misnamed
+
+        return Misnamed(error, root)
+    return _made(address, root, is_default=True)
+
+
+def _made(address: Address, root: str, *, is_default: bool) -> Arbiter:
     if address.kind == "valkey":
         from lockstep.arbiters.valkey import Valkey
 
-        return Valkey(address, root, is_default=not text)
+        return Valkey(address, root, is_default=is_default)
     from lockstep.arbiters.dynamodb import DynamoDb
 
-    return DynamoDb(address, root, is_default=not text)
+    return DynamoDb(address, root, is_default=is_default)

@@ -78,6 +78,11 @@ def address_of(text: str) -> Address:
     if len(said) != len(pairs) or not said.keys() <= _PARAMETERS[kind] or not all(said.values()):
         raise InvalidError(f"the arbiter's address has other parameters than {', '.join(sorted(_PARAMETERS[kind]))}")
     if kind == "dynamodb":
+        if any("@" in value for value in said.values()):
+            raise InvalidError(
+                "the arbiter's endpoint has a user or a password in it, and settings are shown in many places. "
+                "DynamoDB's keys come from the AWS_* variables, profiles and roles"
+            )
         if parts.path.strip("/") or port is not None:
             raise InvalidError(f"the arbiter's address names no table alone: expected {_SHAPE}")
         # Of the netloc, for a table's name has capital letters, which a host has not.

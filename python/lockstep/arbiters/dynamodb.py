@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from lockstep.arbiters import ANSWER_SECONDS, CHECKED_SECONDS, Accept, Arbiter, Decision, FailedError, Mark
@@ -41,14 +42,18 @@ class DynamoDb(Arbiter):
     alternative = "another table"
 
     def __init__(self, address: Address, root: str, *, is_default: bool = False) -> None:
-        """Make no request.
-
-        Raises:
-            UnsupportedError: the client library is not installed, or no region is said anywhere.
-        """
+        """Make no request, and no client."""
         super().__init__(address.name, root, is_default=is_default)
-        self._client = _client(address)
+        self._address = address
         self._checked_at = float("-inf")
+
+    @cached_property
+    def _client(self) -> Any:
+        return _client(self._address)
+
+    def prepare(self) -> None:
+        """Import boto3, and find out the region; nothing is asked."""
+        _ = self._client
 
     @property
     def place(self) -> str:

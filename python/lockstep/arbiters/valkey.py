@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -61,14 +62,18 @@ class Valkey(Arbiter):
     alternative = "another prefix (?prefix=…)"
 
     def __init__(self, address: Address, root: str, *, is_default: bool = False) -> None:
-        """Make no request.
-
-        Raises:
-            UnsupportedError: the client library is not installed.
-        """
+        """Make no request, and no client."""
         super().__init__(address.name, f"{address.name}:{root}", is_default=is_default)
-        self._client = _client(address, self._connected)
+        self._address = address
         self._checked_at: WeakKeyDictionary[ConnectionInterface, float] = WeakKeyDictionary()
+
+    @cached_property
+    def _client(self) -> Redis:
+        return _client(self._address, self._connected)
+
+    def prepare(self) -> None:
+        """Import redis; nothing is asked."""
+        _ = self._client
 
     @property
     def place(self) -> str:
