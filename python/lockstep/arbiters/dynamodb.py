@@ -16,7 +16,7 @@ from typing import Any
 
 from lockstep.arbiters import ANSWER_SECONDS, CHECKED_SECONDS, Accept, Arbiter, Decision, FailedError, Mark
 from lockstep.arbiters.address import Address
-from lockstep.errors import ArbiterError, UnsupportedError
+from lockstep.errors import ArbiterError, LockstepError, UnsupportedError
 from lockstep.storage.failures import Meaning
 
 KEY = "lake_root"
@@ -33,6 +33,10 @@ _PASSING: Mapping[str, Meaning] = {
     "TransactionConflictException": Meaning.THROTTLED,
 }
 """Answers after which the same request may succeed in a moment."""
+
+
+_NOT_LET_IN = (401, 403, 407)
+"""What also a proxy answers only in place of handing the request on."""
 
 
 class DynamoDb(Arbiter):
@@ -62,7 +66,7 @@ class DynamoDb(Arbiter):
 
     def _check(self) -> str:
         with self._reporting():
-            table = self._client.describe_table(TableName=self.name)["Table"]
+            table = self._ask("describe_table")["Table"]
         keys = {key["AttributeName"]: key["KeyType"] for key in table["KeySchema"]}
         types = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
         if keys != {KEY: "HASH"} or types.get(KEY) != "S":
@@ -105,14 +109,16 @@ class DynamoDb(Arbiter):
             }
         with self._reporting():
             try:
-                self._client.put_item(TableName=self.name, Item=item, **condition)
-            except self._client.exceptions.ConditionalCheckFailedException:
-                return False
+                self._ask("put_item", Item=item, **condition)
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                if is_of_dynamodb(error.response, status=400):
+                    return False
+                raise FailedError(Meaning.UNKNOWN, f"an odd answer: {error}") from error
         return True
 
     def _read(self) -> Decision | None:
         with self._reporting():
-            answer = self._client.get_item(TableName=self.name, Key={KEY: {"S": self.key}}, ConsistentRead=True)
+            answer = self._ask("get_item", Key={KEY: {"S": self.key}}, ConsistentRead=True)
         if (item := answer.get("Item")) is None:
             return None
         try:
@@ -123,36 +129,69 @@ class DynamoDb(Arbiter):
                 digest=item["digest"]["S"],
                 data=item["data"]["B"] if "data" in item else None,
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ArbiterError(f"the item {self.key} of the arbiter ({self}) is none of its records") from error
+
+    def _ask(self, operation: str, **arguments: object) -> dict[str, Any]:
+        """Return DynamoDB's answer to a request; boto3 takes any 200, with whatever in it, for one that says nothing.
+
+        Raises:
+            FailedError: something else answered.
+        """
+        answer: dict[str, Any] = getattr(self._client, operation)(TableName=self.name, **arguments)
+        if not is_of_dynamodb(answer, status=200):
+            raise FailedError(Meaning.UNKNOWN, f"the answer to {operation} is none of DynamoDB's")
+        return answer
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         """Raise what goes wrong as `FailedError`."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
             yield
-        except (BotoCoreError, ClientError) as error:
+        except Exception as error:  # boto3 raises anything for an answer that it does not understand
             self._checked_at = float("-inf")  # another server may answer next, or another table of the name
-            raise FailedError(_meaning(error), str(error)) from error
+            if isinstance(error, FailedError | LockstepError):
+                raise
+            raise FailedError(meaning_of(error), str(error)) from error
 
 
-def _meaning(error: Exception) -> Meaning:
-    """Return what a failure means: whatever DynamoDB itself says no to was not done, unless it failed on its side."""
+def is_of_dynamodb(answer: Mapping[str, Any], *, status: int) -> bool:
+    """Tell whether an answer, of that status, came from DynamoDB, and not from a proxy, or from half a server."""
+    about = answer.get("ResponseMetadata", {})
+    content_type = about.get("HTTPHeaders", {}).get("content-type", "")
+    return "RequestId" in about and "json" in content_type and about.get("HTTPStatusCode") == status
+
+
+def meaning_of(error: Exception) -> Meaning:
+    """Return what a failure means: whatever DynamoDB itself says no to was not done, unless it failed on its side.
+
+    What is not known to have been found before anything was sent may have been sent.
+    """
     from botocore import exceptions
 
     match error:
         case exceptions.ClientError():
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            otherwise = Meaning.BUSY if not 400 <= status < 500 else Meaning.REFUSED
-            return _PASSING.get(error.response.get("Error", {}).get("Code", ""), otherwise)
+            known = _PASSING.get(error.response.get("Error", {}).get("Code", ""))
+            if known is not None:
+                return known
+            if status in _NOT_LET_IN or (400 <= status < 500 and is_of_dynamodb(error.response, status=status)):
+                return Meaning.REFUSED
+            return Meaning.BUSY if status >= 500 else Meaning.UNKNOWN
         case exceptions.ConnectTimeoutError() | exceptions.EndpointConnectionError():
             return Meaning.UNREACHED
-        case exceptions.HTTPClientError():
-            return Meaning.UNKNOWN
-        case _:  # no credentials, no region, a parameter: found before anything was sent
+        case (
+            exceptions.NoCredentialsError()
+            | exceptions.PartialCredentialsError()
+            | exceptions.CredentialRetrievalError()
+            | exceptions.MetadataRetrievalError()
+            | exceptions.TokenRetrievalError()
+            | exceptions.SSOError()
+            | exceptions.ParamValidationError()
+        ):
             return Meaning.REFUSED
+        case _:
+            return Meaning.UNKNOWN
 
 
 def _client(address: Address) -> Any:

@@ -1,0 +1,111 @@
+"""What answers in DynamoDB's place, and what its client raises: none of it says anything of a decision."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ChecksumError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    ReadTimeoutError,
+)
+from botocore.parsers import ResponseParserError
+
+from lockstep.arbiters.dynamodb import meaning_of
+from lockstep.errors import UnavailableError
+from lockstep.storage.failures import Meaning
+from tests.storage.test_arbiters import decision, dynamodb, make_table, of
+from tests.support.s3 import Application, moto, serving
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that an emulator takes."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+
+
+class Odd:
+    """A DynamoDB whose answers to one kind of request are something else's: a proxy's, or half a server's."""
+
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self.answers: list[tuple[str, str, bytes]] = []
+        self.operation = ""
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        if not self.answers or not environ.get("HTTP_X_AMZ_TARGET", "").endswith(self.operation):
+            return self._app(environ, start_response)
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        status, content_type, body = self.answers[0]
+        start_response(status, [("Content-Type", content_type)])
+        return [body]
+
+
+JSON = "application/x-amz-json-1.0"
+CHECK_FAILED = b'{"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "message": "no"}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("200 OK", "text/html", b"<html>log in</html>"),
+        ("200 OK", "application/json", b"{}"),
+        ("200 OK", JSON, b"{"),
+        ("200 OK", JSON, b"[]"),
+        ("200 OK", JSON, b""),
+        ("200 OK", JSON, b'{"Item": {"lake_root": 5}}'),
+        ("200 OK", JSON, CHECK_FAILED),
+        ("500 Internal Server Error", JSON, CHECK_FAILED),
+        ("302 Found", "text/html", b"elsewhere"),
+        ("404 Not Found", "text/html", b"<html>nothing here</html>"),
+        ("408 Request Timeout", "text/html", b"too slow"),
+        ("400 Bad Request", "text/html", b"<html>bad</html>"),
+    ],
+    ids=lambda answer: f"{answer[0]} {answer[1]} {answer[2].decode()[:20]}",
+)
+def test_odd_answers_say_nothing_of_a_decision(answer: tuple[str, str, bytes], tmp_path: Path) -> None:
+    """Neither that it is recorded, nor that another one is, nor that there is none."""
+    app = Odd(moto())
+    with serving(app) as endpoint:
+        table = f"odd-{uuid.uuid4()}"  # moto has one memory in a process
+        make_table(endpoint, name=table)
+        arbiter = of(dynamodb(endpoint, table), f"file://{tmp_path}")
+        assert arbiter.swap(None, decision(0))
+        app.answers, app.operation = [answer], "PutItem"
+        with pytest.raises(UnavailableError) as failed:
+            arbiter.swap(decision(0).mark, decision(1))
+        assert not failed.value.definite
+        app.operation = "GetItem"
+        with pytest.raises(UnavailableError):
+            arbiter.read()
+        app.operation = "DescribeTable"
+        with pytest.raises(UnavailableError) as failed:
+            arbiter.swap(decision(0).mark, decision(1))
+        assert failed.value.definite, "nothing was asked to be decided"
+        app.answers = []
+        assert arbiter.swap(decision(0).mark, decision(1))
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (NoCredentialsError(), Meaning.REFUSED),
+        (ParamValidationError(report="x"), Meaning.REFUSED),
+        (EndpointConnectionError(endpoint_url="x"), Meaning.UNREACHED),
+        (ConnectTimeoutError(endpoint_url="x"), Meaning.UNREACHED),
+        (ReadTimeoutError(endpoint_url="x"), Meaning.UNKNOWN),
+        (ResponseParserError("x"), Meaning.UNKNOWN),
+        (ChecksumError(checksum_type="crc32", expected_checksum=1, actual_checksum=2), Meaning.UNKNOWN),
+        (AttributeError("'list' object has no attribute 'get'"), Meaning.UNKNOWN),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_a_failure_of_dynamodbs_client_means(error: Exception, meaning: Meaning) -> None:
+    assert meaning_of(error) is meaning
