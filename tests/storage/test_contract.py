@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import obstore.store
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +25,7 @@ from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.storage import Mine, Storage, Theirs, checked, open_storage, url_of
 from lockstep.storage.object import ObjectStorage
+from lockstep.tables.opened import OpenLake
 from tests.support import servers
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, files, named, open_catalog, stage_new
@@ -144,6 +148,35 @@ def test_an_object_may_be_put_and_got_in_pieces(store: Storage) -> None:
     with pytest.raises(UnavailableError):
         store.put_chunks("f/none", broken())
     assert store.get("f/none") is None
+
+
+def buffers() -> Iterator[tuple[str, memoryview]]:
+    """Yield memory as others lend it, by what is unusual about it: pyarrow's is of signed bytes."""
+    yield "pyarrow's", memoryview(pa.py_buffer(b"abcdef"))
+    sink = pa.BufferOutputStream()
+    sink.write(b"abcdef")
+    yield "pyarrow's stream", memoryview(sink.getvalue())
+    yield "a part of pyarrow's", memoryview(pa.py_buffer(b"-abcdef-"))[1:-1]
+    yield "of two dimensions", memoryview(b"abcdef").cast("B", (2, 3))
+    yield "of numbers", memoryview(array("H", b"abcdef"))
+
+
+@pytest.mark.parametrize(("what", "piece"), [*buffers()], ids=[what for what, _ in buffers()])
+def test_a_piece_is_any_memory(store: Storage, what: str, piece: memoryview) -> None:
+    store.put_chunks("f/a", iter([piece, memoryview(pa.py_buffer(b"")), piece]))
+    assert store.get("f/a") == b"abcdef" * 2, what
+
+
+def test_rows_are_appended_from_python_in_each_kind_of_store(store: Storage) -> None:
+    lake = OpenLake(open_catalog(store), {})
+    with lake.transaction() as tx:
+        tx.create("t", pa.schema([("id", pa.int64())]))
+        tx["t"].append({"id": [1, 2]})
+    [table] = lake.catalog.timeline.head.tables.values()
+    files = [found.path for found in store.walk(table.location) if found.path.endswith(".parquet")]
+    data = store.get(files[0])
+    assert data is not None
+    assert pq.read_table(pa.BufferReader(data)).to_pylist() == [{"id": 1}, {"id": 2}]
 
 
 def test_a_lake_is_exported_to_each_kind_of_store(store: Storage, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class ObjectStorage(Storage):
         import obstore
 
         with self._reporting("write", path):
-            obstore.put(self._store, _key(path), iter(chunks))
+            obstore.put(self._store, _key(path), map(_plain, chunks))
 
     def list(self, folder: str, after: str | None = None) -> Names:
         import obstore
@@ -266,6 +266,12 @@ def _store(place: Place, config: Any, client: Any, retries: Any, provider: Any) 
             return GCSStore(place.bucket, **more)
         case "azure":
             return AzureStore(place.bucket, **more)
+
+
+def _plain(chunk: bytes | memoryview) -> bytes | memoryview:
+    """Return a piece as the unsigned bytes that obstore takes; pyarrow's memory says that its bytes are signed."""
+    view = memoryview(chunk)
+    return view.cast("B") if view.nbytes else b""
 
 
 def _key(path: str) -> str:
