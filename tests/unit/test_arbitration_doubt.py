@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lockstep
+from lockstep.arbiters import Decision
 from lockstep.errors import (
     ArbiterError,
     CommitUnknownError,
@@ -19,9 +20,10 @@ from lockstep.errors import (
 )
 from lockstep.storage import Mine, Storage, Theirs, open_storage
 from lockstep.tables.opened import OpenLake
-from lockstep.timeline.arbitration import Arbitration, after_failure
+from lockstep.timeline.arbitration import Arbitration, after_failure, digest_of
 from lockstep.timeline.files import entry_path
 from tests.support.arbitrated import make_namespace
+from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog
 from tests.support.memory import MemoryStorage
 from tests.support.recorded import Recorded, Server
@@ -134,6 +136,25 @@ def test_another_server_that_answers_after_a_lost_answer_leaves_it_in_doubt() ->
     with pytest.raises(UnavailableError, match="is another server") as failed:
         ours.put(1, 1, b"one")
     assert not failed.value.definite
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_an_entry_that_the_arbiter_is_found_to_have_is_in_doubt_until_it_is_copied(is_followed: bool) -> None:
+    """Whoever asked for that: this process may have been interrupted, and remembers nothing of it."""
+    server, storage = Server(), FaultyStorage(MemoryStorage())
+    ours = arbitration(server, storage)
+    server.record = Decision("lake", 1, 1, digest_of(b"one"), b"one")
+    if is_followed:
+        storage.put(entry_path(1), b"one")
+        server.record = Decision("lake", 2, 2, digest_of(b"two"), b"two")
+    storage.fail("put_if_absent", path=entry_path(1), definite=True)
+    answer: object = None
+    try:
+        answer = ours.put(1, 1, b"one")
+    except UnavailableError as error:
+        answer = error.definite
+    assert answer == (Mine() if is_followed else False)
+    assert is_followed or ours.put(1, 1, b"one") == Mine()
 
 
 def test_who_never_tried_is_told_that_nothing_is_committed() -> None:

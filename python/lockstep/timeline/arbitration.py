@@ -287,12 +287,14 @@ class Arbitration:
         found = self.arbiter.read()
         match judge(found, before, wanted):
             case "ours":
+                self._in_doubt = wanted.first
                 return self._copied(wanted, data)
             case "theirs" if found is not None:
                 return self._of_others(wanted, copy_decided(self._storage, self.arbiter, found))
             case "passed":
                 there = self._storage.get(entry_path(wanted.first))
                 if there == data:
+                    self._in_doubt = wanted.first
                     return self._copied(wanted, data)
                 if there is not None:
                     return self._of_others(wanted, there)
