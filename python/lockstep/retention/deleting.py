@@ -132,7 +132,7 @@ def _begin(lake: Lake, plan: Plan, due: list[Doomed], id_: str, now: datetime) -
 
     def is_needed(doomed: Doomed) -> bool:
         inside = f"{doomed.path}/"
-        if doomed.is_folder and any(path.startswith(inside) for path in named):
+        if doomed.is_folder and any(f"{path}/".startswith(inside) for path in (*named, *locations)):
             return True
         return doomed.path in named or any(inside.startswith(f"{location}/") for location in locations)
 

@@ -101,15 +101,14 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     wanted = pins(lake, own)
     can_be_read = readable(lake.timeline)
     by_location = _needs(lake, can_be_read, database.version)
-    found = _found(lake, by_location, scope)
+    not_ours = guests(lake.storage)
+    found = _found(lake, by_location, not_ours, scope)
     surveys = [_surveyed(lake, database, folder, by_location) for folder in found.values()]
     elsewhere = frozenset(
         path for each in surveys for path in each.state.needed if not path.startswith(f"{each.folder.location}/")
     )
     silent = [each.folder.location for each in surveys if not each.tells]
-    planning = _Planning(
-        *(lake, database, scope, retention, wanted, elsewhere, lake.clock()), guests(lake.storage), silent
-    )
+    planning = _Planning(*(lake, database, scope, retention, wanted, elsewhere, lake.clock()), not_ours, silent)
     for each in surveys:
         if scope.location is None or each.folder.location == scope.location:
             planning.look_at(each, is_known=each.folder.location in by_location)
@@ -161,17 +160,18 @@ def _needs(lake: Lake, can_be_read: Readable, head: int) -> dict[str, Need]:
     return dict(needs(timeline.at(can_be_read.first), since, map(timeline.at, sorted(can_be_read.alone))))
 
 
-def _found(lake: Lake, known: Mapping[str, Need], scope: Scope) -> dict[str, Folder]:
+def _found(lake: Lake, known: Mapping[str, Need], not_ours: frozenset[str], scope: Scope) -> dict[str, Folder]:
     """Return the folders to look at; of tables that only may share files with those that are meant, their logs.
 
-    Among them are tables outside of the lake's root, whose data files are not the lake's to delete.
+    Among them are tables outside of the lake's root, whose data files are not the lake's to delete. Guests count as
+    known also where no version has them any more: neither what is above nor what is in them is taken for the lake's.
     """
     others = (
         location
         for location in known
         if location != scope.location and (scope.location is not None or is_outside(location))
     )
-    return folders(lake.storage, known, scope.location or "") | _logs(lake, known, others)
+    return folders(lake.storage, {*known, *not_ours}, scope.location or "") | _logs(lake, known, others)
 
 
 def _logs(lake: Lake, known: Mapping[str, Need], locations: Iterable[str]) -> dict[str, Folder]:
@@ -298,7 +298,7 @@ class _Planning:
         """
         made = made_here(self.lake.timeline, [folder.location for folder in self.nobodys if folder.log])
         for folder in self.nobodys:
-            if folder.log and folder.location not in made:
+            if folder.has_table_inside or (folder.log and folder.location not in made):
                 self.kept_whole[folder.location] = NOT_KNOWN
             elif began_elsewhere(self.lake.storage, folder):
                 self.kept_whole[folder.location] = NOT_MADE_HERE

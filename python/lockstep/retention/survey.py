@@ -47,6 +47,12 @@ class Folder:
         return [found for found in self.files if found.path.startswith(prefix) and "/" not in found.path[len(prefix) :]]
 
     @property
+    def has_table_inside(self) -> bool:
+        """Whether some folder in it has a log: that of a table which nobody here knows."""
+        own = f"{self.location}/{LOG}/"
+        return any(f"/{LOG}/" in found.path and not found.path.startswith(own) for found in self.files)
+
+    @property
     def newest(self) -> datetime:
         """When the last of its files was written."""
         return max((found.modified_at for found in self.files), default=EPOCH)
@@ -89,10 +95,11 @@ class Surveyed:
 def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str, Folder]:
     """Return the folders of tables that there are, by their locations.
 
-    A folder counts as a table's if the timeline has it, or if its name ends in such an id as Lockstep gives to tables.
+    A folder counts as a table's if it is known, or if its name ends in such an id as Lockstep gives to tables. One that
+    only has such a name is none where it lies within another table, known or not: that is a partition.
 
     Args:
-        known: the locations that the timeline has.
+        known: the locations that the timeline has, and those of tables that are not the lake's own.
         below: only those in this folder.
 
     Raises:
@@ -102,10 +109,18 @@ def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str
     above = {location.rpartition("/")[0] for location in locations}
     above |= {each[:place] for each in above for place, char in enumerate(each) if char == "/"}
     found: dict[str, Folder] = {}
+    tables: set[str] = set()
     for each in storage.walk(below):
+        table, log, _ = each.path.partition(f"/{LOG}/")
+        if log:
+            tables.add(table)
         if (location := _location(each.path, locations, above)) is not None:
             found.setdefault(location, Folder(location)).files.append(each)
-    return found
+    return {each: folder for each, folder in found.items() if each in locations or not _is_within(each, tables)}
+
+
+def _is_within(location: str, tables: set[str]) -> bool:
+    return any(location[:place] in tables for place, char in enumerate(location) if char == "/")
 
 
 def _location(path: str, locations: set[str], above: set[str]) -> str | None:
