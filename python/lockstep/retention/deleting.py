@@ -143,7 +143,7 @@ def _begin(lake: Lake, plan: Plan, due: list[Doomed], id_: str, now: datetime) -
 def named_since(lake: Lake, version: int) -> tuple[frozenset[str], frozenset[str]]:
     """Return the files that entries after a version bring into tables, and the locations of which nobody can tell.
 
-    Those are also the ones of tables that came back.
+    Those are also the ones of tables that came back, or were made: one without files has a folder, too.
 
     Raises:
         UnavailableError, CorruptTimelineError: the store failed; the timeline cannot be read.
@@ -151,7 +151,7 @@ def named_since(lake: Lake, version: int) -> tuple[frozenset[str], frozenset[str
     named: set[str] = set()
     locations: set[str] = set()
     for entry in lake.timeline.entries(version):
-        locations |= {ddl.location for ddl in entry.tables if ddl.action == "create" and ddl.version is not None}
+        locations |= {ddl.location for ddl in entry.tables if ddl.action == "create"}
         for location, commits in _commits(lake, entry):
             if commits is None:
                 locations.add(location)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lockstep.commit.records import OpenRecord
@@ -44,6 +44,9 @@ NOT_KNOWN = (
     "the history does not say that the lake made it, so it may be another's: adopt it, or move it out of the lake"
 )
 """Why a folder with a log stays that is called as the lake calls those of its tables, and that no version has."""
+
+NOT_PUBLISHED = "its log lacks a commit that is not published yet: the next statement tries again"
+"""Why a table stays whole that is dropped, or set aside, and of which the timeline knows more than its log."""
 
 _log = logging.getLogger(__name__)
 
@@ -103,11 +106,11 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     by_location = _needs(lake, can_be_read, database.version)
     not_ours = guests(lake.storage)
     found = _found(lake, by_location, not_ours, scope)
-    surveys = [_surveyed(lake, database, folder, by_location) for folder in found.values()]
+    surveys = _surveys(lake, database, found, by_location, can_be_read)
     elsewhere = frozenset(
         path for each in surveys for path in each.state.needed if not path.startswith(f"{each.folder.location}/")
     )
-    silent = [each.folder.location for each in surveys if not each.tells]
+    silent = _silent(surveys, by_location)
     planning = _Planning(*(lake, database, scope, retention, wanted, elsewhere, lake.clock()), not_ours, silent)
     for each in surveys:
         if scope.location is None or each.folder.location == scope.location:
@@ -138,16 +141,16 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
     database = lake.newest()
-    by_location = _needs(lake, readable(lake.timeline), database.version)
-    found = _logs(lake, by_location, (each for each in by_location if each != location))
-    surveys = [_surveyed(lake, database, folder, by_location) for folder in found.values()]
-    for survey in surveys:
-        if not survey.tells:
-            raise MissingFilesError(
-                f"nothing was deleted: the log of {survey.folder.location} cannot be read, and that may be a clone "
-                f"which shares files of {location}. Restore its log from a backup, or drop it and let its versions "
-                "expire"
-            )
+    can_be_read = readable(lake.timeline)
+    by_location = _needs(lake, can_be_read, database.version)
+    others = [each for each in by_location if each != location]
+    surveys = _surveys(lake, database, _logs(lake, by_location, others), by_location, can_be_read)
+    if silent := _silent(surveys, others):
+        raise MissingFilesError(
+            f"nothing was deleted: the log of {silent[0]} is not there or cannot be read to its end just now, and that "
+            f"may be a clone which shares files of {location}. See that its folder can be reached, restore its log "
+            "from a backup, or drop it and let its versions expire"
+        )
     within = f"{location}/"
     needed = (path for survey in surveys for path in survey.state.needed if path.startswith(within))
     return frozenset(path.removeprefix(within) for path in needed)
@@ -181,6 +184,40 @@ def _logs(lake: Lake, known: Mapping[str, Need], locations: Iterable[str]) -> di
     for each in lake.side_by_side(lambda path: folders(lake.storage, known, path), paths):
         found |= each
     return found
+
+
+def _surveys(
+    lake: Lake, database: Database, found: Mapping[str, Folder], known: Mapping[str, Need], can_be_read: Readable
+) -> list[Surveyed]:
+    """Read what the logs in folders say, and note of which that is not all: some commit is not published yet."""
+    not_published = _not_published(lake, can_be_read)
+    surveys = []
+    for folder in found.values():
+        each = _surveyed(lake, database, folder, known)
+        if folder.location in not_published:
+            each = replace(each, kept_whole=each.kept_whole or NOT_PUBLISHED, tells=False)
+        surveys.append(each)
+    return surveys
+
+
+def _not_published(lake: Lake, can_be_read: Readable) -> frozenset[str]:
+    """Return the locations whose logs may lack commits that were ratified; nothing is read where all is published."""
+    after = max(lake.timeline.published_through, can_be_read.first - 1)
+    return frozenset(
+        write.location
+        for entry in lake.timeline.scan(after)
+        for write in entry.writes
+        if not lake.publisher.is_published(entry, write)
+    )
+
+
+def _silent(surveys: Iterable[Surveyed], known: Iterable[str]) -> list[str]:
+    """Return the locations of which nobody can tell what they need of other tables' files.
+
+    A table that has no folder just now is one of them: where a disk is not mounted, nothing of it is found.
+    """
+    told = {each.folder.location for each in surveys if each.tells}
+    return sorted({*known, *(each.folder.location for each in surveys)} - told)
 
 
 def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:
@@ -220,8 +257,10 @@ class _Planning:
         if each.kept_whole is not None:
             self.kept_whole[each.folder.location] = each.kept_whole
             return
-        is_open = self._staging(each.folder)
-        if is_outside(each.folder.location) or each.folder.location in self.guests:
+        is_guest = is_outside(each.folder.location) or each.folder.location in self.guests
+        # Once it is not in this lake, what is staged in its log may be another lake's, which has it now.
+        is_open = self._staging(each.folder) if table is not None or not is_guest else True
+        if is_guest:
             self.kept_whole[each.folder.location] = NOT_OURS
         elif is_known:
             self._table(each)
@@ -280,7 +319,8 @@ class _Planning:
         """Tell whether a table of which nobody knows what it needs may share a folder's files, and note it."""
         if self.silent:
             self.kept_whole[location] = (
-                f"the log of {self.silent[0]} cannot be read, and that may be a clone which shares files of this one"
+                f"the log of {self.silent[0]} is not there or cannot be read to its end just now, and that may be a "
+                "clone which shares files of this one"
             )
         return bool(self.silent)
 

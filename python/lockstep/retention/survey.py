@@ -153,7 +153,8 @@ def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_as
     if set_aside is not None:
         # Of a table that has diverged the log does not say what the timeline's commits need of others' files.
         has_diverged = isinstance(set_aside, ForeignCommitError)
-        tells = not has_diverged and _can_tell(lake, state, times, log, min(newest, last))
+        is_whole = newest <= last  # else a commit that is not published may bring back files of others
+        tells = not has_diverged and is_whole and _can_tell(lake, state, times, log, min(newest, last))
         return Surveyed(folder, state, log, newest, f"it is set aside: {set_aside.message}", tells)
     if newest > last or last < 0:
         return Surveyed(folder, state, log, newest, f"its log ends before version {newest}", tells=False)

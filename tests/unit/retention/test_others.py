@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,14 +12,36 @@ import pytest
 from deltalake import write_deltalake
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import Action
+from lockstep.errors import LockstepError, MissingFilesError
+from lockstep.lake import deletions
+from lockstep.lake.deletions import Wanted
+from lockstep.lake.lake import Lake
+from lockstep.recovery.changes import undrop
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
-from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, Scope, plan
+from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, Scope, plan, shared_files
 from lockstep.retention.upkeep import Maintained, maintain
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import OutsideStorage
-from tests.support.adopting import adopted, ids, plain_table, released
-from tests.support.lakes import append, create, named, open_catalog
+from lockstep.timeline.entry import TagDdl
+from tests.support.adopting import adopted, ids, plain_table, released, written_log
+from tests.support.faulty import FaultyStorage
+from tests.support.killed import Killed
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    files,
+    large,
+    location,
+    log_file,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+)
 from tests.support.retained import Ticking
 
 DAY = timedelta(days=1)
@@ -36,7 +60,8 @@ def clock() -> Ticking:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Storage:
-    return OutsideStorage(open_storage(str(tmp_path / "lake"), create=True))
+    """A store that also reaches what is outside of the lake, and tries again without a pause."""
+    return FaultyStorage(OutsideStorage(open_storage(str(tmp_path / "lake"), create=True)))
 
 
 @pytest.fixture
@@ -119,3 +144,172 @@ def test_a_folder_goes_no_more_once_a_table_in_it_is_adopted(
     done = carry_out(catalog.lake, found, grace=timedelta())
     assert [each.path for each in done.spared] == [above.name]
     assert ids(folder) == [1]
+
+
+# --- shallow clones of which nobody can tell just now -----------------------------------------------------------------
+
+
+def replace_file(catalog: TransactionalCatalog, table: str, old: str, new: str, clock: Ticking) -> None:
+    tx = catalog.begin()
+    stage(catalog, tx, table, remove(old, deletionTimestamp=clock.ms), add(new))
+    catalog.commit(tx)
+
+
+@pytest.mark.parametrize("place", ["warehouse/clone", "lake/clone"])
+@pytest.mark.parametrize("away", ["", "_delta_log"])
+def test_files_stay_that_a_clone_may_share_which_is_not_there_just_now(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, place: str, away: str
+) -> None:
+    """A disk is not mounted for two nights: that is no sign that the clone needs nothing."""
+    source, folder = location(catalog, "a"), tmp_path / place
+    adopted(catalog, "clone", written_log(folder, add(f"file:{tmp_path}/lake/{source}/p")))
+    replace_file(catalog, "a", "p", "q", clock)
+    nights(catalog, clock, count=2)
+    gone = folder / away
+    gone.rename(tmp_path / "gone")
+    done = nights(catalog, clock)
+    assert "which shares files of this one" in done[-1].swept.kept_whole[source]
+    with pytest.raises(MissingFilesError, match="nothing was deleted"):
+        shared_files(again(catalog).lake, source)
+    (tmp_path / "gone").rename(gone)
+    assert (tmp_path / "lake" / source / "p").exists()
+    assert shared_files(again(catalog).lake, source) == {"p"}
+
+
+def unpublished(catalog: TransactionalCatalog, name: str, version: int, *actions: Action) -> Path:
+    """Commit in a process that dies before it publishes; a folder takes the commit's place, so that nobody else can."""
+    faulty = FaultyStorage(catalog.lake.storage)
+    other = open_catalog(faulty, clock=catalog.lake.clock)
+    path = log_file(other, name, version)
+    tx = other.begin()
+    stage(other, tx, name, *actions)
+
+    def die() -> None:
+        raise Killed
+
+    for _ in range(2):
+        faulty.interrupt("put_if_absent", die, path=path)
+    with suppress(Killed):
+        other.commit(tx)
+    in_its_place = Path(catalog.lake.storage.url.removeprefix("file://"), path)
+    in_its_place.mkdir()
+    return in_its_place
+
+
+def test_a_file_stays_that_a_commit_brings_back_which_is_not_published(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    """A RESTORE of a clone is committed, and its log cannot be written for some nights."""
+    source = location(catalog, "a")
+    shared = f"{catalog.lake.storage.url}/{source}/p"
+    tx = catalog.begin()
+    stage_new(catalog, tx, "c", add(shared, modificationTime=clock.ms))
+    catalog.commit(tx)
+    replace_file(catalog, "c", shared, "x", clock)
+    replace_file(catalog, "a", "p", "q", clock)
+    clock.now += 40 * DAY
+    fault = unpublished(catalog, "c", 2, remove("x"), add(shared, modificationTime=clock.ms))
+    nights(catalog, clock, days=2)
+    with pytest.raises(MissingFilesError, match="nothing was deleted"):
+        shared_files(again(catalog).lake, source)
+    fault.rmdir()
+    assert files(again(catalog), "c") == {shared}
+    assert (tmp_path / "lake" / source / "p").exists()
+
+
+@pytest.mark.parametrize("commit", [add("q"), large("q")], ids=["small", "large"])
+def test_a_dropped_table_whose_last_commit_is_not_published_is_kept_whole(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, commit: Action
+) -> None:
+    """Its versions can be read, so UNDROP brings it back once its log can be written."""
+    create(catalog, "t", files=["p"])
+    place = location(catalog, "t")
+    fault = unpublished(catalog, "t", 1, commit)
+    catalog.lake.refresh()
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    done = nights(catalog, clock, days=9)[-1]
+    assert done.expired.after.first <= 3
+    assert "not published" in done.swept.kept_whole[place]
+    fault.rmdir()
+    other = again(catalog)
+    other.lake.newest()
+    tx = other.begin()
+    undrop(other.lake, tx, named("t"))
+    other.commit(tx)
+    assert files(other, "t") == {"p", "q"}
+    assert {"p", "q"} <= {*catalog.lake.storage.list(place)}
+
+
+# --- what others stage, adopt and make --------------------------------------------------------------------------------
+
+
+def test_what_another_lake_stages_in_a_released_table_is_its_own(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    folder = written_log(tmp_path / "warehouse" / "t", add("p"))
+    (folder / "p").write_bytes(b"rows")
+    adopted(catalog, "t", folder)
+    released(catalog, "t")
+    store = OutsideStorage(open_storage(str(tmp_path / "two"), create=True))
+    two = open_catalog(store, clock=clock)
+    adopted(two, "t", folder)
+    tx = two.begin()
+    stage(two, tx, "t", large("q"))
+    nights(catalog, clock, days=9)
+    two.commit(tx)
+    assert files(open_catalog(store, clock=clock), "t") == {"p", "q"}
+
+
+def test_a_table_is_not_adopted_while_its_files_are_deleted(catalog: TransactionalCatalog, clock: Ticking) -> None:
+    begun = deletions.Begun(format=1, id="x", began_at=clock.now, files=("default/t/q",))
+    deletions.begin(catalog.lake.storage, begun)
+    going = partial(deletions.going, catalog.lake.storage)
+    assert going(Wanted(locations=frozenset({"default/t"}))) == "file default/t/q"
+    assert going(Wanted(locations=frozenset({"default/t2", "default"}), files=frozenset({"default/t/p"}))) is not None
+    assert going(Wanted(locations=frozenset({"default/t2", "def"}), files=frozenset({"default/t/p"}))) is None
+
+
+def test_a_dropped_table_is_not_adopted_while_its_newest_files_go(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tag keeps an older version of it, so its log stays and says of those files that they are there."""
+    create(catalog, "t", files=["p"])
+    version = catalog.timeline.head.version
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="keep", version=version)))
+    append(catalog, "t", "q")
+    place = location(catalog, "t")
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    clock.now += 40 * DAY
+    append(catalog, "a", "x")
+    outcomes: list[LockstepError] = []
+    fence = Lake.fence
+
+    def adopt_behind(lake: Lake) -> None:
+        fence(lake)
+        monkeypatch.setattr(Lake, "fence", fence)
+        with pytest.raises(LockstepError) as error:
+            adopted(again(catalog), "t2", tmp_path / "lake" / place)
+        outcomes.append(error.value)
+
+    monkeypatch.setattr(Lake, "fence", adopt_behind)
+    done = maintain(again(catalog).lake, Retention(age=DAY, last=1, grace=timedelta(), orphan_age=7 * DAY))
+    assert done.swept.paths == (f"{place}/q",)
+    assert "is being deleted" in outcomes[0].message
+
+
+@pytest.mark.parametrize("how", ["empty", "clone", "rows"])
+def test_the_folder_of_a_table_stays_whose_transaction_looked_dead_and_commits(
+    catalog: TransactionalCatalog, clock: Ticking, how: str
+) -> None:
+    other = again(catalog)
+    tx = other.begin()
+    shared = add(f"{catalog.lake.storage.url}/{location(catalog, 'a')}/p")
+    place = stage_new(other, tx, "new", *{"empty": [], "clone": [shared], "rows": [add("n")]}[how])
+    clock.now += 30 * DAY
+    found = plan(again(catalog).lake, Scope(EVERYTHING, orphan_age=7 * DAY), RETENTION)
+    assert (place in {each.path for each in found.doomed}, found.dead) == (True, {tx.id})
+    other.commit(tx)
+    done = carry_out(again(catalog).lake, found, grace=timedelta())
+    assert place in {each.path for each in done.spared}
+    assert catalog.lake.storage.exists(f"{place}/_delta_log/{0:020d}.json")
+    assert named("new") in again(catalog).database([named("new")]).tables
