@@ -133,8 +133,8 @@ def going(storage: Storage, wanted: Wanted) -> str | None:
         if files := wanted.files.intersection(each.files):
             return f"file {min(files)}"
         # Of a table that comes back, or is adopted, nobody here knows which files its log names.
-        if files := {path for path in each.files if _is_in_any(path, wanted.locations)}:
-            return f"file {min(files)}"
+        if below := [path for path in each.files if _is_in_any(path, wanted.locations)]:
+            return f"file {min(below)}"
         for folder in each.folders:
             inside = [path for path in (*wanted.files, *wanted.locations) if f"{path}/".startswith(f"{folder}/")]
             if inside:
