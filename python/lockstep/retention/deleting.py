@@ -97,7 +97,10 @@ def carry_out(
         due, spared = _begin(lake, plan, due, id_, now)
         _delete(lake, due, now, progress)
         deletions.end(lake.storage, id_)
-    queue.tidy(lake.storage, marks, (each.path for each in waiting))
+    over = queue.over(
+        marks, {each.path for each in waiting}, {each.path for each in due}, now, is_everything=plan.is_everything
+    )
+    lake.storage.delete_all(iter(over))
     return Deleted(plan.doomed, due, waiting, spared)
 
 

@@ -60,7 +60,8 @@ def expire_snapshots(
         raise InvalidError(f"retain_last is {retain_last}: expected 1 or more, for the newest version is never expired")
     if older_than.tzinfo is None:
         raise InvalidError(f"older_than is {older_than.isoformat()}, without a time zone")
-    lake.refresh()
+    # A look at each log, which publishes again what it has lost while the entries are there that say what that was.
+    lake.newest()
     timeline = lake.timeline
     before, wanted = readable(timeline), pins(lake, own)
     wishes = Wishes(

@@ -60,12 +60,14 @@ class Scope:
         location: one table's folder; None is the whole lake.
         chosen: of which tables files may go; it is asked with None about one that the newest version does not have.
         orphan_age: so old is litter when it goes; for files in tables' folders what Delta says, where this is None.
+        is_everything: whether all that may go is looked at.
     """
 
     kinds: frozenset[Kind]
     location: str | None = None
     chosen: Callable[[Table | None], bool] = lambda _: True
     orphan_age: timedelta | None = None
+    is_everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Plan:
         kept_whole: by location, why nothing of a table goes.
         tables: how many tables were looked at.
         set_aside: how many of them are set aside.
+        is_everything: whether nothing else in the lake may go.
     """
 
     head: int
@@ -89,6 +92,7 @@ class Plan:
     kept_whole: Mapping[str, str] = field(default_factory=dict)
     tables: int = 0
     set_aside: int = 0
+    is_everything: bool = False
 
 
 def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRecord] = ()) -> Plan:
@@ -116,7 +120,7 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
         if scope.location is None or each.folder.location == scope.location:
             planning.look_at(each, is_known=each.folder.location in by_location)
     planning.settle_folders()
-    ended = planning.staged and _ended(lake, can_be_read, planning.staged.values())
+    ended = planning.staged and _ended(lake, planning.staged.values())
     return Plan(
         head=database.version,
         readable=can_be_read,
@@ -125,6 +129,7 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
         kept_whole=planning.kept_whole,
         tables=planning.tables,
         set_aside=len(database.set_aside),
+        is_everything=scope.is_everything,
     )
 
 
@@ -346,11 +351,11 @@ class _Planning:
                 self.doomed.append(Doomed(folder.location, "folder", folder.size, folder.newest, len(folder.files)))
 
 
-def _ended(lake: Lake, can_be_read: Readable, staged: Iterable[datetime]) -> frozenset[str]:
+def _ended(lake: Lake, staged: Iterable[datetime]) -> frozenset[str]:
     """Return the ids of all transactions that have ended since some time before the oldest of these."""
     since = min(staged) - ENDED_BEFORE
     ids: set[str] = set()
-    for entry in lake.timeline.newest_first(can_be_read.first - 1):
+    for entry in lake.timeline.past():  # also what has expired: who committed must not be ended after all
         if entry.committed_at < since:
             break
         ids |= {entry.transaction.id, *entry.aborts}

@@ -10,7 +10,8 @@ before a file was removed the last time does not count. All marks may be deleted
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,6 +28,8 @@ PREFIX = "marked-"
 FORMAT = 1
 MOST_PATHS = 10_000
 """So many paths are in one file of marks."""
+OLD = timedelta(days=90)
+"""Nobody is about to use marks that are older than this: who makes them looks more often."""
 
 _log = logging.getLogger(__name__)
 
@@ -104,11 +107,23 @@ def mark(storage: Storage, doomed: Sequence[Doomed], now: datetime, id: str) -> 
         storage.put(f"{FOLDER}/{PREFIX}{id}-{number}.json", msgspec.json.encode(marks))
 
 
-def tidy(storage: Storage, queue: Queue, waiting: Iterable[str]) -> None:
-    """Remove the files of marks none of whose paths is waiting any more.
+def over(
+    queue: Queue, waiting: AbstractSet[str], gone: AbstractSet[str], now: datetime, *, is_everything: bool
+) -> list[str]:
+    """Return the files of marks that are of no use any more.
 
-    Raises:
-        UnavailableError: the store failed.
+    Args:
+        queue: what was marked before.
+        waiting: what was looked at and stays marked.
+        gone: what was deleted.
+        now: the time.
+        is_everything: whether all that may go was looked at. Else what is not waiting may be what somebody else marked
+            who looks at other things, `vacuum` beside `remove_orphan_files`: then only what is gone is over, or is old.
     """
-    still = set(waiting)
-    storage.delete_all(path for path, marks in queue.files.items() if still.isdisjoint(marks.paths))
+
+    def is_over(marks: Marks) -> bool:
+        if not waiting.isdisjoint(marks.paths):
+            return False
+        return is_everything or gone >= set(marks.paths) or now - marks.marked_at > OLD
+
+    return [path for path, marks in queue.files.items() if is_over(marks)]

@@ -164,7 +164,7 @@ def maintain(
         own=own,
         dry_run=dry_run,
     )
-    scope = Scope(EVERYTHING, orphan_age=retention.orphan_age)
+    scope = Scope(EVERYTHING, orphan_age=retention.orphan_age, is_everything=True)
     swept = _swept(lake, plan(lake, scope, retention, own), retention, dry_run=dry_run, progress=progress)
     return Maintained(expired, swept)
 

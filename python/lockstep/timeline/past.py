@@ -58,6 +58,7 @@ class Past:
         self._history = history
         self._listing: list[Segment] = []
         self._looked_at: int | None = None
+        self._first_kept_then = 0
         self._read: LRUCache[Segment, list[Entry]] = LRUCache(KEPT_SEGMENTS)
         self._times_read: LRUCache[Segment, list[datetime]] = LRUCache(KEPT_SEGMENTS)
         self._bad: set[Segment] = set()
@@ -73,7 +74,7 @@ class Past:
         Raises:
             UnavailableError, CorruptTimelineError: the store failed, or an entry that has not expired is lost.
         """
-        self._look(head)
+        self._look(head, first_kept)
         version = head if through is None else min(through, head)
         while version > after:
             if (segment := self._holding(version)) is None:
@@ -133,12 +134,17 @@ class Past:
             self._note(write_segment(self._storage, entries))
             version = low - 1
 
-    def _look(self, head: int, *, again: bool = False) -> None:
-        """Look which segments there are, unless that was done when the head was about the same."""
-        if again or self._looked_at is None or head - self._looked_at >= SEGMENT_VERSIONS:
+    def _look(self, head: int, first_kept: int = 0, *, again: bool = False) -> None:
+        """Look which segments there are, unless that was done when the head was about the same.
+
+        Where entries have expired since, their segments may have been written just for that, by whoever did it.
+        """
+        is_new = self._looked_at is None or head - self._looked_at >= SEGMENT_VERSIONS
+        if again or is_new or first_kept > self._first_kept_then:
             listing = list_segments(self._storage)
             with self._lock:
                 self._listing, self._looked_at = listing, head
+                self._first_kept_then = max(first_kept, self._first_kept_then)
 
     def _note(self, segment: Segment) -> None:
         with self._lock:

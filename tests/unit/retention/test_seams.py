@@ -22,7 +22,7 @@ from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
 from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.planning import EVERYTHING, Scope, need_at, plan
-from lockstep.retention.upkeep import vacuum
+from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
 from lockstep.storage import open_storage
 from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed
@@ -75,6 +75,68 @@ def test_who_looked_dead_and_commits_after_all_keeps_what_it_staged(
         other.commit(tx)
     carry_out(catalog.lake, found, grace=timedelta())
     assert not open_catalog(aged, clock=clock).lake.refresh().set_aside
+
+
+def test_who_committed_is_not_ended_once_that_has_expired(
+    catalog: TransactionalCatalog, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process died behind the publication, so what it staged is there, and looks like a dead transaction's."""
+    other = open_catalog(catalog.lake.storage, clock=clock)
+    tx = other.begin()
+    stage(other, tx, "a", add("its"))
+
+    def die(*_args: object, **_more: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr("lockstep.commit.ending.due_checkpoints", die)
+        other.commit(tx)
+    staged = f"{location(catalog, 'a')}/_delta_log/_lockstep/{tx.id}"
+    assert catalog.lake.storage.list(staged)
+    clock.now += 60 * DAY
+    process = open_catalog(catalog.lake.storage, clock=clock)
+    append(process, "a", "more")
+    expire(process)
+    done = maintain(process.lake, AT_ONCE)
+    assert staged in done.swept.paths
+    named_it = [entry.kind for entry in process.timeline.past() if tx.id in (entry.transaction.id, *entry.aborts)]
+    assert named_it == ["transaction"]
+
+
+def test_two_kinds_of_upkeep_each_night_delete_what_both_would(catalog: TransactionalCatalog, clock: Ticking) -> None:
+    """Each leaves the other's marks alone, as does upkeep of one table, and removes its own once they are used."""
+    retention = Retention.of({})
+    create(catalog, "b", files=["p"])
+    catalog.lake.storage.put(f"{location(catalog, 'b')}/litter", b"rows")
+    expire(catalog)
+    clock.now += 8 * DAY
+    for _ in range(2):
+        vacuum(catalog.lake, retention, table=named("a"))
+        remove_orphan_files(catalog.lake, retention)
+        vacuum(catalog.lake, retention, table=named("b"))
+        clock.now += DAY + timedelta(hours=1)
+    assert "p" not in catalog.lake.storage.list(location(catalog, "a"))
+    assert "litter" not in catalog.lake.storage.list(location(catalog, "b"))
+    assert catalog.lake.storage.list(deletions.FOLDER) == []
+
+
+def test_expiry_looks_at_the_logs_before_it_deletes_what_mends_them(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """A table's log was restored from a backup without its last commit, and nobody used the table before upkeep."""
+    create(catalog, "b")
+    for n in range(3):
+        append(catalog, "b", f"n{n}")
+    catalog.lake.upkeep.settle()
+    clock.now += 60 * DAY
+    place = location(catalog, "a")
+    for kind in ("json", "crc"):
+        catalog.lake.storage.delete(f"{place}/_delta_log/{2:020d}.{kind}")
+    process = open_catalog(catalog.lake.storage, clock=clock)
+    done = maintain(process.lake, AT_ONCE)
+    assert done.expired.after.first > 4
+    assert catalog.lake.storage.exists(commit_path(place, 2))
+    assert open_catalog(catalog.lake.storage, clock=clock).lake.newest().set_aside == {}
 
 
 def test_a_lake_by_another_name_keeps_what_clones_share(

@@ -96,6 +96,19 @@ def test_expiry_leaves_what_is_kept_and_the_whole_past(history: Any, first_kept:
     assert [*again.past(through=last)] == barely(entries)
 
 
+def test_who_looked_before_an_expiry_of_another_sees_the_history_that_it_made() -> None:
+    """A driver that runs for weeks: the expiry that it reads of wrote segments, which it has not listed yet."""
+    entries = long_history(EACH - 2)
+    store = stored(entries)
+    long_lived = opened(store)
+    assert [*long_lived.past()] == barely(entries)
+    other = opened(store)
+    expire(other, first_kept=len(entries) - 2, wait=lambda: None)
+    long_lived.refresh()
+    assert long_lived.head.expired.first_kept == len(entries) - 2
+    assert [*long_lived.past(through=len(entries) - 1)] == barely(entries)
+
+
 def test_segments_are_behind_each_other() -> None:
     store, _ = with_segments()
     assert [(segment.first, segment.last) for segment in list_segments(store)] == [(0, 9), (10, 19), (20, 29), (30, 39)]
