@@ -96,7 +96,8 @@ class Asked:
     Attributes:
         to: the URL or path of the target.
         mode: what it takes along.
-        version: the database version; None is the newest, or that of an export to this target that was interrupted.
+        version: the database version; None is that of the export that is at the target, or was interrupted after it
+            had claimed it, and the newest where nothing is there.
         author, statement: who asks, and in which words.
         dry_run: whether to see what would be done, and whether it can be, and write nothing.
         database: what the version says, if not the timeline but a file says it, see `lockstep.exports.importing`.
@@ -165,7 +166,7 @@ class Exporter:
 
     def _run(self, asked: Asked, target: str) -> Exported:
         storage = self._existing(target)
-        begun = self._begun(target, None if storage is None else claimed(storage))
+        begun = self._begun(asked, target, None if storage is None else claimed(storage), is_there=False)
         database, record = self._meant(asked, target, begun)
         if storage is not None and is_lake(storage, record):
             return self._whole(asked, database, record)
@@ -182,9 +183,10 @@ class Exporter:
     def _run_minimal(self, asked: Asked, target: str) -> Exported:
         folder, _, name = target.rpartition("/")
         storage = self._existing(folder)
-        begun = self._begun(target, None)
+        data = None if storage is None else storage.get(name)
+        begun = self._begun(asked, target, None, is_there=data is not None)
         database, record = self._meant(asked, target, begun)
-        if storage is not None and (data := storage.get(name)) is not None:
+        if data is not None:
             refuse_other(read_minimal(data, target), record)
             return self._whole(asked, database, record)
         plans = self._prepare(asked, database, record, is_new=begun is None)
@@ -238,18 +240,34 @@ class Exporter:
         except InvalidError:
             return None
 
-    def _begun(self, target: str, claimed_by: ExportRecord | None) -> ExportRecord | None:
+    def _begun(
+        self, asked: Asked, target: str, claimed_by: ExportRecord | None, *, is_there: bool
+    ) -> ExportRecord | None:
         """Return the record of the export that has a target already, or was about to.
 
         A clone that has been promoted was whole: if its folder is nobody's now, it was deleted, and what is made there
-        is another clone, with an id of its own. By its id the lake knows what was promoted.
+        is another clone, with an id of its own. By its id the lake knows what was promoted. So it is with one that was
+        not promoted, where nobody asks for its version: who makes a clone in the place of one that he deleted means the
+        newest version. The record of the old one stays, for it may have been moved.
+
+        Args:
+            claimed_by: who has the target, as it says itself.
+            is_there: whether something is at the target, else.
         """
         if claimed_by is not None:
             return claimed_by
-        for record in read_exports(self.lake.storage):
-            if record.target == target and application_of(record) not in self.lake.refresh().batches:
-                return record
-        return None
+        batches = self.lake.refresh().batches
+        found = [
+            record
+            for record in read_exports(self.lake.storage)
+            if record.target == target and application_of(record) not in batches
+        ]
+        if not found:
+            return None
+        if asked.version is None and not is_there:
+            newest = self._database(None).version
+            return next((record for record in found if record.database_version == newest), None)
+        return next((record for record in found if record.database_version == asked.version), found[-1])
 
     def _meant(self, asked: Asked, target: str, begun: ExportRecord | None) -> tuple[Database, ExportRecord]:
         """Return the database version that is to be exported, and the record of that."""

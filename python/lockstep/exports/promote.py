@@ -333,9 +333,9 @@ class Promoter:
         planned = plan_table(exported, clone, table, snapshot)
         creation = tx.reserve(table.name, table.id)
         home = Table(id=table.id, name=table.name, location=creation.location, version=NEW, since=tx.base.version)
+        inside = f"{planned.table.location}/"  # where an export would have it, which is elsewhere if it was adopted
         copies = [
-            replace(each, path=f"{creation.location}/{each.path.removeprefix(f'{table.location}/')}")
-            for each in planned.copies
+            replace(each, path=f"{creation.location}/{each.path.removeprefix(inside)}") for each in planned.copies
         ]
         return Part(home, table, [list(planned.commit)], set(), {}, copies)
 

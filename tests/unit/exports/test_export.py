@@ -225,7 +225,42 @@ def test_a_dry_run_writes_nothing(catalog: TransactionalCatalog, tmp_path: Path)
     assert nothing_was_written(catalog, tmp_path)
 
 
+def test_a_minimal_export_of_another_lake_is_refused(catalog: TransactionalCatalog, tmp_path: Path) -> None:
+    """A full export has the same folders, and went on by itself; a copy of the lake has the record."""
+    export(catalog, tmp_path / "full", "full")
+    export(catalog, tmp_path / "eod.json", "minimal")
+    full = opened(tmp_path / "full")
+    append_file(full, "a", "by-itself")
+    asked = Asked(to=str(tmp_path / "to"), mode="full")
+    with pytest.raises(InvalidError, match=r"was exported from file://.*/lake, and file://.*/full does not know"):
+        import_minimal(exporter(full), str(tmp_path / "eod.json"), asked)
+    assert not (tmp_path / "to").exists()
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    import_minimal(exporter(opened(tmp_path / "copy")), str(tmp_path / "eod.json"), asked)
+    assert {Path(path).name for path in paths(opened(tmp_path / "to"), "a")} == {"p", "q"}
+
+
 # --- one target, many exports -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "to"), [("partial", "to"), ("minimal", "eod.json")])
+def test_an_export_to_where_one_was_deleted_has_the_newest_version(
+    catalog: TransactionalCatalog, tmp_path: Path, mode: ExportMode, to: str
+) -> None:
+    """Without a version it is begun anew; the same again is that new one, and the old one's record stays."""
+    first = export(catalog, tmp_path / to, mode, None)
+    append_file(catalog, "a", "since")
+    assert export(catalog, tmp_path / to, mode, None).id == first.id, "while it is there, it is whole"
+    if mode == "partial":
+        shutil.rmtree(tmp_path / to)
+    else:
+        (tmp_path / to).unlink()
+    newest = catalog.lake.refresh().version
+    again = export(catalog, tmp_path / to, mode, None)
+    assert again.database_version == newest > first.database_version
+    append_file(catalog, "a", "later")
+    assert export(catalog, tmp_path / to, mode, None).id == again.id
+    assert {record.id for record in read_exports(catalog.lake.storage)} == {first.id, again.id}
 
 
 def test_the_same_again_is_done_already(catalog: TransactionalCatalog, tmp_path: Path) -> None:
