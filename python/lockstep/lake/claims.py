@@ -7,7 +7,11 @@ Each would take the other's commits for a plain Delta writer's, and publish its 
 It is made while a table is adopted, below the lake's root too, for that may be inside of what another lake calls
 outside. COMMIT looks again that it names the lake. It is removed when the transaction that made it rolls back, or a
 later one lets the table go, and never if the lake has the table. One that stays behind harms nobody: whoever finds it
-asks the lake that it names.
+asks the lake that it names, and takes its place if that has not the table. Of several who would, one does:
+
+    <table>/_delta_log/_lockstep/lake-over.json     one `Claim`, put if absent by whoever removes another's claim
+
+No store removes a file only if it is what somebody has read, so without that the second would remove the first one's.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from lockstep.timeline.entry import Name, Value
 from lockstep.timeline.files import UNREADABLE
 
 FORMAT = 1
+OVER = "lake-over.json"
 SETTLED_AFTER = timedelta(days=1)
 """The transaction that made an older claim has ended, one way or the other."""
 
@@ -91,11 +96,32 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
     if isinstance(outcome, Mine) or _is_ours(other := _read(outcome.data, path), storage):
         return
     _refuse_if_taken(other, storage, location, name_in, is_settled=now - other.claimed_at > SETTLED_AFTER)
-    if storage.get(path) == outcome.data:
-        storage.delete(path)
+    _take_over(storage, path, outcome.data, ours)
     outcome = storage.put_if_absent(path, ours)
     if isinstance(outcome, Theirs) and not _is_ours(_read(outcome.data, path), storage):
         raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
+
+
+def _take_over(storage: Storage, path: str, found: bytes, ours: bytes) -> None:
+    """Put our claim in the place of one that is nobody's any more, unless it is another one by now.
+
+    Raises:
+        DuplicateError: another lake is about to do so, or was when its process died.
+    """
+    over = f"{path.rpartition('/')[0]}/{OVER}"
+    outcome = storage.put_if_absent(over, ours)
+    if isinstance(outcome, Theirs) and outcome.data != ours:
+        by = _read(outcome.data, over)
+        raise DuplicateError(
+            f"the lake {by.root} is just taking over what {path} claims, since {by.claimed_at:%Y-%m-%d %H:%M} UTC. Try "
+            f"again in a moment; if it stays so, and nobody is adopting the table, delete {over}"
+        )
+    try:
+        if storage.get(path) == found:
+            storage.delete(path)
+            storage.put_if_absent(path, ours)
+    finally:
+        storage.delete(over)
 
 
 def check_claimable(storage: Storage, location: str, *, clock: Clock, name_in: NameIn) -> None:

@@ -17,6 +17,9 @@ LOGS = "delta.logRetentionDuration"
 CLEANS_LOGS = "delta.enableExpiredLogCleanup"
 DEFAULTS = {REMOVED: "interval 1 week", LOGS: "interval 30 days"}
 
+LONGEST = timedelta(days=365_000)
+"""Who asks for longer asks for ever, and there was a time so long ago."""
+
 _UNITS = {
     "microsecond": timedelta(microseconds=1),
     "millisecond": timedelta(milliseconds=1),
@@ -64,7 +67,10 @@ class Retention:
 
 
 def duration_of(properties: Mapping[str, str], name: str) -> timedelta | None:
-    """Return what a table's property says, as Delta reads it; None if it is no duration, so that nobody can tell."""
+    """Return what a table's property says, as Delta reads it; None if it is no duration, so that nobody can tell.
+
+    It is `LONGEST` at most.
+    """
     text = properties.get(name, DEFAULTS[name]).strip().lower().removeprefix("interval").strip()
     parts = _PART.findall(text)
     units = [_UNITS.get(unit.removesuffix("s")) for _, unit in parts]
@@ -74,5 +80,8 @@ def duration_of(properties: Mapping[str, str], name: str) -> timedelta | None:
     for (number, _), unit in zip(parts, units, strict=True):
         if unit is None:
             return None
-        whole += int(number) * unit
+        try:
+            whole = min(whole + int(number) * unit, LONGEST)
+        except OverflowError:
+            whole = LONGEST
     return whole

@@ -28,6 +28,8 @@ Kind: TypeAlias = Literal["data", "log", "litter", "staging", "folder"]
 transaction staged, or the whole folder of a table that is in no version."""
 
 CHANGES = "_change_data"
+ICEBERG = "metadata"
+"""The folder in a table's in which Iceberg's metadata lies, where it has UniForm; Delta's VACUUM hides it, too."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -190,7 +192,7 @@ def kind_of(path: str) -> Literal["data", "checksum", "other"]:
     """
     *folders, name = path.split("/")
     hidden = [part for part in folders if part[:1] in "_." and part != CHANGES and "=" not in part]
-    if hidden or LOG in folders:
+    if hidden or LOG in folders or folders[:1] == [ICEBERG]:
         return "other"
     if name.startswith(".") and name.endswith(".crc"):
         return "checksum"

@@ -365,7 +365,8 @@ def _ended(lake: Lake, staged: Iterable[datetime]) -> frozenset[str]:
 def need_at(lake: Lake, location: str) -> Need:
     """Return which versions of the log of the table in a folder somebody may read, by what is known of the timeline.
 
-    All since the oldest readable database version count, so of these only that one is looked at.
+    All since the oldest readable database version count, so of these only that one is looked at, unless another table
+    has come to the folder since: one that was dropped, and adopted again at an older version of its log.
 
     Raises:
         UnavailableError, CorruptTimelineError: the timeline cannot be read.
@@ -374,7 +375,11 @@ def need_at(lake: Lake, location: str) -> Need:
     can_be_read = readable(timeline)
     table = timeline.at(can_be_read.first).table_at(location)
     alone = [found.version for version in can_be_read.alone if (found := timeline.at(version).table_at(location))]
-    first = table.version if table is not None else _first_since(lake, location, can_be_read.first)
+    now = timeline.head.table_at(location)
+    first = None if table is None else table.version
+    if table is None or now is None or now.id != table.id:
+        others = _first_since(lake, location, can_be_read.first)
+        first = min((version for version in (first, others) if version is not None), default=None)
     return NOTHING if first is None and not alone else Need(first, tuple(sorted({*alone})))
 
 

@@ -14,12 +14,13 @@ from lockstep.adoption.adopt import Wanted, adopt, look, look_at_claims
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LOG
 from lockstep.errors import ConflictError, DuplicateError, InvalidError, UnavailableError
-from lockstep.lake.claims import SETTLED_AFTER, claim_path, confirm, remove_traces
+from lockstep.lake.claims import OVER, SETTLED_AFTER, claim, claim_path, confirm, remove_traces
 from lockstep.recovery.changes import undrop
 from lockstep.storage import Storage
 from lockstep.storage.outside import open_reaching
 from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, files_of, plain_table, released
+from tests.support.faulty import FaultyStorage
 from tests.support.lakes import named, open_catalog
 from tests.support.retained import AgedStorage, Ticking
 
@@ -70,6 +71,35 @@ def test_a_lake_does_not_take_a_table_below_its_root_that_another_has_from_outsi
     released(catalog, "orders")
     assert adopted(around, "mine", folder).location == "sales/orders"
     assert root_in(folder) == around.lake.storage.url
+
+
+def test_of_two_lakes_that_take_over_one_old_claim_one_has_the_table(tmp_path: Path, folder: Path) -> None:
+    """Both found that nobody has the table, and one is about to remove that claim when the other one makes its own."""
+
+    def lake(name: str) -> FaultyStorage:
+        return FaultyStorage(open_reaching(str(tmp_path / name), create=True))
+
+    def take(store: Storage) -> None:
+        claim(store, f"file://{folder}", store.url, clock=clock, name_in=lambda *_: None)
+
+    def taken_from() -> None:
+        with pytest.raises(DuplicateError, match="is just taking over"):
+            take(second)
+
+    clock = Ticking()
+    take(lake("gone"))
+    clock.now += SETTLED_AFTER + timedelta(minutes=1)
+    first, second = lake("first"), lake("second")
+    first.interrupt("delete", taken_from, path="lake.json")
+    take(first)
+    assert root_in(folder) == first.url
+    assert [*files_of(folder / LOG / "_lockstep")] == ["lake.json"], "nothing is left of the taking over"
+    clock.now += SETTLED_AFTER + timedelta(minutes=1)
+    third = lake("third")
+    third.interrupt("put_if_absent", lambda: take(second), path=OVER)
+    with pytest.raises(DuplicateError, match="has just claimed"):
+        take(third)
+    assert root_in(folder) == second.url
 
 
 def test_what_a_lake_has_below_its_root_is_found_by_its_whole_url(

@@ -11,7 +11,7 @@ from lockstep.delta.combine.deletion_vectors import file_path, in_a_file
 from lockstep.delta.log import log_files_of
 from lockstep.delta.real_paths import below_root
 from lockstep.errors import InvalidError
-from lockstep.retention.ages import LOGS, REMOVED, Retention, duration_of
+from lockstep.retention.ages import LOGS, LONGEST, REMOVED, Retention, duration_of
 from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of
 from lockstep.retention.logs import doomed_log, unreadable
 from lockstep.retention.needs import NOTHING, Need, needs
@@ -216,6 +216,11 @@ KINDS = {
     ".hidden/a": "other",
     "_symlink_format_manifest/manifest": "other",
     "_delta_log/00000000000000000000.json": "other",
+    "metadata/v1.metadata.json": "other",
+    "metadata/snap-1-1-a.avro": "other",
+    "metadata=1/a": "data",
+    "sub/metadata/a": "data",
+    "metadata": "data",
     "p=1/.a.crc": "checksum",
     "_delta_log/.0.crc": "other",
 }
@@ -333,6 +338,8 @@ DURATIONS = {
     "INTERVAL 1 day 12 hours": 1.5 * DAY,
     "168 hours": 7 * DAY,
     "interval 0 seconds": timedelta(),
+    "interval 1000000 days": LONGEST,
+    "interval 999999999 weeks 999999999 weeks": LONGEST,
     "interval 1 month": None,
     "forever": None,
     "interval -1 days": None,
@@ -343,6 +350,10 @@ DURATIONS = {
 @pytest.mark.parametrize(("text", "expected"), DURATIONS.items())
 def test_durations_as_delta_writes_them(text: str, expected: timedelta | None) -> None:
     assert duration_of({REMOVED: text}, REMOVED) == expected
+
+
+def test_there_is_a_time_the_longest_retention_ago() -> None:
+    assert NOW - LONGEST < NOW - 100_000 * DAY
 
 
 def test_defaults_keep_much() -> None:

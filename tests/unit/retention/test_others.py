@@ -20,7 +20,8 @@ from lockstep.lake.lake import Lake
 from lockstep.recovery.changes import undrop
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
-from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, Scope, plan, shared_files
+from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, Scope, need_at, plan, shared_files
 from lockstep.retention.upkeep import Maintained, maintain
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import OutsideStorage
@@ -238,6 +239,26 @@ def test_a_dropped_table_whose_last_commit_is_not_published_is_kept_whole(
     other.commit(tx)
     assert files(other, "t") == {"p", "q"}
     assert {"p", "q"} <= {*catalog.lake.storage.list(place)}
+
+
+def test_delta_is_told_to_keep_what_a_table_needs_that_was_adopted_again_at_an_older_version(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    """Its folder was restored from a backup: the oldest readable database version has it at a later version."""
+    create(catalog, "t", files=["p"])
+    for n in range(3):
+        append(catalog, "t", f"f{n}")
+    place = location(catalog, "t")
+    catalog.lake.upkeep.settle()
+    expire_snapshots(catalog.lake, older_than=clock(), retain_last=1, grace=timedelta())
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    for path in (tmp_path / "lake" / place / "_delta_log").iterdir():
+        if path.name.startswith((f"{2:020d}", f"{3:020d}")):
+            path.unlink()
+    adopted(catalog, "t", tmp_path / "lake" / place)
+    append(catalog, "t", "g")
+    catalog.lake.refresh()
+    assert need_at(catalog.lake, place).first == 1
 
 
 # --- what others stage, adopt and make --------------------------------------------------------------------------------
