@@ -96,14 +96,14 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
     if isinstance(outcome, Mine) or _is_ours(other := _read(outcome.data, path), storage):
         return
     _refuse_if_taken(other, storage, location, name_in, is_settled=now - other.claimed_at > SETTLED_AFTER)
-    _take_over(storage, path, outcome.data, ours)
+    _clear(storage, path, outcome.data, ours)
     outcome = storage.put_if_absent(path, ours)
     if isinstance(outcome, Theirs) and not _is_ours(_read(outcome.data, path), storage):
         raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
 
 
-def _take_over(storage: Storage, path: str, found: bytes, ours: bytes) -> None:
-    """Put our claim in the place of one that is nobody's any more, unless it is another one by now.
+def _clear(storage: Storage, path: str, found: bytes, ours: bytes) -> None:
+    """Remove a claim that is nobody's any more, unless it is another one by now.
 
     Raises:
         DuplicateError: another lake is about to do so, or was when its process died.
@@ -119,7 +119,6 @@ def _take_over(storage: Storage, path: str, found: bytes, ours: bytes) -> None:
     try:
         if storage.get(path) == found:
             storage.delete(path)
-            storage.put_if_absent(path, ours)
     finally:
         storage.delete(over)
 
