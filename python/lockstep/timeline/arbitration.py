@@ -81,6 +81,9 @@ class _Server(msgspec.Struct):
     server: str
 
 
+_decode_server = msgspec.json.Decoder(_Server).decode
+
+
 def chosen_server(storage: Storage) -> str:
     """Return the identity of the server that somebody has chosen for a lake since it was made; empty if nobody has.
 
@@ -91,7 +94,7 @@ def chosen_server(storage: Storage) -> str:
     if (data := storage.get(SERVER)) is None:
         return ""
     try:
-        return msgspec.json.decode(data, type=_Server).server
+        return _decode_server(data).server
     except UNREADABLE as error:
         raise ArbiterError(
             f"{SERVER} in {storage.url}, which says what server decides the lake's versions, cannot be read: {error}. "

@@ -99,7 +99,7 @@ class _Group:
         base: what the first of them follows.
         prior: the group whose file must be there first.
         is_open: whether others may still come along.
-        leader: the thread that puts it, or is about to.
+        leader: stands for the call of `_lead` that puts it, or is about to.
         result: what became of it; to be read once `ended` is set.
     """
 
@@ -107,7 +107,7 @@ class _Group:
     prior: _Group | None
     members: list[_Member] = field(default_factory=list)
     is_open: bool = True
-    leader: int | None = None
+    leader: object = None
     result: _Result = "not put"
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -316,11 +316,12 @@ class Appending(Growing):
 
         Whatever happens, nobody waits for it after that.
         """
+        me = object()
         try:
             with self._turn:
                 if group.leader is not None:
                     return
-                group.leader = threading.get_ident()
+                group.leader = me
             with self._turn:
                 self._turn.wait_for(lambda: self._groups[0] is group)
                 group.is_open = False
@@ -330,7 +331,7 @@ class Appending(Growing):
                 group.result = _Doubtful(UnavailableError("the thread that wrote the entry was interrupted"))
                 group.result = self._put(group)
         finally:
-            if group.leader == threading.get_ident():
+            if group.leader is me:
                 self._end(group)
 
     def _end(self, group: _Group) -> None:
