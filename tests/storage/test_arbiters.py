@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import boto3
 import pytest
+import redis
 
 from lockstep.arbiters import Arbiter, Decision, Mark, Swapped, arbiter_of
 from lockstep.catalog import TransactionalCatalog
@@ -43,6 +44,7 @@ from tests.support import servers, valkey
 from tests.support.arbitrated import client, make_namespace
 from tests.support.commands import lockstep
 from tests.support.faulty import FaultyStorage
+from tests.support.gate import wait_until
 from tests.support.lakes import open_catalog
 from tests.support.markdown import blocks
 from tests.support.s3 import CONDITION, KEYS, Application, Ignoring, moto, serving
@@ -202,6 +204,31 @@ def test_valkeys_lost_requests_and_answers(server: Server, tmp_path: Path) -> No
         with pytest.raises(UnavailableError) as failed:
             arbiter.swap(decision(1).mark, decision(2))
         assert not failed.value.definite, "nobody knows"
+
+
+def test_who_is_interrupted_before_the_answer_leaves_it_to_nobody(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with redis.Redis(port=server.port) as admin:
+
+        def connections() -> set[str]:
+            return {client["id"] for client in admin.client_list()}
+
+        others = connections()
+        arbiter = of(server.address(), f"file://{tmp_path}")
+        assert arbiter.swap(None, decision(0))
+        its = connections() - others
+        assert its
+        with monkeypatch.context() as patch:
+            patch.setattr(redis.Connection, "read_response", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                arbiter.read()
+        wait_until(lambda: not its & connections(), "the connection stayed open")
+        assert arbiter.read() == decision(0)
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_dynamodbs_lost_requests_and_answers(emulated: str, tmp_path: Path) -> None:

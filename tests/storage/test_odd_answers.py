@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
-from lockstep.arbiters.dynamodb import meaning_of
+from lockstep.arbiters.dynamodb import identity_of, meaning_of
 from lockstep.errors import UnavailableError
 from lockstep.storage.failures import Meaning
 from tests.storage.test_arbiters import decision, dynamodb, make_table, of
@@ -109,3 +110,13 @@ def test_odd_answers_say_nothing_of_a_decision(answer: tuple[str, str, bytes], t
 )
 def test_what_a_failure_of_dynamodbs_client_means(error: Exception, meaning: Meaning) -> None:
     assert meaning_of(error) is meaning
+
+
+def test_a_table_of_dynamodb_is_the_same_one_in_each_time_zone() -> None:
+    """A server that gives tables no ids tells them apart by their time, which boto3 gives in the machine's zone."""
+    made = datetime(2026, 1, 1, tzinfo=UTC)
+    elsewhere = made.astimezone(timezone(timedelta(hours=5)))
+    told = [identity_of({"TableArn": "arn", "CreationDateTime": at}) for at in (made, elsewhere)]
+    assert told[0] == told[1] == "arn of 2026-01-01 00:00:00+00:00"
+    assert identity_of({"TableArn": "arn", "TableId": "7", "CreationDateTime": made}) == "7"
+    assert identity_of({"TableArn": "arn", "TableId": "7", "Replicas": [{"RegionName": "eu-west-1"}]}) == ""

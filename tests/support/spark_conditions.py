@@ -122,6 +122,9 @@ JUDGED: list[tuple[str, bool]] = [
     ("day = DATE'2024-02-29'", True),
     ("day IN ('2024-02-29', DATE '2024-01-01')", True),
     ("len(s) = character_length(s)", True),
+    # many of them beside one another
+    (" OR ".join(f"id = {number}" for number in range(100)), True),
+    (" AND ".join(f"(id <> {number})" for number in range(6, 106)), True),
 ]
 
 NOT_JUDGED = [
@@ -153,6 +156,7 @@ NOT_JUDGED = [
     "id",
     "1",
     "NULL",
+    " = ".join(["b"] * 100),
     "id > (SELECT 1)",
     "id IN (SELECT 1)",
     "id > 5L",

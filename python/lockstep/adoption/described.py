@@ -61,7 +61,7 @@ def _otherwise(asked: Any, there: Any, place: str = "") -> Iterator[str]:
     elif isinstance(asked, dict):
         place = ".".join(part for part in (place, asked.get("name", "")) if part)
         for key, value in sorted(asked.get("metadata", {}).items()):
-            found = there["metadata"].get(_OF_DELTA.get(key, key))
+            found = there.get("metadata", {}).get(_OF_DELTA.get(key, key))
             if key != _OF_OLD_ROWS and (value or None) != (found or None):
                 yield f"the {_WORDS.get(key, key)} of its column {place} is {found!r}, not {value!r}"
         for key in ("fields", "type", "elementType", "keyType", "valueType"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC
 from functools import cached_property
 from typing import Any
 
@@ -76,9 +77,7 @@ class DynamoDb(Arbiter):
                 f"the arbiter ({self}) is a global table whose regions do not wait for each other, so two of them may "
                 "decide one database version: use a table of one region, or one with strong consistency"
             )
-        if table.get("Replicas"):
-            return ""  # each region has a table of its own, with an id of its own
-        return str(table.get("TableId") or f"{table.get('TableArn')} of {table.get('CreationDateTime')}")
+        return identity_of(table)
 
     def _swap(self, before: Mark | None, decision: Decision, accept: Accept) -> bool:
         if time.monotonic() - self._checked_at >= CHECKED_SECONDS:
@@ -153,6 +152,19 @@ class DynamoDb(Arbiter):
             if isinstance(error, FailedError | LockstepError):
                 raise
             raise FailedError(meaning_of(error), str(error)) from error
+
+
+def identity_of(table: Mapping[str, Any]) -> str:
+    """Return which table it is that DescribeTable describes, by whichever client; empty if nobody can tell.
+
+    The replicas of a global table are one, and each region has an id of its own for it.
+    """
+    if table.get("Replicas"):
+        return ""
+    if table_id := table.get("TableId"):
+        return str(table_id)
+    made = table.get("CreationDateTime")  # boto3 gives it in the time zone of the machine
+    return f"{table.get('TableArn')} of {made and made.astimezone(UTC)}"
 
 
 def is_of_dynamodb(answer: Mapping[str, Any], *, status: int) -> bool:

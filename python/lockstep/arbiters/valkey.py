@@ -173,6 +173,9 @@ class Valkey(Arbiter):
             yield connection
         except RedisError as error:
             raise FailedError(_meaning(error, is_connected=True), _cause(error)) from error
+        except BaseException:  # an answer may still come, and whoever has the connection next would take it
+            connection.disconnect()  # type: ignore[no-untyped-call]
+            raise
         finally:
             pool.release(connection)
 

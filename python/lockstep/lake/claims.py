@@ -96,26 +96,29 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
     if isinstance(outcome, Mine) or _is_ours(other := _read(outcome.data, path), storage):
         return
     _refuse_if_taken(other, storage, location, name_in, is_settled=now - other.claimed_at > SETTLED_AFTER)
-    _clear(storage, path, outcome.data, ours)
+    _clear(storage, path, outcome.data, ours, now)
     outcome = storage.put_if_absent(path, ours)
     if isinstance(outcome, Theirs) and not _is_ours(_read(outcome.data, path), storage):
         raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
 
 
-def _clear(storage: Storage, path: str, found: bytes, ours: bytes) -> None:
+def _clear(storage: Storage, path: str, found: bytes, ours: bytes, now: datetime) -> None:
     """Remove a claim that is nobody's any more, unless it is another one by now.
 
+    What a process of this lake left behind that died while it did so is taken for its own, once it is old.
+
     Raises:
-        DuplicateError: another lake is about to do so, or was when its process died.
+        DuplicateError: another lake is about to do so, or was when its process died; or this one, a short time ago.
     """
     over = f"{path.rpartition('/')[0]}/{OVER}"
     outcome = storage.put_if_absent(over, ours)
     if isinstance(outcome, Theirs) and outcome.data != ours:
         by = _read(outcome.data, over)
-        raise DuplicateError(
-            f"the lake {by.root} is just taking over what {path} claims, since {by.claimed_at:%Y-%m-%d %H:%M} UTC. Try "
-            f"again in a moment; if it stays so, and nobody is adopting the table, delete {over}"
-        )
+        if not (_is_ours(by, storage) and now - by.claimed_at > SETTLED_AFTER):
+            raise DuplicateError(
+                f"the lake {by.root} is just taking over what {path} claims, since {by.claimed_at:%Y-%m-%d %H:%M} UTC. "
+                f"Try again in a moment; if it stays so, and nobody is adopting the table, delete {over}"
+            )
     try:
         if storage.get(path) == found:
             storage.delete(path)

@@ -36,7 +36,7 @@ class _NotReadError(Exception):
 
 
 MAX_DEPTH = 64
-"""Of parentheses, NOT and calls in one another."""
+"""Of parentheses, NOT, calls, and comparisons of comparisons, in one another."""
 
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
@@ -211,11 +211,13 @@ class _Reader:
         return members
 
     def _comparison(self) -> Node:
+        depth = self._depth
         left = self._operand()
         while (token := self._tokens[self._at]).kind == "sign" and token.text in _COMPARED:
             self._deeper()
             self._at += 1
             left = Node("compare", _COMPARED[token.text], (left, self._operand()))
+        self._depth = depth
         return left
 
     def _operand(self) -> Node:

@@ -102,6 +102,34 @@ def test_of_two_lakes_that_take_over_one_old_claim_one_has_the_table(tmp_path: P
     assert root_in(folder) == second.url
 
 
+def test_who_dies_while_it_takes_a_claim_over_goes_on_with_that_a_day_later(tmp_path: Path, folder: Path) -> None:
+    """For another lake it stays a person's to decide: that process may only be slow."""
+
+    def take(lake: str) -> None:
+        storage = open_reaching(str(tmp_path / lake), create=True)
+        claim(storage, f"file://{folder}", storage.url, clock=clock, name_in=lambda *_: None)
+
+    def left_behind() -> None:
+        said = msgspec.json.decode((folder / CLAIM).read_bytes())
+        root = open_reaching(str(tmp_path / "first"), create=True).url
+        (folder / LOG / "_lockstep" / OVER).write_bytes(
+            msgspec.json.encode(said | {"root": root, "claimed_at": clock.now})
+        )
+
+    clock = Ticking()
+    take("gone")
+    clock.now += SETTLED_AFTER + timedelta(minutes=1)
+    left_behind()
+    with pytest.raises(DuplicateError, match="is just taking over"):
+        take("first")
+    clock.now += SETTLED_AFTER + timedelta(minutes=1)
+    with pytest.raises(DuplicateError, match=f"delete .*{OVER}"):
+        take("second")
+    take("first")
+    assert root_in(folder).endswith("/first")
+    assert [*files_of(folder / LOG / "_lockstep")] == ["lake.json"]
+
+
 def test_what_a_lake_has_below_its_root_is_found_by_its_whole_url(
     catalog: TransactionalCatalog, rival: TransactionalCatalog, inside: Path, tmp_path: Path
 ) -> None:

@@ -69,6 +69,11 @@ def of(column: dict[str, Any], **metadata: Any) -> str:
             "the comment of its column id is 'another', not 'of the order'",
         ),
         (Description(of(ID, comment="of the order")), table(ID), "the comment of its column id is None"),
+        (
+            Description(of(ID, comment="of the order")),
+            table({"name": "id", "type": "integer", "nullable": True}),
+            "the comment of its column id is None",
+        ),
         (Description(of(ID, CURRENT_DEFAULT="7", EXISTS_DEFAULT="7")), table(ID), "the default of its column id is"),
         (
             Description(of(ID, CURRENT_DEFAULT="7", EXISTS_DEFAULT="7")),
