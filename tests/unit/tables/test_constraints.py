@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -11,40 +10,8 @@ import pytest
 
 from lockstep.errors import InvalidError, LockstepError, UnsupportedError
 from lockstep.tables.opened import OpenLake
-from tests.support.lakes import stage_new
+from tests.support.python_tables import made_by_spark, rows
 from tests.support.refused import refused_in
-
-SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
-
-
-@pytest.fixture
-def table(lake: OpenLake) -> OpenLake:
-    """A lake with a table of one row."""
-    with lake.transaction() as tx:
-        tx.create("t", SCHEMA).append({"id": [1], "v": ["a"]})
-    return lake
-
-
-def rows(lake: OpenLake, name: str = "t") -> list[dict[str, Any]]:
-    """The rows of a table, as deltalake, DuckDB and a transaction of ours read them."""
-    found = sorted(lake.at()[name].to_arrow().to_pylist(), key=lambda row: row["id"])
-    assert sorted(lake.at().sql(f"FROM {name}").to_pylist(), key=lambda row: row["id"]) == found
-    with lake.transaction(read_only=True) as tx:
-        assert sorted(tx[name].to_arrow().to_pylist(), key=lambda row: row["id"]) == found
-    return found
-
-
-def made_by_spark(lake: OpenLake, fields: list[dict[str, Any]], features: list[str], **properties: str) -> None:
-    """Make a table t whose schema and properties Python does not make."""
-    schema = json.dumps({"type": "struct", "fields": fields})
-    body = {
-        "id": "t", "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": [],
-        "configuration": properties, "createdTime": 0,
-    }  # fmt: skip
-    protocol: dict[str, Any] = {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": features}
-    tx = lake.catalog.begin()
-    stage_new(lake.catalog, tx, "t", start=({"protocol": protocol}, {"metaData": body}))
-    lake.catalog.commit(tx)
 
 
 def field(name: str, type_: str, **more: Any) -> dict[str, Any]:
