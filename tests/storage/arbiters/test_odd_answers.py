@@ -21,15 +21,8 @@ from botocore.parsers import ResponseParserError
 from lockstep.arbiters.dynamodb import identity_of, meaning_of
 from lockstep.errors import UnavailableError
 from lockstep.storage.failures import Meaning
-from tests.storage.test_arbiters import decision, dynamodb, make_table, of
+from tests.support.arbiters import decision, dynamodb, make_table, of
 from tests.support.s3 import Application, moto, serving
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that an emulator takes."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
 
 
 class Odd:
