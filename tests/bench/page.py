@@ -10,10 +10,10 @@ from project.render_docs import between
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 MARKS = (
-    *("peers", "tpch", "transaction", "profile", "turns", "slow", "conflicts", "fairness", "hosts", "dbt", "scale"),
-    *("exports", "adopt", "long", "retention", "recovery", "tables"),
+    *("peers", "tpch", "transaction", "slow", "conflicts", "fairness", "hosts", "dbt", "scale", "exports", "adopt"),
+    *("long", "profile", "turns", "before-after", "fsync", "retention", "recovery", "tables"),
 )
-"""Of the sections, in the order of the page."""
+"""Of the sections, in the order of the page; `before-after` and `fsync` are written by hand."""
 
 
 def conditions() -> str:
@@ -37,8 +37,18 @@ def section(page: str, mark: str) -> str:
 
 
 def sections(page: str) -> str:
-    """Return all sections as they stand in a page, for a new one."""
-    return "\n\n".join(section(page, mark) for mark in MARKS)
+    """Return all sections as they stand in a page, for a new one.
+
+    Raises:
+        ValueError: behind the first section there is text in none, which the new page would not have.
+    """
+    found = [section(page, mark) for mark in MARKS]
+    rest = page[page.find("<!-- ") :]
+    for text in found:
+        rest = rest.replace(text, "")
+    if outside := rest.strip():
+        raise ValueError(f"put comments around this, and its mark into MARKS of {__name__}: {outside[:200]}")
+    return "\n\n".join(found)
 
 
 def with_section(page: str, mark: str, text: str) -> str:

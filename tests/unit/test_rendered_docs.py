@@ -85,7 +85,11 @@ def test_what_others_measured_survives_a_new_page_of_benchmarks(mark: str, headi
 
 
 def test_every_section_of_the_benchmarks_survives() -> None:
-    assert set(MARKS) == set(re.findall(r"<!-- /(\w+) -->", text_of("docs/benchmarks.md")))
+    page = text_of("docs/benchmarks.md")
+    assert set(MARKS) == set(re.findall(r"<!-- /([\w-]+) -->", page))
+    assert sections(page)
+    with pytest.raises(ValueError, match=r"put comments around this.*### By hand"):
+        sections(page.replace("<!-- turns -->", "### By hand\n\n<!-- turns -->"))
 
 
 def test_a_section_of_the_benchmarks_replaces_itself_alone() -> None:
