@@ -109,10 +109,14 @@ def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Child, Chi
 
 @dataclass
 class Measured:
-    """What one run says: of each work, and how long a transaction takes that does nothing, in milliseconds."""
+    """What one run says: of each work, and in milliseconds how long a transaction takes that does nothing.
+
+    Beside that, how long two statements take that do as little on plain Delta.
+    """
 
     comparisons: list[Comparison]
     nothing: list[float] = field(default_factory=list)
+    two_settings: list[float] = field(default_factory=list)
 
     def bounds(self, setting: str) -> list[Bound]:
         name, most = NOTHING
@@ -122,7 +126,10 @@ class Measured:
     def lines(self) -> list[str]:
         """Return the rows of the table, and what is said behind it."""
         *_, nothing = self.bounds("")
-        said = f"`{NOTHING[0]}` takes {_spread(self.nothing)} ms; at most {nothing.bound:g}, kept: {nothing.verdict}."
+        said = (
+            f"`{NOTHING[0]}` takes {_spread(self.nothing)} ms; at most {nothing.bound:g}, kept: {nothing.verdict}. In "
+            f"turn, two `SET` on plain Delta take {_spread(self.two_settings)} ms."
+        )
         return [*(comparison.row() for comparison in self.comparisons), "", said]
 
 
@@ -138,9 +145,10 @@ def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> Measured
                     spent = side.ask(work)
                     if number >= 0:
                         times.append(spent)
-            spent = ours.ask("nothing")
-            if number >= 0:
-                measured.nothing.append(spent)
+            for side, times in ((ours, measured.nothing), (plain, measured.two_settings)):
+                spent = side.ask("nothing")
+                if number >= 0:
+                    times.append(spent)
     return measured
 
 
