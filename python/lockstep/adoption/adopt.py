@@ -177,6 +177,20 @@ def hold(lake: Lake, tx: Transaction, tables: Iterable[Table]) -> None:
     lake.side_by_side(claim_one, [table.location for table in tables if not is_own(table.location, table.id)])
 
 
+def check_held(lake: Lake, tables: Iterable[Table]) -> None:
+    """Raise unless `hold` would let a transaction bring tables in just now; nothing is written.
+
+    Raises:
+        DuplicateError, InvalidError, UnavailableError: see `hold`.
+    """
+    ask = _asking(lake)
+
+    def check_one(location: str) -> None:
+        check_claimable(lake.storage, location, clock=lake.clock, name_in=ask)
+
+    lake.side_by_side(check_one, [table.location for table in tables if not is_own(table.location, table.id)])
+
+
 def _asking(lake: Lake) -> NameIn:
     """Return what asks another lake how it calls a table."""
     return partial(name_in, lake.storage.beside if isinstance(lake.storage, OutsideStorage) else open_reaching)

@@ -1,7 +1,8 @@
 """What a transaction does to bring back what was: the timeline is read here, and what that means is decided elsewhere.
 
 Each is a part of a transaction: nothing of it is visible before COMMIT. Names come back at once; what is to be restored
-in tables' logs is returned, for Delta to do it (`RESTORE TABLE`), which looks for every file first.
+in tables' logs is returned: in Spark Delta does it (`RESTORE TABLE`), else `lockstep.tables.restoring`. Each looks for
+every file first.
 
 What plain Delta writers did to the tables in question is taken in before anything is decided: the timeline alone would
 call a table unchanged that they have written.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from lockstep.adoption.adopt import hold
+from lockstep.adoption.adopt import check_held, hold
 from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import commit_path, was_published
 from lockstep.delta.publish import contents
@@ -53,8 +54,13 @@ def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None) ->
     return table
 
 
-def restore_to(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
+def restore_to(
+    lake: Lake, tx: Transaction, then: Database, selection: Selection, *, dry_run: bool = False
+) -> list[TableRestore]:
     """Take a transaction's view of the database, or a part of it, back to an older version; see `restore`.
+
+    Args:
+        dry_run: whether the transaction will not be committed: then nothing is claimed for it.
 
     Raises:
         UndefinedError: the selection names what is neither there nor was.
@@ -68,22 +74,32 @@ def restore_to(lake: Lake, tx: Transaction, then: Database, selection: Selection
             raise UndefinedError(f"no namespace {'.'.join(namespace)} now, nor in database version {then.version}")
     ids = {table.id for scope in (then, tx.names) for table in scope.tables.values() if selection.has_table(table)}
     _look(lake, tx, ids)
-    return _restore(lake, tx, then, selection)
+    return _restore(lake, tx, then, selection, dry_run=dry_run)
 
 
-def revert(lake: Lake, tx: Transaction, version: int) -> list[TableRestore]:
+def revert(lake: Lake, tx: Transaction, version: int, *, dry_run: bool = False) -> list[TableRestore]:
     """Take back what one database version changed, in a transaction; see `lockstep.recovery.revert`.
 
+    Args:
+        dry_run: see `restore_to`.
+
     Raises:
-        InvalidError: a later version changed some of it too, or this transaction did; or there is no such version.
+        InvalidError: a later version changed some of it too, or this transaction did; or there is no such version, or
+            it is newer than the transaction's snapshot.
         LockstepError: see `restore`, `Transaction.changing` and `Known`.
     """
+    if not 0 <= version <= tx.base.version:
+        raise InvalidError(
+            f"database version {version} does not exist for this transaction: it sees 0 to {tx.base.version}"
+        )
+    if version == 0:
+        raise InvalidError("database version 0 is the lake's beginning: nothing to revert")
     [entry] = lake.timeline.entries(version - 1, version)
     touched = touched_by(entry)
     check_untouched(touched, tx)
     _look(lake, tx, touched.ids)
     check_revertible(entry, lake.timeline.scan(version, tx.base.version))
-    return _restore(lake, tx, lake.timeline.at(version - 1), touched)
+    return _restore(lake, tx, lake.timeline.at(version - 1), touched, dry_run=dry_run)
 
 
 def _look(lake: Lake, tx: Transaction, ids: Collection[str]) -> None:
@@ -93,7 +109,7 @@ def _look(lake: Lake, tx: Transaction, ids: Collection[str]) -> None:
     tx.seen.tables.update(table.id for table in tables)
 
 
-def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> list[TableRestore]:
+def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection, *, dry_run: bool) -> list[TableRestore]:
     """Give names their old meaning, with what the timeline says of the tables that come back."""
     missing = {table.id for table in gone(tx.names, then, selection)}
     for table in then.tables.values():
@@ -111,7 +127,10 @@ def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection) 
 
     def take_back(names: Names) -> list[TableRestore]:
         restores = restore(names, then, last_states, tx.staged, selection)
-        hold(lake, tx, names.returned())
+        if dry_run:
+            check_held(lake, names.returned())
+        else:
+            hold(lake, tx, names.returned())
         return restores
 
     return tx.change_names(take_back)

@@ -9,6 +9,7 @@ from typing import Literal
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Counts, Database, Entry, Name, Namespace, Table
 from lockstep.timeline.known import Known
+from lockstep.transactions.names import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Change:
 
 
 @dataclass(slots=True)
-class _Touched:
-    """What entries touched, and how often."""
+class Touched:
+    """What was touched between two database versions, and how often; of tables, what each time came and went."""
 
     tables: dict[str, list[Counts]] = field(default_factory=dict)
     views: dict[Name, int] = field(default_factory=dict)
@@ -68,9 +69,14 @@ def diff(timeline: Known, older: int, newer: int) -> list[Change]:
 
 def changes_between(before: Database, after: Database, entries: Iterable[Entry]) -> list[Change]:
     """Return what changed, given the two database versions and the entries between."""
-    touched = _Touched()
+    touched = Touched()
     for entry in entries:
         touched.add(entry)
+    return changes_of(before, after, touched)
+
+
+def changes_of(before: Database, after: Database | Names, touched: Touched) -> list[Change]:
+    """Return what changed of what was touched; `after` may be what a transaction sees that has not committed."""
     namespaces = [_namespace(before, after, name, times) for name, times in touched.namespaces.items()]
     tables = [_table(before.table_by_id(id_), after.table_by_id(id_), counts) for id_, counts in touched.tables.items()]
     views = [_view(before, after, name, times) for name, times in touched.views.items()]
@@ -112,7 +118,7 @@ def _sum(rows: list[int]) -> int:
     return -1 if -1 in rows else sum(rows)
 
 
-def _view(before: Database, after: Database, name: Name, times: int) -> Change | None:
+def _view(before: Database, after: Database | Names, name: Name, times: int) -> Change | None:
     old, new = before.views.get(name), after.views.get(name)
     if (None if old is None else old.definition) == (None if new is None else new.definition):
         return None
@@ -122,7 +128,7 @@ def _view(before: Database, after: Database, name: Name, times: int) -> Change |
     return Change(kind="view", name=str(name), change=change, transactions=times)
 
 
-def _namespace(before: Database, after: Database, name: Namespace, times: int) -> Change | None:
+def _namespace(before: Database, after: Database | Names, name: Namespace, times: int) -> Change | None:
     old, new = before.namespaces.get(name), after.namespaces.get(name)
     if old == new:
         return None

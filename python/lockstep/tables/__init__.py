@@ -16,7 +16,7 @@ What these are made of:
     evolving      what a table becomes by a change of it          mapping     columns with other names in files
     spark_sql     Spark's SQL that DuckDB judges alike            checks      constraints and defaults, of rows
     spark_grammar its grammar, as far as that goes                statement   what a statement that fails leaves
-    properties    which properties a table may have, and their values
+    properties    which properties a table may have              restoring   RESTORE DATABASE, and reverts
 
 Nothing here imports Spark; pyarrow, duckdb, deltalake and polars are imported where they are used
 (`pip install 'lockstep[python]'`).

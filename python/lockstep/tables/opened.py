@@ -10,17 +10,18 @@ lake.at(tx.version)["sales.orders"].to_arrow()
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import TypeVar
 
 from lockstep.arguments import check_result, check_runs_when_called, takes
 from lockstep.blocks import batch_of, check_isolation, run_again
 from lockstep.catalog import TransactionalCatalog
-from lockstep.errors import InvalidError
 from lockstep.retry import AGAIN
+from lockstep.tables.restoring import Restored, looked_at, moment, restore, revert, selection_of
 from lockstep.tables.state import States
-from lockstep.tables.transaction import LakeTransaction
+from lockstep.tables.transaction import AName, LakeTransaction
 from lockstep.tables.version import LakeVersion
 from lockstep.timeline.entry import Isolation
 
@@ -159,7 +160,52 @@ class OpenLake:
             InvalidError: no such version, or a time without a zone. UndefinedError (42704): no such tag.
             ExpiredError: a version that is not kept any more.
         """
-        if isinstance(when, datetime) and when.tzinfo is None:
-            raise InvalidError(f"at: {when!r} has no time zone: say which, {when.replace(tzinfo=UTC)!r} for UTC")
-        database = self._catalog.lake.newest() if isinstance(when, tuple) else self._catalog.as_of(when)
-        return LakeVersion(self._catalog.lake.storage, database, self._options)
+        lake = self._catalog.lake
+        database = lake.newest() if isinstance(when, tuple) else self._catalog.as_of(moment(when, "at"))
+        return LakeVersion(lake.storage, database, self._options)
+
+    @takes(when=int | datetime | str, namespaces=Iterable | None, tables=Iterable | None, dry_run=bool, comment=str)
+    def restore(
+        self,
+        when: int | datetime | str,
+        *,
+        namespaces: Iterable[str | tuple[str, ...]] | None = None,
+        tables: Iterable[AName] | None = None,
+        dry_run: bool = False,
+        comment: str = "",
+    ) -> Restored:
+        """Take tables, views and namespaces back to an older database version, in a transaction of its own.
+
+        Args:
+            when, namespaces, tables: see `LakeTransaction.restore`.
+            dry_run: say what would become of what, and write nothing.
+            comment: why, for the timeline.
+
+        Raises:
+            ConflictError (40001): another transaction was first; run it again.
+            LockstepError: see `LakeTransaction.restore`.
+        """
+        if dry_run:
+            selection = selection_of(namespaces, tables)
+            return looked_at(self._catalog, self._states, restore, moment(when, "restore"), selection)
+        return self._alone(lambda tx: tx.restore(when, namespaces=namespaces, tables=tables), comment)
+
+    @takes(version=int, dry_run=bool, comment=str)
+    def revert(self, version: int, *, dry_run: bool = False, comment: str = "") -> Restored:
+        """Take back what one database version changed, in a transaction of its own, unless a later one changed it too.
+
+        Args:
+            dry_run, comment: as for `restore`.
+
+        Raises:
+            ConflictError (40001): another transaction was first; run it again.
+            LockstepError: see `LakeTransaction.revert`.
+        """
+        if dry_run:
+            return looked_at(self._catalog, self._states, revert, version)
+        return self._alone(lambda tx: tx.revert(version), comment)
+
+    def _alone(self, work: Callable[[LakeTransaction], Restored], comment: str) -> Restored:
+        with self.transaction(comment=comment) as tx:
+            done = work(tx)
+        return replace(done, database_version=tx.version)

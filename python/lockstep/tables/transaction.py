@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -20,6 +21,7 @@ from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
 from lockstep.tables.names import name_of, namespace_of
 from lockstep.tables.queries import run_query
+from lockstep.tables.restoring import Restored, moment, restore, revert, selection_of
 from lockstep.tables.state import States
 from lockstep.tables.statement import reads, writes
 from lockstep.tables.table import Scope, TransactionTable
@@ -248,6 +250,43 @@ class LakeTransaction(Block):
         """
         table = self.core.table(name_of(name), usable=False)
         self.core.changing().rename_table(table.name, name_of(new_name))
+
+    # --- what was -----------------------------------------------------------------------------------------------------
+
+    @writes
+    @takes(when=int | datetime | str, namespaces=Iterable | None, tables=Iterable | None)
+    def restore(
+        self,
+        when: int | datetime | str,
+        *,
+        namespaces: Iterable[str | tuple[str, ...]] | None = None,
+        tables: Iterable[AName] | None = None,
+    ) -> Restored:
+        """Take tables, views and namespaces back to what they were in an older database version, as RESTORE DATABASE.
+
+        Args:
+            when: a version's number, a time, or a tag's name.
+            namespaces, tables: only these, namespaces with all that is in them; everything, if neither is given.
+
+        Raises:
+            UndefinedError: no such tag (42704), or what is neither there nor was. ExpiredError: a version that is gone.
+            UnsupportedError: a table that is restored in Spark alone, by name. ReadOnlyError: one for appends alone.
+            MissingFilesError: files that are needed are gone; it names them.
+            LockstepError: see `lockstep.tables.restoring.restore`.
+        """
+        selection = selection_of(namespaces, tables)
+        return restore(Scope(self._catalog, self.core, self._states), moment(when, "restore"), selection)
+
+    @writes
+    @takes(version=int)
+    def revert(self, version: int) -> Restored:
+        """Take back what one database version changed, unless a later one changed the same tables, views or namespaces.
+
+        Raises:
+            InvalidError: a later one did, or this transaction itself; or there is no such version.
+            LockstepError: as `restore`.
+        """
+        return revert(Scope(self._catalog, self.core, self._states), version)
 
     # --- tables -------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,14 @@ OF_LAKES: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "run batch": (lambda lake, x: lake.run(print, batch=x), NEITHER),
     "run sleep": (lambda lake, x: lake.run(print, sleep=x), NEITHER),
     "at when": (lambda lake, x: lake.at(x), (b"a", True, None, 1.5)),
+    "restore when": (lambda lake, x: lake.restore(x), (b"a", True, None, 1.5)),
+    "restore namespaces": (lambda lake, x: lake.restore(0, namespaces=x), (7, True, [1], [""])),
+    "restore tables": (lambda lake, x: lake.restore(0, tables=x), (7, True, [1], ["a..b"])),
+    "restore dry_run": (lambda lake, x: lake.restore(0, dry_run=x), (1, "yes", None)),
+    "restore comment": (lambda lake, x: lake.restore(0, comment=x), (*NEITHER, None)),
+    "revert version": (lambda lake, x: lake.revert(x), ("1", True, None, 1.5)),
+    "revert dry_run": (lambda lake, x: lake.revert(1, dry_run=x), (1, "yes", None)),
+    "revert comment": (lambda lake, x: lake.revert(1, comment=x), (*NEITHER, None)),
     "sql query": (lambda lake, x: lake.at().sql(x), (*NEITHER, None)),
     "duckdb names": (lambda lake, x: lake.at().duckdb(None, x), (7, True)),
     "to_arrow columns": (lambda lake, x: lake.at()["t"].to_arrow(x), (*NEITHER, "id", [1], [None])),
@@ -75,6 +83,10 @@ OF_TRANSACTIONS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "drop name": (lambda tx, x: tx.drop(x), (*NEITHER, None)),
     "rename name": (lambda tx, x: tx.rename(x, "u"), (*NEITHER, None)),
     "rename new_name": (lambda tx, x: tx.rename("t", x), (*NEITHER, None)),
+    "restore when": (lambda tx, x: tx.restore(x), (b"a", True, None, 1.5)),
+    "restore namespaces": (lambda tx, x: tx.restore(0, namespaces=x), (7, True)),
+    "restore tables": (lambda tx, x: tx.restore(0, tables=x), (7, True)),
+    "revert version": (lambda tx, x: tx.revert(x), ("1", True, None, 1.5)),
     "__getitem__ name": (lambda tx, x: tx[x], (*NEITHER, None, ["t"])),
     "sql query": (lambda tx, x: tx.sql(x), (*NEITHER, None)),
     "to_arrow columns": (lambda tx, x: tx["t"].to_arrow(x), (*NEITHER, "id", [1])),
@@ -141,7 +153,7 @@ def test_of_transactions_and_tables(table: OpenLake, case: str) -> None:
 def names(case: str, message: str) -> bool:
     """Tell whether a message names what is wrong: the argument, or that it is no name."""
     _, argument = case.split()
-    return argument in message or (argument in ("name", "new_name") and "is no name" in message)
+    return argument in message or (argument in ("name", "new_name", "namespaces", "tables") and "is no name" in message)
 
 
 WHATEVER = {

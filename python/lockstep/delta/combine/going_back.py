@@ -1,4 +1,4 @@
-"""The commit that makes a table what it was to be, behind commits that made it something else. Pure.
+"""The commit that makes a table what it was, or was to be, behind commits that made it something else. Pure.
 
 It is absolute: it adds each file that the table is to have and has not, and removes each that it has and should not.
 So whoever finds the same files added twice has them once.
@@ -6,17 +6,23 @@ So whoever finds the same files added twice has them once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from lockstep.delta.actions import ROW_TRACKING, Action, row_id_mark
+from lockstep.delta.combine.evolution import supported
 from lockstep.delta.snapshot import Snapshot
 
 _ONE_FILE = (
     *("path", "partitionValues", "size", "deletionVector", "stats", "tags"),
     *("baseRowId", "defaultRowCommitVersion"),
 )
+
+_MODE, _LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+_COMMIT_TIMES = ("delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablement")
+"""How the properties begin that say from which version on each commit has its time."""
 
 
 def why_not(wanted: Snapshot, there: Snapshot) -> str | None:
@@ -25,13 +31,60 @@ def why_not(wanted: Snapshot, there: Snapshot) -> str | None:
         return "its protocol was changed, which no commit takes back"
     properties = (wanted.metadata.get("configuration") or {}) | (there.metadata.get("configuration") or {})
     if said(wanted.metadata) != said(there.metadata):
-        if properties.get("delta.columnMapping.mode", "none") != "none":
+        if properties.get(_MODE, "none") != "none":
             return "its columns or properties were changed, and ids of columns must not be given out twice"
         if wanted.metadata.get("partitionColumns") != there.metadata.get("partitionColumns"):
             return "its partition columns were changed"
     if properties.get("delta.appendOnly", "").lower() == "true" and there.files.keys() - wanted.files.keys():
         return "it takes appends only (delta.appendOnly), and files would have to be removed"
     return None
+
+
+def why_not_restored(wanted: Snapshot, there: Snapshot) -> str | None:
+    """Return why no commit that is known here makes a table what it was at `wanted`, in its own log; None if one does.
+
+    It is said of tables whose features are all known, see `lockstep.tables.layout`.
+    """
+    if (needed := supported(wanted.protocol)) is None or (have := supported(there.protocol)) is None:
+        return "its protocol is not known here"
+    if dropped := sorted(needed - have):
+        return f"it was dropped since what that version needs, {', '.join(dropped)}"
+    if any(there.protocol[key] < wanted.protocol[key] for key in ("minReaderVersion", "minWriterVersion")):
+        return "its protocol was lowered since"
+    if _commit_times(wanted) != _commit_times(there):
+        return "in-commit timestamps were switched on or off since"
+    if not all(str(_configuration(each).get(_LAST_ID, "0")).isdecimal() for each in (wanted, there)):
+        return f"no number is in {_LAST_ID}"
+    return None
+
+
+def _commit_times(snapshot: Snapshot) -> dict[str, str]:
+    return {key: value for key, value in _configuration(snapshot).items() if key.startswith(_COMMIT_TIMES)}
+
+
+def _configuration(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.metadata.get("configuration") or {}
+
+
+def restored(wanted: Snapshot, there: Snapshot) -> Snapshot:
+    """Return what a restore to `wanted`, an older version of the same log, makes of a table at `there`.
+
+    It is for those of which `why_not_restored` has no reason.
+
+    As with Delta's `RESTORE TABLE`, its protocol stays, and so do its domains and what streaming applications have
+    recorded; and ids of columns go on behind the last that was given out, so that none is given out twice.
+    """
+    metadata, configuration = wanted.metadata, _configuration(wanted)
+    if configuration.get(_MODE, "none") != "none":
+        last = max(int(_configuration(each).get(_LAST_ID, 0)) for each in (wanted, there))
+        metadata = {**metadata, "configuration": {**configuration, _LAST_ID: str(last)}}
+    return replace(
+        wanted,
+        protocol=there.protocol,
+        metadata=metadata,
+        transactions=there.transactions,
+        domains=there.domains,
+    )
 
 
 def said(body: dict[str, Any]) -> dict[str, Any]:

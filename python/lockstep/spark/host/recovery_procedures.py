@@ -80,10 +80,6 @@ def _revert(requests: ProcedureRequests, session: Session, request: protocol.Cal
     tx, house = requests.within(session, request)
     version = request.arguments["version"]
     assert isinstance(version, int)
-    if version > tx.base.version:
-        raise InvalidError(
-            f"database version {version} does not exist for this transaction: it sees 0 to {tx.base.version}"
-        )
     restores = revert(house.catalog.lake, tx, version)
     tx.note_statement(request.text)
     return answer_of([[version, len(restores), None]], restores, _as_they_were(tx, restores))
