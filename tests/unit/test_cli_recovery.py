@@ -6,8 +6,10 @@ import threading
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import lockstep as library
 from lockstep.catalog import TransactionalCatalog
 from tests.support.commands import ORDERS, lockstep, make_orders, read
 
@@ -101,6 +103,77 @@ def test_what_changed_is_told_by_numbers_and_tags(root: Path) -> None:
     assert [each["kind"] for each in read("diff", root, 0)] == ["namespace", "table"]
     assert "written" in lockstep("diff", root, "made").stdout
     assert read("diff", root, 3, 3) == []
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """A lake that Python writes: version 2 fills sales.orders and sales.totals, 3 and 4 delete from each."""
+    lake = library.open(str(tmp_path / "written"), create=True)
+    with lake.transaction() as tx:
+        tx.create_namespace("sales")
+    with lake.transaction() as tx:
+        for name in ("sales.orders", "sales.totals"):
+            tx.create(name, pa.schema([("id", pa.int64())])).append({"id": [1, 2, 3]})
+    for name in ("sales.orders", "sales.totals"):
+        with lake.transaction() as tx:
+            tx[name].delete("id = 1")
+    return tmp_path / "written"
+
+
+def ids(root: Path, table: str) -> list[int]:
+    return sorted(row["id"] for row in read("sql", root, f"FROM {table}"))
+
+
+def test_a_lake_is_restored_whole_or_in_part(written: Path) -> None:
+    read("tag", written, "good", "--at", 2)
+    before = catalog(written).timeline.head.version
+    planned = read("restore", written, "--to-tag", "GOOD", "--dry-run")
+    assert (planned["restored_version"], planned["tables_restored"], planned["database_version"]) == (2, 2, None)
+    assert catalog(written).timeline.head.version == before
+    part = read("restore", written, "--to-version", 2, "--table", "sales.orders", "--yes")
+    assert part["tables"] == [{"table": "sales.orders", "to_version": 0}]
+    assert [(each["name"], each["change"]) for each in part["changes"]] == [("sales.orders", "written")]
+    assert (ids(written, "sales.orders"), ids(written, "sales.totals")) == ([1, 2, 3], [2, 3])
+    then = catalog(written).timeline.at(2).committed_at.isoformat()
+    done = lockstep("restore", written, "--to-time", then, "--namespace", "sales", "--yes")
+    assert "restored to database version 2, 2 tables by their logs, as of database version" in done.stdout
+    assert ids(written, "sales.totals") == [1, 2, 3]
+    [entry] = catalog(written).timeline.entries(catalog(written).timeline.head.version - 1)
+    assert entry.transaction.application == "lockstep"
+    assert entry.transaction.statements == ["restore sales to database version 2"]
+
+
+def test_one_transaction_is_reverted(written: Path) -> None:
+    planned = lockstep("revert", written, 3, "--dry-run")
+    assert "to be reverted database version 3, 1 table by their logs" in planned.stdout
+    assert read("revert", written, 3, "--yes")["reverted_version"] == 3
+    assert (ids(written, "sales.orders"), ids(written, "sales.totals")) == ([1, 2, 3], [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "what"),
+    [
+        (("restore",), 2, "give one of them"),
+        (("restore", "--to-version", 1, "--to-tag", "x"), 2, "give one of them"),
+        (("restore", "--to-tag", "x", "--yes"), 1, "42704"),
+        (("restore", "--to-version", 99, "--yes"), 1, "22023"),
+        (("restore", "--to-version", 2, "--table", "a..b", "--yes"), 1, "22023"),
+        (("restore", "--to-version", 2, "--table", "nowhere", "--yes"), 1, "42P01"),
+        (("restore", "--to-version", 2), 1, "nothing was restored"),
+        (("restore", "--to-version", 2, "--json"), 1, "nothing was restored"),
+        (("revert", 3), 1, "nothing was reverted"),
+        (("revert", 99, "--yes"), 1, "22023"),
+        (("revert", 2, "--yes"), 1, "22023"),
+    ],
+)
+def test_a_restore_that_cannot_be_or_was_not_allowed_changes_nothing(
+    written: Path, args: tuple[object, ...], code: int, what: str
+) -> None:
+    before = catalog(written).timeline.head.version
+    command, *more = args
+    done = lockstep(command, written, *more)
+    assert (done.exit_code, what in done.stderr) == (code, True), done.output
+    assert catalog(written).timeline.head.version == before
 
 
 def test_waiting_ends_with_a_newer_version(root: Path) -> None:

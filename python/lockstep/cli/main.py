@@ -6,6 +6,7 @@
                                                     (lockstep.cli.reading)
     lockstep log | show                             its database versions (lockstep.cli.log)
     lockstep tag | untag | tags | dropped | undrop  names of versions, and dropped tables (lockstep.cli.recovery)
+    lockstep restore | revert                       what was, brought back (lockstep.cli.recovery)
     lockstep diff | wait                            what changed; until something does (lockstep.cli.recovery)
     lockstep adopt | release | settle               tables that others made, and go on with (lockstep.cli.adoption)
     lockstep export | clone | import | exports | drop-export
@@ -23,8 +24,9 @@
 
 Every command has `--json`. Exit codes: 0, 1 for a refusal or a difference found (the message and its SQLSTATE are on
 standard error), 2 for a wrong command line, 3 where `wait` waited in vain, 130 for Ctrl-C. Only
-`init`, `tag`, `untag`, `undrop`, `abort`, `adopt`, `release`, `settle`, `export`, `clone`, `promote`, `import`,
-`drop-export`, `expire`, `vacuum`, `gc`, `maintain` and `run` write; `arbiter` does with `--reseed`.
+`init`, `tag`, `untag`, `undrop`, `restore`, `revert`, `abort`, `adopt`, `release`, `settle`, `export`, `clone`,
+`promote`, `import`, `drop-export`, `expire`, `vacuum`, `gc`, `maintain` and `run` write; `arbiter` does with
+`--reseed`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from lockstep.cli.exports import clone, drop_export, export, exports, import_, p
 from lockstep.cli.lake import init, tables, verify, views
 from lockstep.cli.log import log, show
 from lockstep.cli.reading import manifest, sql
-from lockstep.cli.recovery import diff, dropped, tag, tags, undrop, untag, wait
+from lockstep.cli.recovery import diff, dropped, restore, revert, tag, tags, undrop, untag, wait
 from lockstep.cli.scripts import plan, run
 from lockstep.cli.session import conf, jars
 from lockstep.cli.transactions import abort, transactions
@@ -76,6 +78,8 @@ _CHANGING = (
     tag,
     untag,
     undrop,
+    restore,
+    revert,
     abort,
     adopt,
     release,

@@ -1,16 +1,19 @@
-"""The commands about what was, `lockstep tag`, `untag`, `tags`, `dropped`, `undrop`, `diff`; and `wait` for more."""
+"""The commands about what was: `lockstep tag`, `untag`, `tags`, `dropped`, `undrop`, `restore`, `revert`, `diff`.
+
+And `wait`, for more.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from lockstep.cli.arguments import json_option, open_timeline, root_argument
+from lockstep.cli.arguments import goes_on, json_option, open_timeline, root_argument, yes_option
 from lockstep.cli.log import time_option_value
 from lockstep.cli.printing import print_json, print_table
 from lockstep.display import counted
@@ -18,6 +21,9 @@ from lockstep.errors import InvalidError, UndefinedError
 
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
+    from lockstep.recovery.diff import Change
+    from lockstep.tables.opened import OpenLake
+    from lockstep.tables.restoring import Restored
     from lockstep.timeline.entry import Name
     from lockstep.timeline.log import Timeline
 
@@ -159,6 +165,109 @@ def undrop(root: str, table: str, *, id_: str | None, as_json: bool) -> None:
         click.echo(f"table {name} is back at version {back[-1].version}, as of database version {made}")
 
 
+_dry_run = click.option("--dry-run", is_flag=True, help="Say what would become of what, and change nothing.")
+
+
+@click.command()
+@root_argument
+@click.option("--to-version", type=click.IntRange(min=0), help="A database version.")
+@click.option("--to-time", callback=time_option_value, metavar="TIME", help="The newest version of a time (UTC).")
+@click.option("--to-tag", metavar="TAG", help="The version that a tag names.")
+@click.option("--namespace", "namespaces", multiple=True, help="Only this namespace, and all in it; may be repeated.")
+@click.option("--table", "tables", multiple=True, help="Only this table or view; may be repeated.")
+@_dry_run
+@yes_option
+@json_option
+def restore(
+    root: str,
+    *,
+    to_version: int | None,
+    to_time: datetime | None,
+    to_tag: str | None,
+    namespaces: tuple[str, ...],
+    tables: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Take tables, views and namespaces back to an older database version, as one transaction that rolls forward.
+
+    Example: lockstep restore /data/lake --to-tag eod-2026-03-01 --table sales.orders --dry-run
+    """
+    said = [each for each in (to_version, to_time, to_tag) if each is not None]
+    if len(said) != 1:
+        raise click.UsageError("--to-version, --to-time and --to-tag: give one of them")
+    lake = _open_tables(root)
+
+    def work(*, dry_run: bool) -> Restored:
+        return lake.restore(said[0], namespaces=namespaces or None, tables=tables or None, dry_run=dry_run)
+
+    _take_back(work, "restored", "to database version", dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@click.command()
+@root_argument
+@click.argument("version", type=click.IntRange(min=0))
+@_dry_run
+@yes_option
+@json_option
+def revert(root: str, version: int, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Take back what the database VERSION changed, unless a later one changed the same tables, views or namespaces.
+
+    Example: lockstep revert /data/lake 42 --dry-run
+    """
+    lake = _open_tables(root)
+
+    def work(*, dry_run: bool) -> Restored:
+        return lake.revert(version, dry_run=dry_run)
+
+    _take_back(work, "reverted", "database version", dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _open_tables(root: str) -> OpenLake:
+    """Open a lake whose tables are written here."""
+    from lockstep.tables.opened import OpenLake
+
+    return OpenLake(_open(root), {})
+
+
+def _take_back(work: Callable[..., Restored], verb: str, what: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Say what a restore or a revert would do, ask, do it, and say what it did.
+
+    Args:
+        verb, what: how it is said, as "restored" and "to database version".
+    """
+    asks = dry_run or not yes
+    if asks:
+        planned = work(dry_run=True)
+        if dry_run or not as_json:
+            _print_restored(planned, verb, what, as_json=as_json)
+    if goes_on(verb, yes=yes, dry_run=dry_run, as_json=as_json):
+        done = work(dry_run=False)
+        _print_restored(done, verb, what, as_json=as_json, rows=not asks)
+
+
+def _print_restored(done: Restored, verb: str, what: str, *, as_json: bool, rows: bool = True) -> None:
+    if as_json:
+        print_json(
+            {
+                f"{verb}_version": done.version,
+                "tables_restored": len(done.tables),
+                "tables": [{"table": str(each.name), "to_version": each.version} for each in done.tables],
+                "changes": done.changes,
+                "database_version": done.database_version,
+            }
+        )
+        return
+    if rows and done.changes:
+        _print_changes(done.changes)
+    told = f"{verb} {what} {done.version}, {counted(len(done.tables), 'table')} by their logs"
+    if done.database_version is None:
+        click.echo(f"to be {told}")
+    else:
+        click.echo(f"{told}, as of database version {done.database_version}")
+
+
 def version_of(timeline: Timeline, text: str) -> int:
     """Return the database version that a number or a tag names.
 
@@ -193,6 +302,10 @@ def diff(root: str, older: str, newer: str | None, as_json: bool) -> None:
     if as_json:
         print_json(changes)
         return
+    _print_changes(changes)
+
+
+def _print_changes(changes: Iterable[Change]) -> None:
     rows = [
         [
             *(change.kind, change.name, change.change, change.old_name or ""),
