@@ -23,9 +23,10 @@ import scala.util.control.NonFatal
 
 /**
  * BEGIN, COMMIT, ROLLBACK, SAVEPOINT: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
- * not anybody collects its row.
+ * not anybody collects its row. BEGIN is of the catalog that is said, or else of the current one, or the only one.
  */
-private[spark] case class TransactionCommand(statement: TransactionStatement) extends LeafRunnableCommand {
+private[spark] case class TransactionCommand(statement: TransactionStatement, said: Option[String] = None)
+    extends LeafRunnableCommand {
 
   private val columns: Seq[(String, DataType)] = statement.verb match {
     case "commit" =>
@@ -72,7 +73,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     val catalogs = LockstepCatalog.in(session)
     val fields = Seq(
       "catalogs" -> catalogs,
-      "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains),
+      "current" ->
+        said.orElse(Option(session.sessionState.catalogManager.currentCatalog.name)).filter(catalogs.contains),
       SessionSettings.caseSensitive(session),
       SessionSettings.ofTransactions(session)
     )
