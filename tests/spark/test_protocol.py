@@ -140,6 +140,7 @@ def test_what_statements_send_is_what_the_protocol_says(spark: Any, root: Path, 
     for refused in (
         "INSERT INTO lake.system.tags TABLE t",
         "SELECT * FROM lake.system.tags TIMESTAMP AS OF '2999-01-01'",
+        "CALL lake.system.adopt(schema => 'spark_catalog.nowhere')",
     ):
         with pytest.raises(PySparkException):
             spark.sql(refused)

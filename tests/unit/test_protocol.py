@@ -131,6 +131,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "arguments": {"tag": "eod", "tables": ["a"]},
         "text": "CALL …",
         "catalogs": {},
+        "listed": {
+            "implementation": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "name": "shop",
+            "tables": [{"name": "orders", "kind": "MANAGED", "provider": "delta", "location": "file:/a"}],
+        },
     },
     "system_table": {
         **PINNED,

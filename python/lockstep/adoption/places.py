@@ -39,6 +39,8 @@ def place(root: str, text: str) -> Place:
             for other things; or it is in another kind of store than the lake.
         UnsupportedError: there is no store for it.
     """
+    if not text.strip():
+        raise InvalidError("its location is empty, which names no folder")
     url, base = comparable(url_of(text)), comparable(root)
     if url.partition("://")[0] != base.partition("://")[0]:
         raise InvalidError(

@@ -87,6 +87,7 @@ def test_a_whole_folder_and_a_dry_run_of_it(client: Client, warehouse: Path) -> 
         ("adopt", {"table": "t", "location": "/t", "folder": "/f"}),
         ("adopt", {"folder": "/f", "table": "t"}),
         ("adopt", {"namespace": "n"}),
+        ("adopt", {"schema": "spark_catalog.s", "folder": "/f"}),
         ("release", {}),
         ("release", {"table": "t", "namespace": "n"}),
     ],

@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims
 from lockstep.adoption.finding import tables_below
 from lockstep.adoption.release import release
-from lockstep.errors import ActiveTransactionError, InvalidError
+from lockstep.adoption.schemas import (
+    SESSION_CATALOG,
+    Listed,
+    Sorted,
+    check_implementation,
+    nothing_in,
+    schema_said,
+    sort_out,
+)
+from lockstep.errors import ActiveTransactionError, InvalidError, UndefinedError
 from lockstep.recovery.choices import Choice, choices
 from lockstep.recovery.divergence import Divergence, divergence
 from lockstep.recovery.settle import settle, side_of
-from lockstep.spark.host.calls import answer_of, known, parts_of, stored_name_in
+from lockstep.spark.host.calls import answer_of, known, list_first, parts_of, stored_name_in, written_parts
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.storage.outside import url_below
 from lockstep.timeline.entry import Database, Namespace, Table, names_in
 from lockstep.transactions.ddl import spelled_namespace
-from lockstep.transactions.names import Names
+from lockstep.transactions.names import NO_NAMESPACE, Names
 
 if TYPE_CHECKING:
     from lockstep.spark.host.lakehouses import Lakehouse
@@ -29,39 +40,80 @@ if TYPE_CHECKING:
 
 def _adopt(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     house = requests.house(request)
-    wanted = _wanted(requests, session, request)
+    lake = house.catalog.lake
+    said = _said(request)
+    if "schema" in said and request.listed is None:
+        return list_first(schema_said(written_parts(said["schema"])))
+    asked = _asked(requests, session, request)
+    if "table" not in said:
+        for namespace in {each.name.namespace for each in asked.wanted}:
+            requests.refuse_system(session, house, namespace)
+    left = [[*_columns(house, each), each.reason, None] for each in asked.left]
     if request.arguments.get("dry_run"):
-        lake = house.catalog.lake
-        found = look_at_claims(lake, look(lake, requests.names_in(session, house), wanted))
-        return answer_of([[*_columns(house, each), each.reason, None] for each in found])
+        found = look_at_claims(lake, look(lake, requests.names_in(session, house), asked.wanted))
+        return answer_of([*([*_columns(house, each), each.reason, None] for each in found), *left])
     rows: list[list[protocol.Value]] = []
 
     def change(tx: Transaction) -> None:
-        found = look(house.catalog.lake, tx.names, wanted)
-        adopt(house.catalog.lake, tx, found, make_namespaces=request.arguments.get("folder") is not None)
+        found = look(lake, tx.names, asked.wanted)
+        adopt(lake, tx, found, make_namespaces="table" not in said)
         rows.extend([*_columns(house, each), None] for each in found)
 
     made = requests.change(session, request, change)
-    return answer_of([[*row, made] for row in rows])
+    return answer_of([*([*row, made] for row in rows), *left])
 
 
-def _wanted(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> list[Wanted]:
-    """Return what is to be adopted: one table, or all those below a folder.
+def _said(request: protocol.CallProcedure) -> dict[str, str]:
+    """Return what is given to `adopt` of what it is to take in.
 
     Raises:
-        InvalidError: neither is said, or both; or the folder has none.
+        InvalidError: that is too little, or too much.
+    """
+    given = {key: str(value) for key, value in request.arguments.items() if value is not None and key != "dry_run"}
+    if given.keys() not in _WAYS:
+        raise InvalidError(
+            "adopt: say which table, and its location; or a folder with Delta tables, or a schema of "
+            f"{SESSION_CATALOG}, and perhaps a namespace for them"
+        )
+    return given
+
+
+_WAYS = ({"table", "location"}, {"folder"}, {"folder", "namespace"}, {"schema"}, {"schema", "namespace"})
+"""What may be given to `adopt` together."""
+
+
+def _asked(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> Sorted:
+    """Return what is to be adopted: one table, all those below a folder, or those of a schema.
+
+    Raises:
+        InvalidError: the folder, or the schema, has none. UndefinedError (3F000): there is no such schema.
     """
     house = requests.house(request)
-    scope = requests.names_in(session, house)
-    given = {key: str(value) for key, value in request.arguments.items() if value is not None and key != "dry_run"}
-    if given.keys() == {"table", "location"}:
-        return [Wanted(stored_name_in(request, given["table"], scope), given["location"])]
-    if given.keys() in ({"folder"}, {"folder", "namespace"}):
-        namespace = None if (said := given.get("namespace")) is None else _namespace(request, said, scope)
-        return tables_below(house.catalog.lake.storage, given["folder"], namespace)
-    raise InvalidError(
-        "adopt: say which table, and its location; or a folder with Delta tables, and perhaps a namespace for them"
-    )
+    scope, said = requests.names_in(session, house), _said(request)
+    if "table" in said:
+        return Sorted([Wanted(stored_name_in(request, said["table"], scope), said["location"])], [])
+    namespace = None if (text := said.get("namespace")) is None else _namespace(request, text, scope)
+    if "folder" in said:
+        return Sorted(tables_below(house.catalog.lake.storage, said["folder"], namespace), [])
+    return _in_schema(request, scope, namespace)
+
+
+def _in_schema(request: protocol.CallProcedure, scope: Names | Database, namespace: Namespace | None) -> Sorted:
+    """Return what is to be adopted of a schema that was listed; a dry run may find other things alone."""
+    listed = request.listed
+    assert listed is not None
+    check_implementation(listed.implementation)
+    if listed.name is None:
+        raise UndefinedError(
+            f"no schema {request.arguments['schema']}: SHOW SCHEMAS IN {SESSION_CATALOG} lists those that there are",
+            sqlstate=NO_NAMESPACE,
+        )
+    if namespace is None:
+        namespace = (listed.name,) if request.case_sensitive else spelled_namespace((listed.name,), scope)
+    found = sort_out((Listed(**structs.asdict(each)) for each in listed.tables), listed.name, namespace)
+    if not found.wanted and not (found.left and request.arguments.get("dry_run")):
+        raise nothing_in(listed.name, found.left)
+    return found
 
 
 def _release(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -124,7 +176,7 @@ def _namespace(request: protocol.CallProcedure, text: str, scope: Names | Databa
 
 
 def _columns(house: Lakehouse, table: Found) -> list[protocol.Value]:
-    where = url_below(house.catalog.lake.storage.url, table.location) if table.version >= 0 else table.location
+    where = url_below(house.catalog.lake.storage.url, table.location) if table.version >= 0 else table.location or None
     return [".".join(table.name.namespace), table.name.table, where, table.version if table.version >= 0 else None]
 
 
@@ -132,13 +184,14 @@ _TABLE = {"namespace": "string", "table": "string", "location": "string", "table
 
 ADOPTION_PROCEDURES: Mapping[str, Procedure] = {
     "adopt": Procedure(
-        says="Takes in a Delta table where it is, or all tables below a folder; nothing is copied.",
+        says="Takes in a Delta table where it is, or all those below a folder or of a schema; nothing is copied.",
         parameters={
             "table": "string",
             "location": "string",
             "folder": "string",
             "namespace": "string",
             "dry_run": "boolean",
+            "schema": "string",
         },
         columns={**_TABLE, "refused": "string", "database_version": "bigint"},
         answers=_adopt,

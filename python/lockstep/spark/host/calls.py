@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+from msgspec import structs
+
 from lockstep.errors import InvalidError
 from lockstep.recovery.restore import TableRestore
 from lockstep.spark.host.procedure import Rows
@@ -29,7 +31,13 @@ def answer_of(rows: Rows, restores: Iterable[TableRestore] = (), looks: Iterable
         ],
         looks=[[*name.namespace, name.table] for name in looks],
         checkpoints=[],
+        lists=None,
     )
+
+
+def list_first(schema: str) -> protocol.CallAnswer:
+    """Return the answer to a call that has to know first what is in a schema of Spark's session catalog."""
+    return structs.replace(answer_of([]), lists=schema)
 
 
 def version_said(given: Mapping[str, protocol.Value], *keys: str) -> int | datetime | str | None:
@@ -59,15 +67,24 @@ def texts_in(value: protocol.Value) -> list[str]:
     return [text for text in texts if text is not None]
 
 
+def written_parts(text: str) -> list[str]:
+    """Return all parts of a name as SQL writes it.
+
+    Raises:
+        InvalidError: it is no name.
+    """
+    if not _NAME.fullmatch(text.strip()):
+        raise InvalidError(f"{text!r} is no name: write namespace.table, a part with other characters in backquotes")
+    return [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in _PART.findall(text.strip())]
+
+
 def parts_of(request: protocol.CallProcedure, text: str, *scopes: Names | Database) -> list[str]:
     """Return the parts of a name as SQL writes it, without the catalog.
 
     Raises:
         InvalidError: it is no name; or its first part may be the catalog, and a namespace that is called alike (42702).
     """
-    if not _NAME.fullmatch(text.strip()):
-        raise InvalidError(f"{text!r} is no name: write namespace.table, a part with other characters in backquotes")
-    parts = [part[1:-1].replace("``", "`") if part.startswith("`") else part for part in _PART.findall(text.strip())]
+    parts = written_parts(text)
     if len(parts) == 1 or parts[0] != request.catalog:
         return parts
     if len(parts) == 2 and any((request.catalog,) in scope.namespaces for scope in scopes):

@@ -21,7 +21,7 @@ from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.recovery_procedures import RECOVERY_PROCEDURES
 from lockstep.spark.host.requests import Change, Operation, Requests, operation
-from lockstep.timeline.entry import Database, Tag, TagDdl
+from lockstep.timeline.entry import Database, Namespace, Tag, TagDdl
 from lockstep.transactions.names import Names, tags_in
 from lockstep.transactions.statements import shortened
 from lockstep.transactions.transaction import Transaction
@@ -95,6 +95,10 @@ class ProcedureRequests(Requests):
     def names_in(self, session: Session, house: Lakehouse) -> Names | Database:
         """Return the names that a session sees now."""
         return self._names_in(session, house)
+
+    def refuse_system(self, session: Session, house: Lakehouse, namespace: Namespace) -> None:
+        """Refuse to make the namespace of the system tables, or one below it."""
+        self._refuse_system(session, house, namespace)
 
     # --- tags ---------------------------------------------------------------------------------------------------------
 

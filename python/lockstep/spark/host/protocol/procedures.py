@@ -99,6 +99,35 @@ class BindAnswer(Answer, frozen=True, kw_only=True):
     """Whether it is only done inside a transaction: outside of one, one of its own is to be begun for it."""
 
 
+class ListedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table or a view, as Spark's session catalog tells it."""
+
+    name: str
+    """The last part of its name."""
+
+    kind: str
+    """`MANAGED`, `EXTERNAL`, `VIEW` or what else Spark calls it; `TEMPORARY VIEW` of one that only the session has."""
+
+    provider: str | None
+    """Its format, in whatever case; null if the catalog does not say."""
+
+    location: str | None
+    """A whole URL of its folder, in which nothing is escaped; null if the catalog does not say."""
+
+
+class ListedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What Spark's session catalog has in a schema, all of it that the session may see."""
+
+    implementation: str
+    """The class of what the session calls `spark_catalog`."""
+
+    name: str | None
+    """The schema's name as the catalog has it; null if it has none of that name."""
+
+    tables: list[ListedTable]
+    """What `SHOW TABLES` lists in it, and is still there."""
+
+
 class CallProcedure(AboutCatalog, frozen=True, kw_only=True, tag="call"):
     """Call a procedure, in the open transaction or on its own."""
 
@@ -113,6 +142,9 @@ class CallProcedure(AboutCatalog, frozen=True, kw_only=True, tag="call"):
 
     catalogs: dict[str, Settings]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
+
+    listed: ListedSchema | None = None
+    """What the session catalog has in the schema that the first answer to this call named in `lists`."""
 
 
 class Restore(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +174,10 @@ class CallAnswer(Answer, frozen=True, kw_only=True):
 
     checkpoints: list[DueCheckpoint]
     """What Delta is to write, of tables that the procedure has committed; they may be another lake's."""
+
+    lists: str | None
+    """The schema of Spark's session catalog that is to be listed: nothing was done, and the call is to be sent once
+    more, with `listed`. Null of every other answer."""
 
 
 Request: TypeAlias = Procedures | DescribeProcedure | BindProcedure | CallProcedure

@@ -3,6 +3,7 @@ package lockstep.spark.catalog
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.catalog.{Identifier, ProcedureCatalog}
 import org.apache.spark.sql.connector.catalog.procedures.{BoundProcedure, ProcedureParameter, UnboundProcedure}
@@ -19,6 +20,7 @@ import scala.jdk.CollectionConverters._
  */
 private[spark] trait Procedures extends ProcedureCatalog {
   protected def ask(op: String, args: (String, Any)*): JsonNode
+  protected def session: SparkSession
 
   /** What the arguments of a call are for, and what it gives. */
   private[spark] def bound(procedure: String, positional: Int, named: Seq[String]): JsonNode =
@@ -28,8 +30,15 @@ private[spark] trait Procedures extends ProcedureCatalog {
       procedure: String,
       arguments: Map[String, Any],
       text: String,
-      catalogs: Map[String, Map[String, String]]): JsonNode =
-    ask("call", "procedure" -> procedure, "arguments" -> arguments, "text" -> text, "catalogs" -> catalogs)
+      catalogs: Map[String, Map[String, String]]): JsonNode = {
+    def call(listed: (String, Any)*): JsonNode = {
+      val said = Seq("procedure" -> procedure, "arguments" -> arguments, "text" -> text, "catalogs" -> catalogs)
+      ask("call", said ++ listed: _*)
+    }
+    val answer = call()
+    val schema = answer.get("lists")
+    if (schema.isNull) answer else call("listed" -> SessionSchemas.listed(session, schema.asText))
+  }
 
   // Spark 4.0 has no `listProcedures`, so this overrides nothing there.
   def listProcedures(namespace: Array[String]): Array[Identifier] =

@@ -1,0 +1,62 @@
+"""Adopting a schema of a Hive metastore: `spark-sql` has one of its own, in a Derby in the test's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.lake.claims import claim_path
+from tests.support.adopting import ids
+from tests.support.hosts import run_program, settings
+from tests.support.sessions import CATALOG
+
+# Slow: it starts a Spark of its own, and a metastore.
+pytestmark = pytest.mark.slow
+
+SCRIPT = """
+CREATE SCHEMA spark_catalog.shop;
+USE spark_catalog.shop;
+CREATE TABLE orders USING delta AS SELECT 1 AS id;
+CREATE TABLE Days (id INT, day INT) USING delta PARTITIONED BY (day) LOCATION '{folder}/far away/days';
+INSERT INTO days VALUES (1, 1), (2, 2);
+CREATE TABLE raw USING parquet AS SELECT 1 AS id;
+CREATE TABLE hives (id INT) STORED AS PARQUET;
+CREATE VIEW big AS SELECT * FROM orders;
+USE {lake};
+BEGIN;
+CALL {lake}.system.adopt(schema => 'spark_catalog.shop', namespace => 'taken_back');
+ROLLBACK;
+BEGIN;
+CALL {lake}.system.adopt(schema => 'spark_catalog.SHOP');
+INSERT INTO {lake}.shop.days VALUES (3, 3);
+COMMIT;
+INSERT INTO spark_catalog.shop.days VALUES (4, 4);
+SELECT 'rows', count(*) FROM {lake}.shop.days;
+"""
+
+
+def test_a_schema_of_a_hive_metastore_is_adopted(tmp_path: Path) -> None:
+    """Tables that it manages, or that lie elsewhere, by Spark and by Hive; in a transaction, after one taken back."""
+    (tmp_path / "script.sql").write_text(SCRIPT.format(folder=tmp_path, lake=CATALOG), encoding="utf-8")
+    said = settings(tmp_path, tmp_path / CATALOG)
+    done = run_program(tmp_path, "spark-sql", said, "-f", str(tmp_path / "script.sql"))
+    assert done.returncode == 0, done.stderr
+    shown = [line.split("\t") for line in done.stdout.splitlines() if line.startswith("shop\t")]
+    shop = tmp_path / "warehouse" / "shop.db"
+    assert [[*row[1:4], row[4].split(":")[0].split(",")[0], row[5]] for row in shown] == [
+        ["days", f"file://{tmp_path}/far away/days", "1", "NULL", "NULL"],
+        ["orders", f"file://{shop}/orders", "0", "NULL", "NULL"],
+        ["big", "NULL", "NULL", "it is a view", "NULL"],
+        ["hives", f"file:{shop}/hives", "NULL", "it is a table of hive", "NULL"],
+        ["raw", f"file:{shop}/raw", "NULL", "it is a table of parquet", "NULL"],
+    ]
+    assert "rows\t4" in done.stdout
+    assert ids(tmp_path / "far away" / "days") == [1, 2, 3, 4]
+    database = TransactionalCatalog.open(str(tmp_path / CATALOG)).database()
+    assert {str(name) for name in database.tables} == {"shop.days", "shop.orders"}
+    assert ("taken_back",) not in database.namespaces
+    for folder in (tmp_path / "far away" / "days", shop / "orders"):
+        assert Path(claim_path(str(folder))).exists()
+    assert not [*(shop / "raw").rglob("_lockstep")]
