@@ -242,13 +242,14 @@ bench-adopt: setup ## measure how a warehouse of 100,000 files is adopted, witho
 	@$(BIN)/python -m tests.bench.adopt $(BENCH_ARGS)
 
 .PHONY: bench-retention soak-retention
+RETENTION_TESTS := tests/unit/retention/test_machine.py tests/spark/test_retention_machine.py
 bench-retention: setup ## measure vacuum, without Spark (BENCH_ARGS=…)
 	@echo "bench-retention: tests/bench/retention.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.retention $(BENCH_ARGS)
 
-soak-retention: setup ## run random histories of a lake that is looked after, for long (LOCKSTEP_SOAK_EXAMPLES=2000)
-	@echo "soak-retention: tests/unit/retention/test_machine.py (PYTEST_ARGS=$(PYTEST_ARGS))"
-	@LOCKSTEP_SOAK_EXAMPLES=$(or $(LOCKSTEP_SOAK_EXAMPLES),2000) $(BIN)/python -m pytest tests/unit/retention/test_machine.py --timeout 0 $(PYTEST_ARGS)
+soak-retention: setup jar ## run random histories of a lake that is looked after, for long (LOCKSTEP_SOAK_EXAMPLES=2000)
+	@echo "soak-retention: $(RETENTION_TESTS) (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_SOAK_EXAMPLES=$(or $(LOCKSTEP_SOAK_EXAMPLES),2000) $(BIN)/python -m pytest $(RETENTION_TESTS) --timeout 0 $(PYTEST_ARGS)
 
 bench-hosts: setup jar ## measure the spawned host against the attached one (BENCH_ARGS=…)
 	@echo "bench-hosts: tests/bench/hosts.py $(BENCH_ARGS)"

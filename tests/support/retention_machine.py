@@ -1,7 +1,8 @@
 """Random histories of a lake that is looked after: whatever is deleted, every version that is kept reads as it was.
 
-A Hypothesis state machine over the core without Spark. Its model is what each database version has; after each step all
-versions that can be read are read back through the tables' logs (`tests.support.retained`), a sample by deltalake too.
+A Hypothesis state machine over the core without Spark. Its model is what each database version has
+(`tests.support.retention_model`); after each step all versions that can be read are read back through the tables' logs
+(`tests.support.retained`), a sample by deltalake too. `tests/spark/test_retention_machine.py` has Spark read them.
 What a person asked to be kept (tags, ages, numbers, open transactions) must be among them, and readers that began a
 moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again.
 """
@@ -9,52 +10,44 @@ moment ago keep their files for the grace period. Runs of upkeep are killed at a
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import deltalake
+from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import records
 from lockstep.delta.actions import bodies, parse
-from lockstep.delta.combine.deletion_vectors import file_name, file_path, in_a_file
+from lockstep.delta.combine.deletion_vectors import file_name, file_path
 from lockstep.errors import LockstepError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.promote import Promoter
 from lockstep.lake.exports import drop_export, read_exports
 from lockstep.lake.lake import Lake
-from lockstep.recovery.changes import undrop
 from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.horizon import readable
 from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
 from lockstep.storage import open_storage
-from lockstep.timeline.entry import ExportMode, Name, TagDdl
+from lockstep.timeline.entry import ExportMode, Name
 from lockstep.transactions.transaction import Transaction
-from tests.support.lakes import add, named, open_catalog, remove, stage, stage_new
-from tests.support.retained import AgedStorage, Content, Killed, Ticking, read_back
-
-ROW = b"r"
-"""What a data file has: a byte, as its add says."""
+from tests.support.lakes import open_catalog, remove, stage, stage_new
+from tests.support.retained import Content, Killed, read_back
+from tests.support.retention_model import DATA, TABLE, TABLES, Tables, vector
+from tests.support.retention_recovery import Recovery
 
 GRACE = timedelta(hours=24)
-TABLES = [named(each) for each in ("a", "b", "c")]
-TABLE = st.sampled_from(TABLES)
 AGES = st.sampled_from([timedelta(0), timedelta(days=2), timedelta(days=40)])
 STEPS_OF_TIME = st.sampled_from([timedelta(minutes=5), timedelta(hours=13), timedelta(days=9), timedelta(days=40)])
 NIGHTS = [timedelta(hours=25), timedelta(days=9), timedelta(days=40)]
 DEATHS = st.one_of(st.none(), st.integers(min_value=0, max_value=120))
-
-Tables = dict[Name, tuple[str, Content]]
-"""By name, where a table lies and what it has."""
 
 
 @dataclass
@@ -101,64 +94,19 @@ class Copied:
                 ), f"{path} is gone, and the {self.mode} export of version {self.version} needs it"
 
 
-class RetentionMachine(RuleBasedStateMachine):
+class RetentionMachine(Recovery):
     """See the module."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="lockstep-retention-"))
-        self.clock = Ticking()
-        self.store = AgedStorage(open_storage(str(self.root)), self.clock)
-        self.catalog = open_catalog(self.store, clock=self.clock)
-        self.versions: dict[int, Tables] = {0: {}}
-        self.tags: dict[str, tuple[int, datetime | None]] = {}
-        self.dropped: dict[Name, tuple[str, Content]] = {}
         self.readers: list[Reader] = []
         self.open: list[Open] = []
         self.copies: list[Copied] = []
-        self.number = 0
 
     def teardown(self) -> None:
-        shutil.rmtree(self.root)
+        super().teardown()
         for each in self.copies:
             shutil.rmtree(each.root)
-
-    # --- the model ----------------------------------------------------------------------------------------------------
-
-    @property
-    def tables(self) -> Tables:
-        return self.versions[max(self.versions)]
-
-    def becomes(self, version: int, tables: Tables) -> None:
-        """Note what a version has; those before it that nobody noted changed nothing."""
-        self.fill(version - 1)
-        self.versions[version] = tables
-
-    def fill(self, version: int) -> None:
-        """Note that versions up to one changed nothing: fences, expiry, ends of transactions."""
-        for each in range(max(self.versions) + 1, version + 1):
-            self.versions[each] = self.versions[each - 1]
-
-    def new_file(self) -> str:
-        self.number += 1
-        return f"part-{self.number}.parquet"
-
-    def add(self, path: str, **more: Any) -> Any:
-        return add(path, modificationTime=self.clock.ms, **more)
-
-    def commit(self, change: Callable[[Transaction], object], tables: Tables) -> int:
-        tx = self.catalog.begin()
-        change(tx)
-        version = self.catalog.commit(tx).version
-        self.becomes(version, tables)
-        return version
-
-    def write(self, name: Name, actions: list[Any], files: frozenset[tuple[str, str | None]]) -> None:
-        location, _ = self.tables[name]
-        self.commit(
-            lambda tx: stage(self.catalog, tx, str(name), *actions, data=ROW),
-            {**self.tables, name: (location, Content(files))},
-        )
 
     # --- what users do ------------------------------------------------------------------------------------------------
 
@@ -174,7 +122,7 @@ class RetentionMachine(RuleBasedStateMachine):
             return
         path, found = self.new_file(), []
         tx = self.catalog.begin()
-        found.append(stage_new(self.catalog, tx, str(name), self.add(path), data=ROW))
+        found.append(stage_new(self.catalog, tx, str(name), self.add(path), start=self.new_table(), data=DATA))
         version = self.catalog.commit(tx).version
         self.becomes(version, {**self.tables, name: (found[0], Content(frozenset({(path, None)})))})
 
@@ -191,12 +139,11 @@ class RetentionMachine(RuleBasedStateMachine):
             return
         location, content = self.tables[name]
         path, old = data.draw(st.sampled_from(sorted(content.files, key=str)))
-        had = {} if old is None else {"deletionVector": in_a_file(b"rows", 1, UUID(old))[0]}
+        had = {} if old is None else {"deletionVector": vector(UUID(old))[0]}
         actions, files = [remove(path, deletionTimestamp=self.clock.ms, **had)], content.files - {(path, old)}
         if data.draw(st.booleans()):
-            self.number += 1
-            id_ = UUID(int=self.number)
-            descriptor, contents = in_a_file(b"rows", 1, id_)
+            id_ = UUID(int=self.new_number())
+            descriptor, contents = vector(id_)
             self.store.put(f"{location}/{file_name(id_)}", contents)
             actions.append(self.add(path, deletionVector=descriptor))
             files |= {(path, str(id_))}
@@ -208,64 +155,6 @@ class RetentionMachine(RuleBasedStateMachine):
             tables = {new if each == name else each: table for each, table in self.tables.items()}
             self.commit(lambda tx: tx.changing().rename_table(name, new), tables)
 
-    @rule(name=TABLE)
-    def drop(self, name: Name) -> None:
-        if name in self.tables:
-            tables = dict(self.tables)
-            self.dropped[name] = tables.pop(name)
-            self.commit(lambda tx: tx.changing().drop_table(name), tables)
-
-    @rule(name=TABLE)
-    def undrop(self, name: Name) -> None:
-        if name not in self.dropped or name in self.tables:
-            return
-        last = self.dropped.pop(name)
-        tx = self.catalog.begin()
-        try:
-            undrop(self.catalog.lake, tx, name)
-        except LockstepError:  # it has expired
-            self.catalog.rollback(tx)
-            return
-        self.becomes(self.catalog.commit(tx).version, {**self.tables, name: last})
-
-    @rule(data=st.data(), days=st.sampled_from([None, 20, 400]))
-    def tag(self, data: st.DataObject, days: int | None) -> None:
-        version = data.draw(st.sampled_from(self.readable()))
-        self.number += 1
-        until = None if days is None else self.clock.now + timedelta(days=days)
-        self.tags[f"tag{self.number}"] = version, until
-        ddl = TagDdl(action="create", name=f"tag{self.number}", version=version, retain_until=until)
-        self.commit(lambda tx: tx.changing().create_tag(ddl), self.tables)
-
-    @precondition(lambda self: self.tags)
-    @rule(data=st.data())
-    def untag(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(sorted(self.tags)))
-        del self.tags[name]
-        self.commit(lambda tx: tx.changing().drop_tag(name), self.tables)
-
-    @rule(name=TABLE, data=st.data())
-    def restore(self, name: Name, data: st.DataObject) -> None:
-        """Take a table back to what it had in a version that can be read, as Delta's RESTORE does."""
-        if name not in self.tables:
-            return
-        location, now = self.tables[name]
-        olds = [
-            content
-            for version in self.readable()
-            for where, content in self.versions[version].values()
-            if where == location and content != now
-        ]
-        if not olds:
-            return
-        old = data.draw(st.sampled_from(olds))
-        actions = [remove(path, deletionTimestamp=self.clock.ms, **self.vector(v)) for path, v in now.files - old.files]
-        actions += [add(path, modificationTime=1, **self.vector(v)) for path, v in old.files - now.files]
-        self.write(name, actions, old.files)
-
-    def vector(self, id_: str | None) -> dict[str, Any]:
-        return {} if id_ is None else {"deletionVector": in_a_file(b"rows", 1, UUID(id_))[0]}
-
     # --- what is open for long ----------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.open) < 2)
@@ -275,7 +164,7 @@ class RetentionMachine(RuleBasedStateMachine):
             return
         catalog, path = open_catalog(self.store, clock=self.clock), self.new_file()
         tx = catalog.begin()
-        stage(catalog, tx, str(name), self.add(path), data=ROW)
+        stage(catalog, tx, str(name), self.add(path), data=DATA)
         each = Open(tx, catalog, name, path, is_dead=not is_recorded)
         self.open.append(each)
         self.heartbeat()
@@ -339,8 +228,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), mode=st.sampled_from(["full", "partial"]), dies_at=DEATHS)
     def export(self, data: st.DataObject, mode: ExportMode, dies_at: int | None) -> None:
         version = data.draw(st.sampled_from(self.readable()))
-        self.number += 1
-        to = self.root.with_name(f"{self.root.name}-{self.number}")
+        to = self.root.with_name(f"{self.root.name}-{self.new_number()}")
         asked = Asked(to=str(to), mode=mode, version=version)
         self.survive(lambda lake: Exporter(lake).run(asked), dies_at)
         self.copies.append(Copied(to, mode, version, self.versions[version]))
@@ -363,7 +251,7 @@ class RetentionMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(copy.tables)))
         clone, path = open_catalog(open_storage(str(copy.root)), clock=self.clock), self.new_file()
         tx = clone.begin()
-        stage(clone, tx, str(name), self.add(path), data=ROW)
+        stage(clone, tx, str(name), self.add(path), data=DATA)
         clone.commit(tx)
         before = len(self.readable())
         try:
@@ -386,12 +274,6 @@ class RetentionMachine(RuleBasedStateMachine):
             each.check()
 
     # --- upkeep -------------------------------------------------------------------------------------------------------
-
-    def readable(self) -> list[int]:
-        self.catalog.lake.refresh()
-        now = readable(self.catalog.timeline)
-        self.fill(now.newest)
-        return [version for version in range(now.newest + 1) if now.has(version)]
 
     def survive(self, work: Callable[[Lake], object], dies_at: int | None) -> list[int]:
         """Do something in a process of its own, which may be killed; then another one does it, to its end.
@@ -484,3 +366,21 @@ class RetentionMachine(RuleBasedStateMachine):
             location, content = self.tables[name]
             found = deltalake.DeltaTable(str(self.root / location)).file_uris()
             assert {Path(each).name for each in found} == {path for path, _ in content.files}
+
+
+def live(machine: RetentionMachine, data: st.DataObject, steps: int) -> None:
+    """Have a machine live a history in which each rule is as likely as any other.
+
+    Hypothesis itself switches most rules off for each history. That finds more in thousands; of a few, most would
+    be dull.
+    """
+    machine.begin()
+    for turn in range(steps):
+        possible = [each for each in machine.rules if all(holds(machine) for holds in each.preconditions)]
+        # Hypothesis's first history has the first of all choices; so that is another one in each turn.
+        step = possible[(data.draw(st.integers(0, len(possible) - 1)) + turn) % len(possible)]
+        arguments = {name: data.draw(strategy, label=name) for name, strategy in step.arguments.items()}
+        note(f"{step.function.__name__} {arguments}")
+        step.function(machine, **arguments)
+        for each in machine.invariants:
+            each.function(machine)

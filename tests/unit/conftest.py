@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.lake import upkeep
 from lockstep.lake.upkeep import Upkeep
 from lockstep.spark.host.host import Host
 from lockstep.storage import open_storage
+from tests.support.at_once import at_once
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import create, open_catalog
@@ -67,11 +65,4 @@ def elsewhere(one: Client, tmp_path: Path) -> TransactionalCatalog:
 def _upkeep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Do before the answer what is done behind it: a test sees all of a commit then, unless it is marked `behind`."""
     if request.node.get_closest_marker("behind") is None:
-
-        def at_once(_: Upkeep, *tasks: Callable[[], object], keys: Iterable[str] = (), **_more: object) -> Future[None]:
-            done = Future[None]()
-            upkeep.do(tasks)
-            done.set_result(None)
-            return done
-
         monkeypatch.setattr(Upkeep, "add", at_once)

@@ -1,0 +1,168 @@
+"""The model of `tests.support.retention_machine`: what each database version has, and what changed it.
+
+Data files are Parquet, all the same: the rows 0, 1 and 2. A deletion vector takes out one of them, which follows from
+its id. So what a reader must find follows from the paths and vectors that a version has.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Collection
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine
+from pyarrow import parquet
+from pyroaring import BitMap64
+
+from lockstep.delta.actions import Action
+from lockstep.delta.combine.deletion_vectors import Descriptor, in_a_file, serialize
+from lockstep.retention.horizon import readable
+from lockstep.retention.versions import Readable
+from lockstep.storage import open_storage
+from lockstep.timeline.entry import Name
+from lockstep.transactions.transaction import Transaction
+from tests.support.lakes import add, metadata, named, open_catalog, stage
+from tests.support.retained import AgedStorage, Content, Ticking
+
+ROWS = 3
+"""How many a data file has."""
+
+TABLES = [named(each) for each in ("a", "b", "c")]
+TABLE = st.sampled_from(TABLES)
+
+Tables = dict[Name, tuple[str, Content]]
+"""By name, where a table lies and what it has."""
+
+
+def _data_file() -> bytes:
+    out = io.BytesIO()
+    parquet.write_table(pa.table({"id": pa.array(range(ROWS), pa.int64())}), out)
+    return out.getvalue()
+
+
+DATA = _data_file()
+"""What every data file has."""
+
+
+def vector(id: UUID) -> tuple[Descriptor, bytes]:
+    """Return the deletion vector of an id: its descriptor, and its file."""
+    return in_a_file(serialize(BitMap64([id.int % ROWS])), 1, id)
+
+
+def rows_of(content: Content) -> set[tuple[str, int]]:
+    """Return the rows that a reader must find, each with the name of its file."""
+    return {
+        (path, row)
+        for path, deleted in content.files
+        for row in range(ROWS)
+        if deleted is None or row != UUID(deleted).int % ROWS
+    }
+
+
+def by_location(tables: Tables) -> dict[str, tuple[Name, Content]]:
+    """Return tables by where they lie, which no rename changes."""
+    return {location: (name, content) for name, (location, content) in tables.items()}
+
+
+class Model(RuleBasedStateMachine):
+    """A lake, and what each version of it has.
+
+    Attributes:
+        versions: what each database version has.
+        touched: by version, the locations of the tables that it changed, and nothing for those that changed none.
+        last: what each table has, or had when it was dropped, by location.
+        drops: which version dropped a table, under which name, and where it lies; oldest first.
+        tags: which version each names, and until when it is kept.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="lockstep-retention-"))
+        self.clock = Ticking()
+        self.store = AgedStorage(open_storage(str(self.root)), self.clock)
+        self.catalog = open_catalog(self.store, clock=self.clock)
+        self.versions: dict[int, Tables] = {0: {}}
+        self.touched: dict[int, set[str]] = {}
+        self.last: dict[str, Content] = {}
+        self.drops: list[tuple[int, Name, str]] = []
+        self.tags: dict[str, tuple[int, datetime | None]] = {}
+        self.number = 0
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    @property
+    def tables(self) -> Tables:
+        return self.versions[max(self.versions)]
+
+    def becomes(self, version: int, tables: Tables, logs: Collection[str] = ()) -> None:
+        """Note what a version has; those before it that nobody noted changed nothing.
+
+        Args:
+            logs: the locations of tables whose logs it went on with, should they have the same as before.
+        """
+        self.fill(version - 1)
+        before, after = by_location(self.versions[version - 1]), by_location(tables)
+        self.versions[version] = tables
+        self.touched[version] = {each for each in before | after if before.get(each) != after.get(each)} | set(logs)
+        self.last |= {location: content for location, (_, content) in after.items()}
+        self.drops += [(version, before[each][0], each) for each in sorted(before.keys() - after.keys())]
+
+    def fill(self, version: int) -> None:
+        """Note that versions up to one changed nothing: fences, expiry, ends of transactions."""
+        for each in range(max(self.versions) + 1, version + 1):
+            self.versions[each] = self.versions[each - 1]
+
+    def kept(self) -> Readable:
+        """Return which versions can be read."""
+        self.catalog.lake.refresh()
+        now = readable(self.catalog.timeline)
+        self.fill(now.newest)
+        return now
+
+    def readable(self) -> list[int]:
+        now = self.kept()
+        return [version for version in range(now.newest + 1) if now.has(version)]
+
+    # --- what the lake is given ---------------------------------------------------------------------------------------
+
+    def new_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def new_file(self) -> str:
+        return f"part-{self.new_number()}.parquet"
+
+    def new_table(self) -> list[Action]:
+        """Return how the log of a new table begins."""
+        protocol: Action = {"minReaderVersion": 3, "minWriterVersion": 7}
+        protocol |= {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatures")}
+        start = metadata(**{"delta.enableDeletionVectors": "true"})
+        start["metaData"]["id"] = str(UUID(int=self.new_number()))
+        return [{"protocol": protocol}, start]
+
+    def add(self, path: str, **more: Any) -> Action:
+        said = {"modificationTime": self.clock.ms, "size": len(DATA), "stats": json.dumps({"numRecords": ROWS})}
+        return add(path, **(said | more))
+
+    def commit(self, change: Callable[[Transaction], object], tables: Tables) -> int:
+        tx = self.catalog.begin()
+        change(tx)
+        version = self.catalog.commit(tx).version
+        self.becomes(version, tables)
+        return version
+
+    def write(self, name: Name, actions: list[Action], files: frozenset[tuple[str, str | None]]) -> None:
+        location, _ = self.tables[name]
+        self.commit(
+            lambda tx: stage(self.catalog, tx, str(name), *actions, data=DATA),
+            {**self.tables, name: (location, Content(files))},
+        )

@@ -1,0 +1,168 @@
+"""The rules of `tests.support.retention_machine` that bring back what was: tags, undrop, restores and reverts.
+
+The model says of each whether it must be refused, and if not, what the tables are then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from lockstep.errors import InvalidError
+from lockstep.recovery.changes import restore_to, revert, undrop
+from lockstep.recovery.restore import Selection, TableRestore
+from lockstep.timeline.entry import Name, TagDdl
+from lockstep.transactions.transaction import Transaction
+from tests.support.lakes import remove, stage
+from tests.support.retained import Content
+from tests.support.retention_model import DATA, TABLE, Model, Tables, by_location, vector
+
+
+class Recovery(Model):
+    """See the module."""
+
+    # --- the model ----------------------------------------------------------------------------------------------------
+
+    def can_come_back(self, location: str) -> bool:
+        """Whether a dropped table can be brought back: the version that dropped it and the one before can be read."""
+        [*_, dropped] = [version for version, _, each in self.drops if each == location]
+        now = self.kept()
+        return dropped >= now.first and now.has(dropped - 1)
+
+    def taken_back(self, locations: Collection[str], then: Tables) -> Tables | None:
+        """Return what the tables are once some are as they were; None where two would have one name."""
+        now, old = by_location(self.tables), by_location(then)
+        found = {each: table for each, table in now.items() if each not in locations}
+        found |= {each: table for each, table in old.items() if each in locations}
+        tables = {name: (location, content) for location, (name, content) in found.items()}
+        return tables if len(tables) == len(found) else None
+
+    def reverted(self, version: int) -> Tables | None:
+        """Return what the tables are once a version is taken back; None where that must be refused."""
+        now = self.kept()
+        mine = self.touched.get(version, set())
+        theirs = set().union(*(self.touched.get(each, set()) for each in range(version + 1, now.newest + 1)))
+        if not mine or mine & theirs or version < now.first or not now.has(version - 1):
+            return None
+        return self.taken_back(mine, self.versions[version - 1])
+
+    # --- one table ----------------------------------------------------------------------------------------------------
+
+    @rule(name=TABLE)
+    def drop(self, name: Name) -> None:
+        if name in self.tables:
+            tables = {each: table for each, table in self.tables.items() if each != name}
+            self.commit(lambda tx: tx.changing().drop_table(name), tables)
+
+    @precondition(lambda self: self.drops)
+    @rule(data=st.data())
+    def undrop(self, data: st.DataObject) -> None:
+        """Bring back the table of a name that was dropped last."""
+        there = by_location(self.tables)
+        last = {location: (version, name) for version, name, location in self.drops if location not in there}
+        if not (free := sorted({name for _, name in last.values()} - self.tables.keys())):
+            return
+        name = data.draw(st.sampled_from(free))
+        _, location = max((version, location) for location, (version, each) in last.items() if each == name)
+        expected = {**self.tables, name: (location, self.last[location])} if self.can_come_back(location) else None
+
+        def do(tx: Transaction) -> list[TableRestore]:
+            undrop(self.catalog.lake, tx, name)
+            return []
+
+        self.bring_back(do, expected)
+
+    @rule(name=TABLE, data=st.data())
+    def restore(self, name: Name, data: st.DataObject) -> None:
+        """Take a table back to what it had in a version that can be read, as Delta's RESTORE does."""
+        if name not in self.tables:
+            return
+        location, now = self.tables[name]
+        olds = [
+            content
+            for version in self.readable()
+            for where, content in self.versions[version].values()
+            if where == location and content != now
+        ]
+        if olds:
+            old = data.draw(st.sampled_from(olds))
+            self.write(name, self.restoring(now, old), old.files)
+
+    def restoring(self, now: Content, old: Content) -> list[Any]:
+        """Return what Delta's RESTORE commits."""
+
+        def had(id_: str | None) -> dict[str, Any]:
+            return {} if id_ is None else {"deletionVector": vector(UUID(id_))[0]}
+
+        return [
+            *(remove(path, deletionTimestamp=self.clock.ms, **had(id_)) for path, id_ in now.files - old.files),
+            *(self.add(path, modificationTime=1, **had(id_)) for path, id_ in old.files - now.files),
+        ]
+
+    # --- the whole ----------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), name=st.none() | TABLE)
+    def restore_database(self, data: st.DataObject, name: Name | None) -> None:
+        """Take the database back to a version that can be read, or what has a name now or had it then."""
+        version = data.draw(st.sampled_from(self.readable()))
+        then, now = self.versions[version], self.tables
+        meant = {location for each in (then, now) for of, (location, _) in each.items() if name in (None, of)}
+        if not meant:
+            return
+        gone = meant & by_location(then).keys() - by_location(now).keys()
+        expected = self.taken_back(meant, then) if all(map(self.can_come_back, gone)) else None
+        selection = Selection(everything=True) if name is None else Selection(names=frozenset({name}))
+        old = self.catalog.timeline.at(version)
+        self.bring_back(lambda tx: restore_to(self.catalog.lake, tx, old, selection), expected)
+
+    @rule(data=st.data())
+    def revert(self, data: st.DataObject) -> None:
+        """Take one version back; where a later one changed the same table, that is refused."""
+        versions = range(self.kept().newest, 0, -1)
+        allowed = [each for each in versions if self.reverted(each) is not None]
+        # Few versions can be reverted, so that one of those is drawn more often than not.
+        version = data.draw(st.one_of([st.sampled_from(each) for each in (allowed, versions) if each]))
+        self.bring_back(lambda tx: revert(self.catalog.lake, tx, version), self.reverted(version))
+
+    def bring_back(self, do: Callable[[Transaction], list[TableRestore]], expected: Tables | None) -> None:
+        """Do it in a transaction, and with the logs what Delta does then; if nothing is expected it must be refused."""
+        tx = self.catalog.begin()
+        try:
+            restores = do(tx)
+        except InvalidError:
+            self.catalog.rollback(tx)
+            if expected is not None:
+                raise
+            return
+        assert expected is not None, "this must be refused"
+        for each in restores:
+            location, content = expected[each.name]
+            actions = self.restoring(self.last[location], content)
+            stage(self.catalog, tx, str(each.name), *actions, operation="RESTORE", data=DATA)
+        committed = self.catalog.commit(tx)
+        if committed.entry is None:
+            assert expected == self.tables, "nothing was done"
+        else:
+            self.becomes(committed.version, expected, [expected[each.name][0] for each in restores])
+
+    # --- tags ---------------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), days=st.sampled_from([None, 20, 400]))
+    def tag(self, data: st.DataObject, days: int | None) -> None:
+        version, name = data.draw(st.sampled_from(self.readable())), f"tag{self.new_number()}"
+        until = None if days is None else self.clock.now + timedelta(days=days)
+        self.tags[name] = version, until
+        ddl = TagDdl(action="create", name=name, version=version, retain_until=until)
+        self.commit(lambda tx: tx.changing().create_tag(ddl), self.tables)
+
+    @precondition(lambda self: self.tags)
+    @rule(data=st.data())
+    def untag(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.tags)))
+        del self.tags[name]
+        self.commit(lambda tx: tx.changing().drop_tag(name), self.tables)
