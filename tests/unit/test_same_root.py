@@ -58,6 +58,11 @@ def thrown(*kinds: str, message: str = "…") -> SawRoot:
             id="no permission, which Java says of a local file as if it were missing",
         ),
         pytest.param(
+            thrown(*IO, message="java.io.IOException: …; S3Exception: Forbidden (Service: S3, Status Code: 403, …)"),
+            "denied",
+            id="403, by the SDK's own stream",
+        ),
+        pytest.param(
             thrown("java.lang.RuntimeException", "java.lang.Exception", "java.lang.ClassNotFoundException"),
             "no file system",
             id="no jar of s3a",

@@ -5,7 +5,8 @@ the two are set up differently, a commit names files that are not where readers 
 lake the host wants to know what Spark sees of the newest entry of its timeline (`LookFirst`). An entry has the id of
 its transaction in it, so no other lake has the same; and the newest is the last to expire.
 
-A lake is looked at once, for as long as this process has it in memory: that is one request of Spark's, and one of ours.
+A lake is looked at once, for as long as this process has it in memory: Spark opens one file for that, and this side
+reads it once.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ PENDING_LOOKS = 100
 
 NOT_ALLOWED = "42501"
 """PostgreSQL's SQLSTATE of what one has no permission for."""
+
+MOST_SHOWN = 1000
+"""So many characters of what was thrown on Spark's side are shown."""
 
 _TRIES = 3
 """So often the newest entry is read that expires meanwhile."""
@@ -163,8 +167,8 @@ _NO_FILE_SYSTEM = {
     "java.lang.NoClassDefFoundError",
     "org.apache.hadoop.fs.UnsupportedFileSystemException",
 }
-_PERMISSION = "(Permission denied)"
-"""How Java's message of a local file ends that it says is not there, and may not be read."""
+_PERMISSION = re.compile(r"\(Permission denied\)(;|$)|\bStatus Code: 403\b")
+"""What is said of a local file that may not be read, and by Amazon's client where s3a translates nothing."""
 
 
 def verdict_of(expected: Expected, seen: SawRoot) -> Verdict:
@@ -173,7 +177,7 @@ def verdict_of(expected: Expected, seen: SawRoot) -> Verdict:
         is_same = (seen.length, seen.digest) == (expected.length, expected.digest)
         return "same" if is_same else "other"
     thrown = set(seen.failures)
-    if thrown & _DENIED or (seen.message or "").endswith(_PERMISSION):
+    if thrown & _DENIED or _PERMISSION.search(seen.message or ""):
         return "denied"
     if thrown & _ABSENT:
         return "absent"
@@ -196,7 +200,7 @@ def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, mes
         theirs: where Spark looks.
         message: what was thrown on Spark's side.
     """
-    said = _without_password(cause_of(message))
+    said = _without_password(cause_of(message))[:MOST_SHOWN]
     match verdict:
         case "denied":
             return ConfigurationError(

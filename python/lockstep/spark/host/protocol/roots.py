@@ -54,7 +54,7 @@ class SawRoot(RequestBase, frozen=True, kw_only=True, tag="saw_root"):
     first."""
 
     message: str | None
-    """What was thrown, as a text; None: nothing was."""
+    """What was thrown, and its causes, as a text; None: nothing was."""
 
 
 Request = SawRoot

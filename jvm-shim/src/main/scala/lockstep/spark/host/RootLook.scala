@@ -33,7 +33,7 @@ private[spark] object RootLook {
       "length" -> seen.map(_.length).toOption,
       "digest" -> seen.map(digest).toOption,
       "failures" -> seen.swap.map(kinds).getOrElse(Seq.empty),
-      "message" -> seen.swap.map(_.toString).toOption
+      "message" -> seen.swap.map(causes(_).map(_.toString).mkString("; ")).toOption
     )
   }
 
@@ -42,7 +42,7 @@ private[spark] object RootLook {
     try Right(look)
     catch { case e @ (NonFatal(_) | _: LinkageError) => Left(e) }
 
-  /** The first bytes of a file. Object stores that are told its size are asked for nothing but these. */
+  /** The first bytes of a file, whose size need not be asked for. */
   private def content(files: FileSystem, path: Path, look: JsonNode): Array[Byte] = {
     val opening = files.openFile(path).opt("fs.option.openfile.length", look.get("size").asText).build()
     val stream: InputStream = FutureIO.awaitFuture(opening)
@@ -55,9 +55,12 @@ private[spark] object RootLook {
 
   /** The classes of what was thrown, with those that they are kinds of, the outermost first. */
   private def kinds(thrown: Throwable): Seq[String] =
-    Iterator.iterate(thrown)(_.getCause).takeWhile(_ != null).take(MostCauses).flatMap { each =>
+    causes(thrown).flatMap { each =>
       Iterator.iterate[Class[_]](each.getClass)(_.getSuperclass).takeWhile(_ != classOf[Throwable]).map(_.getName)
-    }.toSeq
+    }
+
+  private def causes(thrown: Throwable): Seq[Throwable] =
+    Iterator.iterate(thrown)(_.getCause).takeWhile(_ != null).take(MostCauses).toSeq
 
   private val MostCauses = 10
 }
