@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from cachetools import FIFOCache
 
-from lockstep.errors import ConfigurationError, InvalidError, LockstepError, UnavailableError
+from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.spark.host.protocol.roots import Look, SawRoot
 from lockstep.spark.host.uris import Uris
@@ -113,14 +113,11 @@ class SameRoots:
         Raises:
             ConfigurationError (F0000): Spark sees another root; (42501) it may not read it.
             UnavailableError: Spark could not read it for another reason.
-            InvalidError: nobody has asked.
         """
         with self._lock:
             lake, expected = self._pending.pop(seen.root, (None, None))
         if lake is None or expected is None:
-            raise InvalidError(
-                "Lockstep does not wait for this look at a lake's root any more: run the statement again"
-            )
+            return  # asked for by a host that died, say: nothing is known, and the request that comes again is told so
         verdict = verdict_of(expected, seen)
         if verdict == "same":
             with self._lock:
