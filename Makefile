@@ -4,7 +4,7 @@ PYTHON ?= python3
 # Parts of the tests, if not all.
 TESTS ?=
 CORE_TESTS := tests/spark
-S3_TESTS := tests/spark/test_contract.py tests/crash/test_race.py
+S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py
 SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2

@@ -13,6 +13,7 @@
     │   ├── DuplicateError             42P07 / 42P06  the name is taken
     │   ├── ExpiredError               72000  a database version that is not kept any more
     │   │   └── SnapshotTooOldError    72000  what ours stands on is not kept any more; run it again (retryable)
+    │   ├── ConfigurationError         F0000 / 42501  Spark's side is set up otherwise than Lockstep's, or not at all
     │   ├── ArbiterError               55000  the lake's arbiter does not fit what its store has; needs a person
     │   └── UnsupportedError           0A000  Lockstep cannot do that; the message says what to do instead
     ├── StatementError           XX000  a statement of a script failed, with that statement's own SQLSTATE if it has one
@@ -126,6 +127,12 @@ class SnapshotTooOldError(ExpiredError):
     """What was committed since ours began, or since this process last looked, expired; nothing of ours is committed."""
 
     retryable = True
+
+
+class ConfigurationError(InvalidError):
+    """Spark's side of a session is not set up as Lockstep's is, or not at all; nothing was read or written."""
+
+    default_sqlstate = "F0000"
 
 
 class ArbiterError(InvalidError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -13,8 +14,13 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import parse, render
 from lockstep.errors import InvalidError
 from lockstep.spark.host.host import Host
+from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.protocol import OPERATIONS
+from lockstep.spark.host.protocol.roots import SawRoot
+from lockstep.spark.host.same_root import LookFirst
 from tests.support.lakes import lay
+
+T = TypeVar("T")
 
 
 def content(*actions: dict[str, Any]) -> str:
@@ -49,6 +55,29 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name in required}
 
 
+def saw(houses: Lakehouses, root: str) -> dict[str, Any]:
+    """Return what a shim tells of a lake's root that sees what the host sees."""
+    _, expected = houses.same_roots._pending[root]
+    return {
+        "root": root,
+        "settings": {},
+        "file_system": "org.apache.hadoop.fs.LocalFileSystem",
+        "length": expected.length,
+        "digest": expected.digest,
+        "failures": [],
+        "message": None,
+    }
+
+
+def looked(houses: Lakehouses, find: Callable[[], T]) -> T:
+    """Return what is found in lakes whose roots Spark sees, too."""
+    while True:
+        try:
+            return find()
+        except LookFirst as first:
+            houses.same_roots.saw(SawRoot(session="looking", **saw(houses, first.look.root)))
+
+
 class Client:
     """Asks as the shim does, in one session."""
 
@@ -61,6 +90,10 @@ class Client:
             self._lay(args["uri"], args["actions"])
         request = {"op": op, "session": self.session, **usual(op, self.catalog, self.options), **args}
         answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
+        while "look" in answer:
+            told = {"op": "saw_root", "session": self.session, **saw(self.host.lakehouses, answer["look"]["root"])}
+            assert json.loads(self.host.call(json.dumps(told))) == {"ok": {}}
+            answer = json.loads(self.host.call(json.dumps(request)))
         return answer
 
     def ok(self, op: str, **args: Any) -> dict[str, Any]:
@@ -76,7 +109,8 @@ class Client:
     def _lay(self, uri: str, content: str) -> None:
         """Write the files that a statement on its own adds, as Spark does before it commits."""
         with suppress(InvalidError):  # what the host refuses as well
-            house = self.host.lakehouses.writer(uri, {self.catalog: self.options})
+            houses = self.host.lakehouses
+            house = looked(houses, lambda: houses.writer(uri, {self.catalog: self.options}))
             lay(house.catalog.lake.storage, house.uris.parse(uri).location, parse(content))
 
     def begin(self, **args: Any) -> str:
@@ -89,7 +123,7 @@ class Client:
 
     def stage(self, uri: str, version: int, *actions: dict[str, Any], text: str | None = None) -> None:
         """Do what Delta does under a transaction's URI: write the data files, and stage the commit."""
-        house = self.host.lakehouses.get(self.catalog, self.options)
+        house = self.house()
         lay(house.catalog.lake.storage, house.uris.parse(uri).location, actions)
         staged = self.ok("stage", uri=uri, version=version, actions=content(*actions), text=text)
         assert staged["outcome"] == "staged"
@@ -97,4 +131,7 @@ class Client:
             self.ok("claim", uri=uri, version=version)
 
     def lake(self) -> TransactionalCatalog:
-        return self.host.lakehouses.get(self.catalog, self.options).catalog
+        return self.house().catalog
+
+    def house(self) -> Lakehouse:
+        return looked(self.host.lakehouses, lambda: self.host.lakehouses.get(self.catalog, self.options))

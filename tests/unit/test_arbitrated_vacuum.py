@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def of(client: Client) -> dict[str, Any]:
-    house = client.host.lakehouses.get("lake", client.options)
+    house = client.house()
     uri = house.uris.head(location(house.catalog, "t"))
     return {"uri": uri, "catalogs": {"lake": client.options}}
 

@@ -39,7 +39,7 @@ def test_null_is_no_argument(one: Client, procedure: str, arguments: dict[str, A
 
 
 def test_a_namespace_may_be_called_like_the_catalog(one: Client) -> None:
-    catalog = one.host.lakehouses.get("lake", one.options).catalog
+    catalog = one.lake()
     catalog.run(lambda tx: tx.changing().create_namespace(("lake",), {}))
     create(catalog, "lake.a", files=["inner"])
     catalog.run(lambda tx: tx.changing().drop_table(named("a")))
@@ -52,7 +52,7 @@ def test_a_namespace_may_be_called_like_the_catalog(one: Client) -> None:
 
 
 def test_a_reader_of_an_older_version_is_told_of_nothing_newer(one: Client) -> None:
-    catalog = one.host.lakehouses.get("lake", one.options).catalog
+    catalog = one.lake()
     then = catalog.database().version
     append(catalog, "a", "x")
     catalog.run(lambda tx: tx.changing().drop_table(named("b")))
@@ -68,7 +68,7 @@ def test_a_reader_of_an_older_version_is_told_of_nothing_newer(one: Client) -> N
 
 
 def test_a_reader_of_an_older_version_knows_the_tags_of_when_it_began(one: Client, two: Client) -> None:
-    catalog = one.host.lakehouses.get("lake", one.options).catalog
+    catalog = one.lake()
     then = catalog.database().version
     append(catalog, "a", "x")
     called(one, "create_tag", tag="Before", version=then)

@@ -261,4 +261,4 @@ def test_a_misspelt_option_of_a_catalog_is_refused_by_name(host: Host, tmp_path:
         with pytest.raises(InvalidError, match=expected):
             host.lakehouses.get("lake", options | wrong)
     assert not (tmp_path / "lake").exists(), "nothing was made"
-    host.lakehouses.get("lake", options | {"store.region": "eu-west-1"})
+    host.lakehouses.opened("lake", options | {"store.region": "eu-west-1"})

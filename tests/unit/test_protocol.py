@@ -154,6 +154,15 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "driver": {"spark.sql.extensions": "lockstep.spark.Extensions"},
     },
     "system_files": SYSTEM,
+    "saw_root": {
+        "root": "0badcafe",
+        "settings": {"fs.s3a.endpoint": "http://storage.example:9000"},
+        "file_system": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "length": 512,
+        "digest": "ab" * 32,
+        "failures": ["java.io.IOException", "java.lang.Exception"],
+        "message": None,
+    },
     "kept_versions": {"uri": "lockstep://head.file/lake/t", "catalogs": {"lake": {"root": "/lake"}}},
     "kept_log": {"uri": "lockstep://head.file/lake/t", "catalogs": {"lake": {"root": "/lake"}}},
 }

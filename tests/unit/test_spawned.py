@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -57,6 +58,14 @@ class Child:
         assert number == 1
         return answer
 
+    def look(self) -> None:
+        """Have the host know that Spark sees its lake."""
+        look = self.ask("tables", namespace=["default"])["look"]
+        seen = Path(look["uri"].removeprefix("lockstep://head.file")).read_bytes()
+        told = {"root": look["root"], "settings": {}, "file_system": "…", "failures": [], "message": None}
+        told |= {"length": len(seen), "digest": hashlib.sha256(seen).hexdigest()}
+        assert self.ask("saw_root", **told) == {"ok": {}}
+
     def begin(self, session: str = "s1") -> str:
         answer = self.ask("begin", session)
         return str(answer["ok"]["transaction_id"])
@@ -73,6 +82,7 @@ def root(tmp_path: Path) -> Path:
 def child(root: Path) -> Iterator[Child]:
     child = Child(root)
     with child.process:
+        child.look()
         yield child
         child.process.kill()
 

@@ -245,6 +245,24 @@ def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mappi
             return _abfs(place.host, plain)
 
 
+def hadoop_addresses(place: Place) -> list[str]:
+    """Return the names of the settings that say which store Hadoop's file system asks; none of them has a key."""
+    match place.kind:
+        case "s3":
+            names = [f"{of}endpoint{part}" for of in (f"bucket.{place.bucket}.", "") for part in ("", ".region")]
+            return ["fs.s3a.impl", *(f"fs.s3a.{name}" for name in names)]
+        case "gs":
+            return ["fs.gs.impl", "fs.gs.storage.root.url"]
+        case "azure":
+            return ["fs.abfs.impl", "fs.abfss.impl"]
+
+
+def without_keys(address: str) -> str:
+    """Return what is set as an address, for a message, if there can be neither a user nor a key in it."""
+    scheme = "" if "://" in address else "https://"
+    return address if _ADDRESS.fullmatch(f"{scheme}{address}") else "(not shown: it is no address)"
+
+
 _AUTH = "org.apache.hadoop.fs.s3a"
 
 

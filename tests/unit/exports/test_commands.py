@@ -140,7 +140,7 @@ def test_what_an_export_needs_is_kept_as_what_a_tag_names(
 ) -> None:
     """Of a table that changed since: versions expire but for the one that the export holds, until that is dropped."""
     monkeypatch.setattr(fence, "GRACE_SECONDS", 0.0)  # no process but this one
-    house = one.host.lakehouses.get("lake", one.options)
+    house = one.house()
     catalog = house.catalog
     create(catalog, "c", files=["p"])
     request = {"uri": house.uris.head(location(catalog, "c")), "catalogs": {"lake": one.options}}

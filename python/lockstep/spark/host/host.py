@@ -22,11 +22,13 @@ from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.procedures import ProcedureRequests
 from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
+from lockstep.spark.host.protocol.roots import SawRoot
 from lockstep.spark.host.protocol.tables import Claim
 from lockstep.spark.host.protocol.transactions import CheckSetting, Ended, HostLost, Lapse
-from lockstep.spark.host.requests import Operation
+from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.retention import RetentionRequests
 from lockstep.spark.host.row_changes import RowChangeRequests
+from lockstep.spark.host.same_root import LookFirst
 from lockstep.spark.host.sessions import Session
 from lockstep.spark.host.system import SystemRequests
 from lockstep.spark.host.tables import TableRequests
@@ -60,6 +62,7 @@ class Host:
             **ProcedureRequests(self).operations,
             **RetentionRequests(self).operations,
             **SystemRequests(self).operations,
+            **dict((operation(SawRoot, self._saw_root),)),
         }
 
     def call(self, request: str | bytes) -> str:
@@ -71,6 +74,8 @@ class Host:
             return refusal(error)
         try:
             return msgspec.json.encode({"ok": self._answer(parsed_request)}).decode()
+        except LookFirst as answer:
+            return msgspec.json.encode({"look": answer.look}).decode()
         except LockstepError as error:
             return refusal(error)
         except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
@@ -81,13 +86,17 @@ class Host:
     def _answer(self, request: Request) -> Answer:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
-            if not isinstance(request, HostLost | Lapse | Ended | CheckSetting):
+            if not isinstance(request, HostLost | Lapse | Ended | CheckSetting | SawRoot):
                 if (loss := session.lost_transaction) is not None:
                     return self._in_lost(session, loss, request)
                 is_part = isinstance(request, Claim) or request.within is None or session.has(request.within)
                 if not is_part and request.within is not None:
                     raise _no_transaction(request.within)
             return self._operations[type(request)](session, request)
+
+    def _saw_root(self, _: Session, request: SawRoot) -> Answer:
+        self.lakehouses.same_roots.saw(request)
+        return Answer()
 
     def close(self) -> None:
         """Roll back whatever is open: the driver ends. What cannot be rolled back keeps nothing else from it."""

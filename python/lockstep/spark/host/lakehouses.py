@@ -46,6 +46,7 @@ from lockstep.settings import (
     Setting,
     at,
 )
+from lockstep.spark.host.same_root import SameRoots
 from lockstep.spark.host.uris import Uris, outside_location
 from lockstep.storage import url_of
 from lockstep.storage.outside import comparable
@@ -126,6 +127,7 @@ class Lakehouses:
     def __init__(self, application: str) -> None:
         """Take the name under which these catalogs commit."""
         self.creations = Creations()
+        self.same_roots = SameRoots()
         self._application = application
         self._author = current_user()
         self._lock = threading.Lock()
@@ -154,6 +156,17 @@ class Lakehouses:
         Raises:
             InvalidError: it has no root, or its settings make no sense.
             LockstepError: its lake cannot be opened, see `TransactionalCatalog.open`.
+            LookFirst: it is not known whether Spark sees the same root.
+        """
+        house = self.opened(name, options)
+        self.same_roots.require(house.catalog.lake)
+        return house
+
+    def opened(self, name: str, options: Mapping[str, str]) -> Lakehouse:
+        """Return the same, for who asks the timeline alone: it is nothing to Spark.
+
+        Raises:
+            InvalidError, LockstepError: as `get` says.
         """
         setup = (name, _digest(options))
         with self._lock:

@@ -37,6 +37,7 @@ from lockstep.spark.host.protocol import transactions as protocol
 from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.tables import Stage, Staged
 from lockstep.spark.host.requests import Operation, operation
+from lockstep.spark.host.same_root import LookFirst
 from lockstep.spark.host.session_settings import PREFIX, check, goes_on, kept_seconds, timeout
 from lockstep.spark.host.sessions import FindOut, LostTransaction, Session
 from lockstep.spark.host.tables import other_version, scans_of
@@ -98,7 +99,11 @@ class TransactionRequests:
                 f"which catalog? This session has {', '.join(sorted(catalogs)) or 'no Lockstep catalog'}; "
                 "say USE <catalog> before BEGIN"
             )
-        house = self._host.lakehouses.get(name, catalogs[name])
+        try:
+            house = self._host.lakehouses.get(name, catalogs[name])
+        except LookFirst:
+            session.next_batch = batch  # for the same BEGIN, which comes again
+            raise
         check(request.settings)
         tx = house.catalog.begin(
             isolation=request.isolation or isolation_of(SESSION_ISOLATION, request.settings),
@@ -194,7 +199,7 @@ class TransactionRequests:
         return Answer()
 
     def _find_out(self, transaction: str, sent: protocol.Sent) -> tuple[Lakehouse, Committed | None]:
-        house = self._host.lakehouses.get(sent.catalog, sent.options)
+        house = self._host.lakehouses.opened(sent.catalog, sent.options)
         return house, house.catalog.find_out(transaction, sent.snapshot)
 
     def _lapse(self, session: Session, request: protocol.Lapse) -> protocol.Used:

@@ -63,6 +63,9 @@ class WriteRequests(Requests):
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
+        views = self._views_of(
+            house, request
+        )  # before the creation is taken: another lake may have to be looked at first
         creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
         outcome = house.catalog.write(
             location,
@@ -70,7 +73,7 @@ class WriteRequests(Requests):
             request.actions,
             creation=creation,
             scans=scans_of(request.reads),
-            views=self._views_of(house, request),
+            views=views,
             isolation=isolation,
             text=request.text or "",
             author=request.user,

@@ -1,11 +1,12 @@
 package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import lockstep.spark.host.{Callers, Host, HostEnded, SpawnedHost}
+import lockstep.spark.host.{Callers, Host, HostEnded, RootLook, SpawnedHost}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
+import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
 
 /**
@@ -24,7 +25,8 @@ trait AttachedHost {
  * with every field that its request must or may have. Python refuses any other field.
  *
  * An answer is `{"ok": …}` or `{"error": {"condition", "message", "sqlstate"}}`: the type of a Python exception does
- * not survive Py4J, so it travels as data and is raised here as a Spark error.
+ * not survive Py4J, so it travels as data and is raised here as a Spark error. Or it is `{"look": …}`: nothing was done yet,
+ * for Python wants to know first what this side sees of the lake's root ([[RootLook]]). It is told, and asked once more.
  */
 object Bridge {
   private val json = new ObjectMapper()
@@ -54,7 +56,7 @@ object Bridge {
     val tx = Transactions.of(session)
     val changing = tx.filterNot(_ => Looks(op))
     changing.foreach(_.changes.incrementAndGet())
-    try ask(decider, op, Transactions.owner(session), args ++ user ++ tx.map("within" -> _.id))
+    try asked(decider, op, session, args ++ user ++ tx.map("within" -> _.id))
     catch {
       case e: HostEnded =>
         throw new LockstepException(
@@ -85,13 +87,26 @@ object Bridge {
     "views"
   )
 
+  @tailrec
+  private def asked(decider: Host, op: String, session: SparkSession, args: Seq[(String, Any)]): JsonNode = {
+    val answer = ask(decider, op, Transactions.owner(session), args)
+    Option(answer.get("look")) match {
+      case None => answer.get("ok")
+      case Some(look) =>
+        val seen = RootLook.at(look, session.sessionState.newHadoopConf())
+        val _ = ask(decider, "saw_root", Transactions.owner(session), seen ++ args.filter(_._1 == "user"))
+        asked(decider, op, session, args)
+    }
+  }
+
+  /** The answer to a request, unless it is a refusal. */
   private def ask(decider: Host, op: String, session: String, args: Seq[(String, Any)]): JsonNode = {
     val request = json.createObjectNode().put("op", op).put("session", session)
     args.foreach { case (key, value) => request.set[JsonNode](key, json.valueToTree[JsonNode](plain(value))) }
     val answer = json.readTree(decider.call(json.writeValueAsString(request)))
     Option(answer.get("error")).foreach(e =>
       throw new LockstepException(e.get("condition").asText, e.get("message").asText, e.get("sqlstate").asText))
-    answer.get("ok")
+    answer
   }
 
   /** The host that there is, or a new one. What was open with one that died is lost, and its successor is told so. */

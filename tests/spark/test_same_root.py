@@ -1,0 +1,178 @@
+"""Spark's side and Lockstep's look at one root, or nothing is read or written.
+
+Hadoop is made to look elsewhere as users do it: of a folder by a mount table (`fs.file.impl`), of a bucket by another
+endpoint, that of a second server. `make test-s3` runs these tests with a bucket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pyspark.errors import PySparkException
+
+from lockstep.spark.session import from_spark
+from lockstep.storage import open_storage, url_of
+from lockstep.timeline.log import Timeline
+from tests.support.interposed import host_of
+from tests.support.s3 import KEYS, moto, serving
+from tests.support.sessions import ROOTS
+
+Elsewhere = Mapping[str, str]
+"""What a session sets to look elsewhere."""
+
+ENTRY = "_lockstep/timeline/00000000000000000000.json"
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def other_root(stack: ExitStack, root: Path | str, tmp_path: Path) -> tuple[str, dict[str, str], Elsewhere]:
+    """Return another place by the name of this lake's root: its URL, how Lockstep opens it, and how Spark does."""
+    if ROOTS:
+        bucket = urlsplit(ROOTS).netloc
+        endpoint = stack.enter_context(serving(moto(), bucket=bucket))
+        settings = {f"fs.s3a.bucket.{bucket}.endpoint": endpoint, "fs.s3a.impl.disable.cache": "true"}
+        return str(root), {**KEYS, "endpoint": endpoint}, settings
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    return str(elsewhere), {}, mounted(Path(root), elsewhere)
+
+
+def mounted(at: Path, folder: Path) -> dict[str, str]:
+    """Return the settings by which Hadoop sees a folder at another path, and all else as it is."""
+    return {
+        "fs.file.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        "fs.file.impl.disable.cache": "true",
+        "fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+        f"fs.viewfs.mounttable.default.link.{at}": f"file://{folder}",
+        "fs.viewfs.mounttable.default.linkFallback": "file:///",
+    }
+
+
+def set_all(session: Any, settings: Elsewhere) -> None:
+    for name, value in settings.items():
+        session.conf.set(name, value)
+
+
+def refused(session: Any, statement: str) -> tuple[str, str, str]:
+    with pytest.raises(PySparkException) as caught:
+        session.sql(statement).collect()
+    error = from_spark(caught.value)
+    assert error is not None, caught.value
+    return type(error).__name__, error.sqlstate, error.message
+
+
+def names_in(root: Path | str) -> list[str]:
+    """Return what the lake has, as Lockstep sees it."""
+    return sorted(found.path for found in open_storage(str(root)).walk(""))
+
+
+STATEMENTS = ("CREATE TABLE t (id INT)", "SHOW TABLES", "BEGIN", "SELECT * FROM t", "SELECT * FROM lake.system.history")
+
+
+def test_a_session_whose_spark_sees_an_empty_place_is_refused(
+    connect: Callable[[], Any], root: Path | str, other_root: tuple[str, dict[str, str], Elsewhere]
+) -> None:
+    """A lake that the session makes is looked at, too: its first entry is where Spark does not look."""
+    session, (url, options, settings) = connect(), other_root
+    set_all(session, settings)
+    for statement in STATEMENTS:
+        name, state, message = refused(session, statement)
+        assert (name, state) == ("ConfigurationError", "F0000")
+        for said in (ENTRY, url_of(str(root)), "Spark sees no such file", *settings_shown(settings)):
+            assert said in message
+    assert [name for name in names_in(root) if "/store/" not in name] == [ENTRY], "made, and nothing else"
+    assert not list(open_storage(url, options=options).walk(""))
+
+
+def settings_shown(settings: Elsewhere) -> list[str]:
+    return [f"{name}={settings[name]}" for name in settings if name.endswith((".endpoint", "fs.file.impl"))]
+
+
+def test_a_session_whose_spark_sees_another_lake_is_refused(
+    connect: Callable[[], Any], other_root: tuple[str, dict[str, str], Elsewhere]
+) -> None:
+    """Both are new, and have an entry 0: those are two."""
+    session, (url, options, settings) = connect(), other_root
+    Timeline.create(open_storage(url, options=options))
+    set_all(session, settings)
+    for statement in STATEMENTS:
+        name, state, message = refused(session, statement)
+        assert (name, state, "another file of this name" in message) == ("ConfigurationError", "F0000", True)
+
+
+def test_a_lake_is_looked_at_once(spark: Any, other: Any, asked: list[dict[str, Any]], root: Path | str) -> None:
+    """Not for each statement, and not for each session: what the first one saw counts."""
+    spark.sql("CREATE TABLE t AS VALUES (1) AS t(id)").collect()
+    for session in (spark, other):
+        session.sql("BEGIN")
+        session.sql("INSERT INTO t VALUES (2)")
+        session.sql("COMMIT")
+        assert session.sql("SELECT * FROM t").count() > 1
+    [saw] = [request for request in asked if request["op"] == "saw_root"]
+    assert (saw["failures"], saw["message"]) == ([], None)
+    assert saw["file_system"].endswith("S3AFileSystem" if ROOTS else "LocalFileSystem")
+    (entry,) = [each.size for each in open_storage(str(root)).walk("") if each.path == ENTRY]
+    assert saw["length"] == entry
+
+
+def test_a_session_that_sees_the_same_by_another_way_goes_on(
+    connect: Callable[[], Any], root: Path | str, tmp_path: Path
+) -> None:
+    if ROOTS:
+        pytest.skip("a mount is of a folder")
+    session = connect()
+    (tmp_path / "way").symlink_to(root)
+    Path(root).mkdir()
+    set_all(session, mounted(Path(root), tmp_path / "way"))
+    session.sql("CREATE TABLE t AS VALUES (1) AS t(id)").collect()
+    assert [row.id for row in session.sql("SELECT * FROM t").collect()] == [1]
+
+
+def test_a_root_that_spark_may_not_read_is_an_error_of_its_own(connect: Callable[[], Any], stack: ExitStack) -> None:
+    if not ROOTS:
+        pytest.skip("whoever runs tests of files may be root, who may read all")
+    bucket = urlsplit(ROOTS).netloc
+    endpoint = stack.enter_context(serving(Denying(), bucket=bucket))
+    session = connect()
+    set_all(session, {f"fs.s3a.bucket.{bucket}.endpoint": endpoint, "fs.s3a.impl.disable.cache": "true"})
+    name, state, message = refused(session, "SHOW TABLES")
+    assert (name, state, endpoint in message) == ("ConfigurationError", "42501", True)
+
+
+class Denying:
+    """Lets a bucket be made, and nothing be read."""
+
+    def __init__(self) -> None:
+        self._app = moto()
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        if environ["REQUEST_METHOD"] == "PUT":
+            return self._app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "application/xml")])
+        return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
+
+
+@pytest.fixture
+def asked(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the list that each request is put into."""
+    requests: list[dict[str, Any]] = []
+    host = host_of(spark_session)
+    answer = host.call
+
+    def call(request: str) -> str:
+        requests.append(json.loads(request))
+        return answer(request)
+
+    monkeypatch.setattr(host, "call", call)
+    return requests

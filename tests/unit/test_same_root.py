@@ -1,0 +1,280 @@
+"""Whether Spark sees the root that Lockstep sees: what is asked, when, and what the answer means."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+import lockstep.catalog
+from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
+from lockstep.spark.host.host import Host
+from lockstep.spark.host.protocol.roots import SawRoot
+from lockstep.spark.host.same_root import MOST_READ, Expected, Verdict, refusal_of, spark_side, verdict_of
+from lockstep.storage import open_storage
+from lockstep.storage.options import hadoop_addresses, hadoop_settings, place_of
+from lockstep.timeline.entry import Batch
+from lockstep.timeline.expiry import expire
+from lockstep.timeline.files import entry_path
+from tests.support.client import Client, saw, usual
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import append, create
+
+EXPECTED = Expected(entry_path(7), 700, 700, "ab" * 32, is_first=False)
+NOTHING: dict[str, Any] = {"session": "s1", "root": "r", "settings": {}, "file_system": None, "length": None}
+SEEN = SawRoot(**NOTHING | {"length": 700}, digest="ab" * 32, failures=[], message=None)
+IO = ["java.io.IOException", "java.lang.Exception"]
+S3A = "org.apache.hadoop.fs.s3a"
+
+
+def thrown(*kinds: str, message: str = "…") -> SawRoot:
+    return SawRoot(**NOTHING, digest=None, failures=[*kinds], message=message)
+
+
+# --- the judgement ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict"),
+    [
+        pytest.param(SEEN, "same", id="the same bytes"),
+        pytest.param(structs.replace(SEEN, digest="ac" * 32), "other", id="other bytes"),
+        pytest.param(structs.replace(SEEN, length=699), "other", id="fewer bytes"),
+        pytest.param(structs.replace(SEEN, length=0, digest=hashlib.sha256().hexdigest()), "other", id="an empty file"),
+        pytest.param(thrown("java.io.FileNotFoundException", *IO), "absent", id="no file"),
+        pytest.param(thrown("java.nio.file.NoSuchFileException", *IO), "absent", id="no file, by java.nio"),
+        pytest.param(thrown(f"{S3A}.UnknownStoreException", *IO), "absent", id="no bucket"),
+        pytest.param(thrown("java.nio.file.AccessDeniedException", *IO), "denied", id="403, by s3a"),
+        pytest.param(thrown("org.apache.hadoop.security.AccessControlException", *IO), "denied", id="no permission"),
+        pytest.param(
+            thrown(
+                "java.io.FileNotFoundException", *IO, message="java.io.FileNotFoundException: /a (Permission denied)"
+            ),
+            "denied",
+            id="no permission, which Java says of a local file as if it were missing",
+        ),
+        pytest.param(
+            thrown(*IO, message="java.io.IOException: …; S3Exception: Forbidden (Service: S3, Status Code: 403, …)"),
+            "denied",
+            id="403, by the SDK's own stream",
+        ),
+        pytest.param(
+            thrown("java.lang.RuntimeException", "java.lang.Exception", "java.lang.ClassNotFoundException"),
+            "no file system",
+            id="no jar of s3a",
+        ),
+        pytest.param(thrown("java.lang.NoClassDefFoundError"), "no file system", id="half of the jars"),
+        pytest.param(
+            thrown("org.apache.hadoop.fs.UnsupportedFileSystemException", *IO), "no file system", id="no scheme"
+        ),
+        pytest.param(thrown("java.net.SocketTimeoutException", *IO), "failed", id="no answer"),
+        pytest.param(thrown("of.somebody.Exception"), "failed", id="what nobody knows"),
+        pytest.param(thrown(), "failed", id="nothing at all"),
+    ],
+)
+def test_what_spark_saw_is_one_of_these(seen: SawRoot, verdict: Verdict) -> None:
+    assert verdict_of(EXPECTED, seen) == verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind", "state", "says"),
+    [
+        ("other", ConfigurationError, "F0000", "Spark sees another file of this name at"),
+        ("absent", ConfigurationError, "F0000", "Spark sees no such file at"),
+        ("denied", ConfigurationError, "42501", "Give both the same keys"),
+        ("no file system", ConfigurationError, "F0000", "Start Spark with the jars"),
+        ("failed", UnavailableError, "58030", "Run the statement again"),
+    ],
+)
+def test_a_refusal_says_who_saw_what_where_and_what_to_do(
+    verdict: Verdict, kind: type[LockstepError], state: str, says: str
+) -> None:
+    error = refusal_of(verdict, EXPECTED, "s3://b/lake at http://one", "s3a://b/lake (http://two)", "it broke")
+    assert (type(error), error.sqlstate) == (kind, state)
+    needed = [says, "s3a://b/lake (http://two)", "othing was read or written"]
+    if verdict != "no file system":
+        needed += [EXPECTED.path, "s3://b/lake at http://one"]
+    if verdict not in ("other", "absent"):
+        needed.append("it broke")
+    assert not [text for text in needed if text not in error.message]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_who_has_just_made_a_lake_is_told_where_it_is(is_first: bool) -> None:
+    expected = Expected(EXPECTED.path, 1, 1, "", is_first=is_first)
+    assert ("If this session made the lake" in refusal_of("absent", expected, "", "", "").message) == is_first
+
+
+def test_no_refusal_shows_a_key() -> None:
+    settings = {"fs.s3a.endpoint": "http://ada:SECRET@one:9000", "fs.s3a.endpoint.region": "eu?sig=SECRET"}
+    theirs = spark_side("s3a://b/lake", f"{S3A}.S3AFileSystem", {**settings, "fs.s3a.impl": f"{S3A}.S3AFileSystem"})
+    assert theirs.count("(not shown: it is no address)") == 2
+    message = "GET https://one/a?sig=SECRET: refused by proxy http://ada:SECRET@two:80"
+    assert "SECRET" not in refusal_of("failed", EXPECTED, "", theirs, message).message
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "shown"),
+    [("http://one:9000/path", True), ("one.example:9000", True), ("eu-west-1", True), ("https://k@one", False)],
+)
+def test_addresses_are_shown(endpoint: str, shown: bool) -> None:
+    assert (f"fs.s3a.endpoint={endpoint}" in spark_side("", None, {"fs.s3a.endpoint": endpoint})) == shown
+
+
+@pytest.mark.parametrize("url", ["s3://b/lake", "gs://b/lake", "abfss://c@a.dfs.core.windows.net/lake"])
+def test_spark_is_asked_for_no_setting_that_is_a_key(url: str) -> None:
+    names = hadoop_addresses(place_of(url))
+    assert all(name.rpartition(".")[2] in ("impl", "endpoint", "region", "url") for name in names)
+    told = hadoop_settings(place_of(url), {"endpoint": "http://one", "region": "r"}, {})
+    assert {name for name in told if "endpoint" in name or "root" in name} <= {*names}
+
+
+# --- when it is asked -------------------------------------------------------------------------------------------------
+
+
+class Shim:
+    """A shim of which each answer can be looked at."""
+
+    def __init__(self, host: Host, root: Path, **options: str) -> None:
+        self.host, self.options = host, {"root": str(root), "create": "true", **options}
+
+    def ask(self, op: str, **args: Any) -> dict[str, Any]:
+        request = {"op": op, "session": "s1", **usual(op, "lake", self.options), **args}
+        answer: dict[str, Any] = json.loads(self.host.call(json.dumps(request)))
+        return answer
+
+    def tell(self, look: dict[str, Any], **other: Any) -> dict[str, Any]:
+        return self.ask("saw_root", **saw(self.host.lakehouses, look["root"]) | other)
+
+
+ABSENT = {"digest": None, "length": None, "failures": ["java.io.FileNotFoundException"], "message": "no"}
+
+
+@pytest.fixture
+def shim(host: Host, tmp_path: Path) -> Shim:
+    return Shim(host, tmp_path / "lake")
+
+
+@pytest.mark.parametrize("op", ["begin", "tables", "create_namespace", "kept_log"])
+def test_before_the_first_answer_about_a_lake_spark_looks(shim: Shim, tmp_path: Path, op: str) -> None:
+    """The session makes the lake, and has to see its entry 0."""
+    asked: dict[str, dict[str, Any]] = {
+        "tables": {"namespace": ["default"]},
+        "create_namespace": {"namespace": ["sales"], "properties": {}},
+        "kept_log": {"uri": f"lockstep://head.file{tmp_path}/lake/t"},
+    }
+    args = asked.get(op, {})
+    look = shim.ask(op, **args)["look"]
+    file = tmp_path / "lake" / entry_path(0)
+    assert look["uri"] == f"lockstep://head.file{file}"
+    assert look["size"] == look["length"] == file.stat().st_size
+    assert shim.tell(look) == {"ok": {}}
+    assert "look" not in shim.ask(op, **args)
+
+
+def test_a_lake_is_looked_at_once(shim: Shim, host: Host, tmp_path: Path) -> None:
+    """Whatever session asks, and by whatever name it calls the lake."""
+    shim.tell(shim.ask("begin")["look"])
+    other = Shim(host, tmp_path / "." / "lake")
+    for each in (shim, other):
+        assert "ok" in each.ask("tables", namespace=["default"], catalog="another")
+
+
+def test_another_store_of_the_same_url_is_looked_at_again(shim: Shim, host: Host, tmp_path: Path) -> None:
+    """One with other keys may be another account's."""
+    shim.tell(shim.ask("begin")["look"])
+    assert "look" in Shim(host, tmp_path / "lake", **{"store.region": "eu-west-1"}).ask("tables", namespace=[])
+
+
+def test_nothing_is_done_before_it_is_known(shim: Shim, tmp_path: Path) -> None:
+    """A refusal is asked for again each time: nothing is remembered of it, for somebody may put the root right."""
+    for _ in range(2):
+        look = shim.ask("create_namespace", namespace=["sales"], properties={})["look"]
+        error = shim.tell(look, **ABSENT)["error"]
+        assert (error["condition"], error["sqlstate"]) == ("LOCKSTEP_CONFIGURATION", "F0000")
+    assert lockstep.catalog.TransactionalCatalog.open(str(tmp_path / "lake")).timeline.head.version == 0
+    shim.tell(shim.ask("create_namespace", namespace=["sales"], properties={})["look"])
+    assert "ok" in shim.ask("create_namespace", namespace=["sales"], properties={})
+
+
+def test_begin_carries_its_micro_batch_out_though_it_comes_twice(shim: Shim) -> None:
+    shim.ask("batch", batch={"application": "orders", "number": 7})
+    shim.tell(shim.ask("begin")["look"])
+    batches = []
+    for _ in range(2):
+        assert "ok" in shim.ask("begin")
+        tx = shim.host._sessions["s1"].transaction
+        assert tx is not None
+        batches.append(tx.batch)
+        shim.ask("rollback")
+    assert batches == [Batch(application="orders", number=7), None], "and no other BEGIN does"
+
+
+def test_the_newest_entry_is_what_spark_looks_at(host: Host, tmp_path: Path) -> None:
+    """A copy that was made of the lake some time ago has all but that."""
+    create(lockstep.catalog.TransactionalCatalog.open(str(tmp_path / "lake"), create=True), "a")
+    assert Shim(host, tmp_path / "lake").ask("begin")["look"]["uri"].endswith(entry_path(1))
+
+
+def test_an_entry_that_expires_before_spark_looks_is_no_other_root(
+    shim: Shim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = lockstep.catalog.TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    create(elsewhere, "a")
+    look = shim.ask("begin")["look"]
+    assert look["uri"].endswith(entry_path(1))
+    append(elsewhere, "a", "x")
+    monkeypatch.setattr("lockstep.timeline.fence.GRACE_SECONDS", 0.0)
+    expire(elsewhere.timeline, first_kept=2, keep={}, wait=lambda: None)
+    assert not (tmp_path / "lake" / entry_path(1)).exists()
+    assert shim.tell(look, **ABSENT) == {"ok": {}}, "nothing is known"
+    look = shim.ask("begin")["look"]
+    assert not look["uri"].endswith(entry_path(1))
+    assert shim.tell(look, **ABSENT)["error"]["sqlstate"] == "F0000"
+
+
+def test_of_a_large_entry_its_beginning_is_compared(shim: Shim, tmp_path: Path) -> None:
+    elsewhere = lockstep.catalog.TransactionalCatalog.open(str(tmp_path / "lake"), create=True)
+    create(elsewhere, *(f"t{number:0250}" for number in range(200)))
+    file = tmp_path / "lake" / entry_path(elsewhere.timeline.head.version)
+    look = shim.ask("begin")["look"]
+    assert (look["size"], look["length"]) == (file.stat().st_size, MOST_READ)
+    told = {"length": MOST_READ, "digest": hashlib.sha256(file.read_bytes()[:MOST_READ]).hexdigest()}
+    assert shim.tell(look, **told) == {"ok": {}}
+
+
+def test_a_look_that_another_host_asked_for_proves_nothing(shim: Shim, tmp_path: Path) -> None:
+    """The one that asked died: its successor asks once more, and the statement goes on."""
+    told = saw(shim.host.lakehouses, shim.ask("begin")["look"]["root"])
+    successor = Shim(Host(), tmp_path / "lake")
+    assert successor.ask("saw_root", **told) == {"ok": {}}
+    assert "look" in successor.ask("begin")
+
+
+def test_it_costs_one_request_for_each_lake(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Besides that of Spark's own: this side reads the same entry, once."""
+    store = FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
+    monkeypatch.setattr(lockstep.catalog, "open_storage", lambda *_, **__: store)
+    host.lakehouses.opened("lake", {"root": str(tmp_path / "lake"), "create": "true"})
+    store.calls.clear()
+    shim = Shim(host, tmp_path / "lake")
+    look = shim.ask("begin")["look"]
+    shim.tell(look)
+    assert store.calls == [("get", entry_path(0))]
+    for _ in range(2):
+        assert "ok" in Client(host, tmp_path / "lake", "s2").ask("tables", namespace=["default"])
+    assert store.calls.count(("get", entry_path(0))) == 1
+
+
+def test_a_root_that_lockstep_does_not_read_any_more_is_asked_of_nobody(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FaultyStorage(open_storage(str(tmp_path / "lake"), create=True))
+    monkeypatch.setattr(lockstep.catalog, "open_storage", lambda *_, **__: store)
+    host.lakehouses.opened("lake", {"root": str(tmp_path / "lake"), "create": "true"})
+    store.fail("get", times=1)
+    assert Shim(host, tmp_path / "lake").ask("begin")["error"]["sqlstate"] == "58030"
