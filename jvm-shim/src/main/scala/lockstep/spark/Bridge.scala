@@ -87,15 +87,29 @@ object Bridge {
     "views"
   )
 
+  /** So many looks one request may need: of each lake that it is about one, and one more if its newest entry has just expired. */
+  private val MostLooks = 100
+
   @tailrec
-  private def asked(decider: Host, op: String, session: SparkSession, args: Seq[(String, Any)]): JsonNode = {
+  private def asked(
+      decider: Host,
+      op: String,
+      session: SparkSession,
+      args: Seq[(String, Any)],
+      looks: Int = 0): JsonNode = {
     val answer = ask(decider, op, Transactions.owner(session), args)
     Option(answer.get("look")) match {
       case None => answer.get("ok")
+      case Some(_) if looks == MostLooks =>
+        throw new LockstepException(
+          "LOCKSTEP_UNAVAILABLE",
+          s"After $looks looks it is not known whether Spark sees the lake's root: nothing was done, run the statement again.",
+          "58030"
+        )
       case Some(look) =>
         val seen = RootLook.at(look, session.sessionState.newHadoopConf())
         val _ = ask(decider, "saw_root", Transactions.owner(session), seen ++ args.filter(_._1 == "user"))
-        asked(decider, op, session, args)
+        asked(decider, op, session, args, looks + 1)
     }
   }
 
