@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.catalog.WriterFormat
-import lockstep.spark.execution.{AtomicInserts, Clients}
+import lockstep.spark.execution.Clients
 import lockstep.spark.statements.{StatementScope, SystemTime}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -21,7 +21,7 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
-    val named = CatalogNames.place(session, AtomicInserts.place(session, plan))
+    val named = CatalogNames.place(session, SeveralInserts.place(session, plan))
     StatementScope.open(session, named)
     placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
   }

@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.{Bridge, LockstepCatalog}
-import lockstep.spark.execution.{AtomicInserts, Vacuum}
+import lockstep.spark.execution.Vacuum
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
 import lockstep.spark.transactions.{
@@ -30,7 +30,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
   override def apply(plan: LogicalPlan): Unit = {
     EndedTransactions.check(plan)
     Transactions.checkOwn(session, plan)
-    AtomicInserts.check(session, plan)
+    SeveralInserts.check(session, plan)
     if (Transactions.isOpen(session)) {
       if (plan.isStreaming) refuse("STREAM")
       plan.foreach {
