@@ -39,6 +39,7 @@ def adopt(
     from lockstep.adoption.adopt import adopt as take_in
     from lockstep.adoption.finding import tables_below
     from lockstep.catalog import TransactionalCatalog
+    from lockstep.system.namespace import refuse_reserved
 
     if table is not None and namespace is not None:
         raise click.UsageError("--table and --namespace: give one of them")
@@ -54,6 +55,8 @@ def adopt(
         _print(found, None, as_json=as_json)
         sys.exit(any(each.reason is not None for each in found))
     refuse_unadoptable(found)
+    for each in found:
+        refuse_reserved(each.name.namespace, tx.names.namespaces)
     if not yes and not as_json:
         _print(found, None, as_json=False)
     if goes_on("adopted", yes=yes, dry_run=False, as_json=as_json):

@@ -9,9 +9,6 @@ from lockstep.system import catalog, configured, history, transactions
 from lockstep.system.query import Batch, Query
 from lockstep.system.scope import Scope
 
-NAMESPACE = "system"
-"""Where they are: a namespace that no lake can make."""
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

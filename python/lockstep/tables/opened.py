@@ -177,7 +177,9 @@ class OpenLake:
         """Take tables, views and namespaces back to an older database version, in a transaction of its own.
 
         Args:
-            when, namespaces, tables: see `LakeTransaction.restore`.
+            when: a version's number, a time, or a tag's name.
+            namespaces: only these, with all that is in them.
+            tables: only these; everything, if neither is given.
             dry_run: say what would become of what, and write nothing.
             comment: why, for the timeline.
 
@@ -195,7 +197,9 @@ class OpenLake:
         """Take back what one database version changed, in a transaction of its own, unless a later one changed it too.
 
         Args:
-            dry_run, comment: as for `restore`.
+            version: its number.
+            dry_run: say what would become of what, and write nothing.
+            comment: why, for the timeline.
 
         Raises:
             ConflictError (40001): another transaction was first; run it again.

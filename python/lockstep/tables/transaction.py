@@ -17,6 +17,7 @@ from lockstep.errors import (
     TransactionStateError,
     UnsupportedError,
 )
+from lockstep.system.namespace import refuse_reserved
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
 from lockstep.tables.names import name_of, namespace_of
@@ -182,9 +183,12 @@ class LakeTransaction(Block):
 
         Raises:
             DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
+            UnsupportedError (42939): it is `system`, which is that of the system tables in Spark.
         """
         check_texts(properties or {}, "properties")
-        self.core.changing().create_namespace(namespace_of(name), dict(properties or {}))
+        namespace = namespace_of(name)
+        refuse_reserved(namespace, self.core.names.namespaces)
+        self.core.changing().create_namespace(namespace, dict(properties or {}))
 
     @writes
     @takes(cascade=bool)
@@ -266,7 +270,8 @@ class LakeTransaction(Block):
 
         Args:
             when: a version's number, a time, or a tag's name.
-            namespaces, tables: only these, namespaces with all that is in them; everything, if neither is given.
+            namespaces: only these, with all that is in them.
+            tables: only these; everything, if neither is given.
 
         Raises:
             UndefinedError: no such tag (42704), or what is neither there nor was. ExpiredError: a version that is gone.

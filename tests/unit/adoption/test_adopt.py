@@ -20,6 +20,7 @@ from lockstep.recovery.changes import restore_to, undrop
 from lockstep.recovery.restore import Selection
 from lockstep.timeline.entry import ADOPTION_FORMAT
 from tests.support.adopting import adopt_all, adopted, files_of, ids, plain_table, released, written_log
+from tests.support.commands import lockstep
 from tests.support.lakes import add, append, create, files, metadata, named, stage, stage_new
 
 CLAIM = claim_path(".").removeprefix("./")
@@ -428,3 +429,12 @@ def test_one_that_a_lake_made_and_lost_is_adopted_as_any_other(
     warehouse.mkdir()
     (tmp_path / "rival" / location).rename(warehouse / "a")
     adopted(catalog, "a", warehouse / "a")
+
+
+def test_the_command_makes_no_namespace_of_the_system_tables(catalog: TransactionalCatalog, folder: Path) -> None:
+    root = catalog.lake.storage.url.removeprefix("file://")
+    done = lockstep("adopt", root, folder.parent, "--namespace", "System", "--yes")
+    assert done.exit_code == 1
+    assert "42939" in done.output
+    assert ("System",) not in catalog.lake.refresh().namespaces
+    assert not Path(claim_path(str(folder))).exists(), "nothing was claimed"

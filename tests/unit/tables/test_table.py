@@ -361,6 +361,25 @@ def test_a_name_that_is_taken_and_a_namespace_that_is_not_there(lake: OpenLake) 
     assert refused.value.sqlstate == "3F000"
 
 
+def test_the_namespace_of_the_system_tables_is_nobodys_to_make(lake: OpenLake) -> None:
+    """It would hide them in Spark. A lake that has one of that name from before there were any goes on with it."""
+    with lake.transaction() as tx:
+        for name in ("system", "System", ("SYSTEM", "x")):
+            with refused_in(tx, UnsupportedError) as refused:
+                tx.create_namespace(name)
+            assert refused.value.sqlstate == "42939"
+        tx.create_namespace("systems")
+    lake.catalog.run(lambda core: core.changing().create_namespace(("System",), {}))
+    with lake.transaction() as tx:
+        tx.create_namespace(("System", "x"))
+    assert {".".join(name) for name in lake.catalog.database().namespaces} == {
+        "default",
+        "systems",
+        "System",
+        "System.x",
+    }
+
+
 def test_queries(lake: OpenLake) -> None:
     make(lake, [{"id": 1, "v": "a"}])
     with lake.transaction() as tx:

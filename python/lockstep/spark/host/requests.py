@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from lockstep.errors import UndefinedError, UnsupportedError
+from lockstep.errors import UndefinedError
 from lockstep.spark.host.protocol.base import (
     AboutCatalog,
     AboutName,
@@ -17,7 +17,7 @@ from lockstep.spark.host.protocol.base import (
     RequestBase,
 )
 from lockstep.spark.host.sessions import Session
-from lockstep.system.tables import NAMESPACE as SYSTEM
+from lockstep.system.namespace import is_of_system, is_reserved, refuse_reserved
 from lockstep.timeline.entry import Database, Name, Namespace, Table, names_in
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
 from lockstep.transactions.lookup import find_table
@@ -33,9 +33,6 @@ Operation: TypeAlias = Callable[[Session, Any], Answer]
 """What answers the requests of one class, and is called with no other: `operation` sees to that."""
 
 R = TypeVar("R", bound=RequestBase)
-
-RESERVED = "42939"
-"""PostgreSQL's SQLSTATE of a reserved name."""
 
 
 def operation(kind: type[R], answers: Callable[[Session, R], Answer]) -> tuple[type[RequestBase], Operation]:
@@ -100,21 +97,13 @@ class Requests:
         return house.catalog.read(mentions, pin=pin, seen=names)
 
     def _is_reserved(self, session: Session, house: Lakehouse, namespace: Namespace) -> bool:
-        """Tell whether a namespace is that of the system tables, or one below it.
-
-        A lake from before there were any may have a namespace called so: that goes on being the lake's own.
-        """
-        is_own = any(map(is_of_system, self._names_in(session, house).namespaces)) if is_of_system(namespace) else False
-        return is_of_system(namespace) and not is_own
+        """Tell whether a namespace is that of the system tables, or one below it, see `is_reserved`."""
+        return is_of_system(namespace) and is_reserved(namespace, self._names_in(session, house).namespaces)
 
     def _refuse_system(self, session: Session, house: Lakehouse, namespace: Namespace) -> None:
         """Refuse to change what is in the namespace of the system tables, or the namespace itself."""
-        if self._is_reserved(session, house, namespace):
-            raise UnsupportedError(
-                f"namespace {'.'.join(namespace)} is Lockstep's own: its tables show what the lake says of itself, and "
-                "nothing in it is made, changed or dropped. Choose another name",
-                sqlstate=RESERVED,
-            )
+        if is_of_system(namespace):
+            refuse_reserved(namespace, self._names_in(session, house).namespaces)
 
     def _change(self, session: Session, request: AboutCatalog, change: Change, text: str) -> int | None:
         """Change the catalog in the open transaction, or in one of its own, whose database version is returned."""
@@ -127,11 +116,6 @@ class Requests:
             return None
         done = house.catalog.run(change, text, author=request.user, case_sensitive=request.case_sensitive)
         return done.version
-
-
-def is_of_system(namespace: Namespace) -> bool:
-    """Tell whether a namespace is called as that of the system tables, in whatever case, or lies in one that is."""
-    return namespace[:1] != () and namespace[0].lower() == SYSTEM
 
 
 def _names(names: Iterable[Parts]) -> list[Name]:

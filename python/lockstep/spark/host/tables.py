@@ -23,7 +23,7 @@ from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, Re
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version, number
-from lockstep.system.tables import NAMESPACE as SYSTEM
+from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
 from lockstep.timeline.entry import NEW, Database, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
