@@ -107,7 +107,6 @@ def test_every_command_on_the_class_path_has_a_verdict(spark: Any) -> None:
         "org.apache.spark.sql.hive.execution.InsertIntoHiveTable",
         "org.apache.spark.sql.delta.commands.WriteIntoDelta",
         "lockstep.spark.execution.AtomicBlock",
-        "lockstep.spark.execution.AtomicInserts",
     }
     verdicts = {each.name: said(each.name) for each in found}
     assert [name for name, verdict in verdicts.items() if verdict == "Unknown"] == []

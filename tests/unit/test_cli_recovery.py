@@ -11,6 +11,7 @@ import pytest
 
 import lockstep as library
 from lockstep.catalog import TransactionalCatalog
+from lockstep.cli import recovery
 from tests.support.commands import ORDERS, lockstep, make_orders, read
 
 
@@ -148,6 +149,39 @@ def test_one_transaction_is_reverted(written: Path) -> None:
     assert "to be reverted database version 3, 1 table by their logs" in planned.stdout
     assert read("revert", written, 3, "--yes")["reverted_version"] == 3
     assert (ids(written, "sales.orders"), ids(written, "sales.totals")) == ([1, 2, 3], [2, 3])
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_what_is_done_is_what_was_asked_about(written: Path, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others commit while a person thinks is in no plan that was shown: it stays."""
+
+    def asked(*_: object, **__: object) -> bool:
+        with library.open(str(written)).transaction() as tx:
+            tx["sales.orders"].append({"id": [100]})
+            tx.create("sales.new", pa.schema([("id", pa.int64())]))
+        return answer
+
+    monkeypatch.setattr(recovery, "goes_on", asked)
+    done = lockstep("restore", written, "--to-version", 2)
+    assert done.exit_code == 0, done.output
+    assert ids(written, "sales.orders") == ([1, 2, 3, 100] if answer else [2, 3, 100])
+    assert ids(written, "sales.new") == []
+    assert ("as of database version" in done.stdout) is answer
+
+
+def test_a_row_that_is_deleted_while_a_person_thinks_is_a_conflict(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object, **__: object) -> bool:
+        with library.open(str(written)).transaction() as tx:
+            tx["sales.orders"].delete("id = 2")
+        return True
+
+    monkeypatch.setattr(recovery, "goes_on", asked)
+    done = lockstep("restore", written, "--to-version", 2, "--table", "sales.orders")
+    assert done.exit_code != 0
+    assert "40001" in done.stderr
+    assert ids(written, "sales.orders") == [3]
 
 
 @pytest.mark.parametrize(

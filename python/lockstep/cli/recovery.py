@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lockstep.recovery.diff import Change
     from lockstep.tables.opened import OpenLake
     from lockstep.tables.restoring import Restored
+    from lockstep.tables.transaction import LakeTransaction
     from lockstep.timeline.entry import Name
     from lockstep.timeline.log import Timeline
 
@@ -165,6 +167,9 @@ def undrop(root: str, table: str, *, id_: str | None, as_json: bool) -> None:
         click.echo(f"table {name} is back at version {back[-1].version}, as of database version {made}")
 
 
+_RESTORED = ("restored", "to database version")
+_REVERTED = ("reverted", "database version")
+
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what would become of what, and change nothing.")
 
 
@@ -197,12 +202,18 @@ def restore(
     said = [each for each in (to_version, to_time, to_tag) if each is not None]
     if len(said) != 1:
         raise click.UsageError("--to-version, --to-time and --to-tag: give one of them")
-    lake = _open_tables(root)
-
-    def work(*, dry_run: bool) -> Restored:
-        return lake.restore(said[0], namespaces=namespaces or None, tables=tables or None, dry_run=dry_run)
-
-    _take_back(work, "restored", "to database version", dry_run=dry_run, yes=yes, as_json=as_json)
+    lake, spaces, names = _open_tables(root), list(namespaces) or None, list(tables) or None
+    if dry_run:
+        planned = lake.restore(said[0], namespaces=spaces, tables=names, dry_run=True)
+        _print_restored(planned, *_RESTORED, as_json=as_json)
+    else:
+        _take_back(
+            lake,
+            lambda tx: tx.restore(said[0], namespaces=spaces, tables=names),
+            *_RESTORED,
+            yes=yes,
+            as_json=as_json,
+        )
 
 
 @click.command()
@@ -217,11 +228,10 @@ def revert(root: str, version: int, *, dry_run: bool, yes: bool, as_json: bool) 
     Example: lockstep revert /data/lake 42 --dry-run
     """
     lake = _open_tables(root)
-
-    def work(*, dry_run: bool) -> Restored:
-        return lake.revert(version, dry_run=dry_run)
-
-    _take_back(work, "reverted", "database version", dry_run=dry_run, yes=yes, as_json=as_json)
+    if dry_run:
+        _print_restored(lake.revert(version, dry_run=True), *_REVERTED, as_json=as_json)
+    else:
+        _take_back(lake, lambda tx: tx.revert(version), *_REVERTED, yes=yes, as_json=as_json)
 
 
 def _open_tables(root: str) -> OpenLake:
@@ -231,20 +241,24 @@ def _open_tables(root: str) -> OpenLake:
     return OpenLake(_open(root), {})
 
 
-def _take_back(work: Callable[..., Restored], verb: str, what: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Say what a restore or a revert would do, ask, do it, and say what it did.
+def _take_back(
+    lake: OpenLake, work: Callable[[LakeTransaction], Restored], verb: str, what: str, *, yes: bool, as_json: bool
+) -> None:
+    """Do a restore or a revert in a transaction, say what that comes to, ask, and commit it.
+
+    What is committed is what was asked about: what others do while a person thinks is judged as beside any transaction.
 
     Args:
         verb, what: how it is said, as "restored" and "to database version".
     """
-    asks = dry_run or not yes
-    if asks:
-        planned = work(dry_run=True)
-        if dry_run or not as_json:
-            _print_restored(planned, verb, what, as_json=as_json)
-    if goes_on(verb, yes=yes, dry_run=dry_run, as_json=as_json):
-        done = work(dry_run=False)
-        _print_restored(done, verb, what, as_json=as_json, rows=not asks)
+    with lake.transaction() as tx:
+        done = work(tx)
+        if not (yes or as_json):
+            _print_restored(done, verb, what, as_json=False)
+        if not goes_on(verb, yes=yes, dry_run=False, as_json=as_json):
+            tx.rollback()
+            return
+    _print_restored(replace(done, database_version=tx.version), verb, what, as_json=as_json, rows=yes)
 
 
 def _print_restored(done: Restored, verb: str, what: str, *, as_json: bool, rows: bool = True) -> None:

@@ -81,12 +81,20 @@ def selection_of(namespaces: Iterable[Any] | None, tables: Iterable[Any] | None)
     if namespaces is None and tables is None:
         return Selection(everything=True)
 
-    def listed(names: Iterable[Any] | None) -> Iterable[Any]:
-        return [names] if isinstance(names, str | Name) else names or ()
-
     return Selection(
-        namespaces=frozenset(map(namespace_of, listed(namespaces))), names=frozenset(map(name_of, listed(tables)))
+        namespaces=frozenset(map(namespace_of, _listed(namespaces, "namespaces"))),
+        names=frozenset(map(name_of, _listed(tables, "tables"))),
     )
+
+
+def _listed(names: Iterable[Any] | None, argument: str) -> Iterable[Any]:
+    """Return names one by one. A tuple of texts is refused: it may be one name in parts, or several."""
+    if isinstance(names, tuple) and len(names) > 1 and all(isinstance(each, str) for each in names):
+        raise InvalidError(
+            f"{argument}={names!r} may be one name in parts, or several names: write {argument}={list(names)!r} for "
+            f"several, {argument}=[{names!r}] for one"
+        )
+    return [names] if isinstance(names, str | Name) else names or ()
 
 
 # --- in a transaction -------------------------------------------------------------------------------------------------
@@ -133,7 +141,9 @@ def revert(scope: Scope, version: int, *, dry_run: bool = False) -> Restored:
 
 
 def looked_at(catalog: TransactionalCatalog, states: States, work: Callable[..., Restored], *args: Any) -> Restored:
-    """Return what a restore or a revert would come to; nothing is written.
+    """Return what a restore or a revert would come to.
+
+    Nothing is written, but that a look takes in what plain Delta writers did, as any reader's does.
 
     Raises:
         LockstepError: what it would be refused for.

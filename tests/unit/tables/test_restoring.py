@@ -527,3 +527,10 @@ def test_what_cannot_be_meant_is_refused(lake: OpenLake) -> None:
         lake.restore(datetime(2026, 1, 1))
     with pytest.raises(InvalidError):
         lake.restore(datetime(2000, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("argument", ["tables", "namespaces"])
+def test_a_tuple_that_may_be_one_name_or_several_is_refused(lake: OpenLake, argument: str) -> None:
+    for dry_run in (True, False):
+        with pytest.raises(InvalidError, match="one name in parts, or several"):
+            lake.restore(0, **{argument: ("sales", "orders")}, dry_run=dry_run)  # type: ignore[arg-type]

@@ -16,21 +16,22 @@ import lockstep.spark.transactions.{
 }
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{ResolvedProcedure, UnresolvedProcedure}
-import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan}
+import org.apache.spark.sql.catalyst.plans.logical.{Call, Command, LogicalPlan, Union, WithCTE}
 import org.apache.spark.sql.delta.commands.{CreateDeltaTableCommand, DeltaGenerateCommand}
+import org.apache.spark.sql.lockstep.LockstepException
 
 import io.delta.tables.execution.VacuumTableCommand
 
 /**
  * Refuses, while a transaction is open, what a ROLLBACK could not take back: commands whose target is not in a Lockstep
  * catalog, those that delete files, and whatever is not known. Whether it is refused or allowed by a setting, Python says.
+ * And while none is, what would be one to its user, and several to Spark.
  */
 private[spark] case class TransactionGuard(session: SparkSession) extends (LogicalPlan => Unit) {
 
   override def apply(plan: LogicalPlan): Unit = {
     EndedTransactions.check(plan)
     Transactions.checkOwn(session, plan)
-    SeveralInserts.check(session, plan)
     if (Transactions.isOpen(session)) {
       if (plan.isStreaming) refuse("STREAM")
       plan.foreach {
@@ -38,7 +39,25 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
         case _ =>
       }
       Reads.checkSnapshot(session, plan)
-    }
+    } else if (inserts(plan).count(changesOurs) > 1)
+      throw new LockstepException(
+        "LOCKSTEP_UNSUPPORTED",
+        "Spark runs each INSERT of this statement by itself, so others would see the first without the rest, and it would stay " +
+          "if the next one failed: run the statement between BEGIN and COMMIT.",
+        "0A000"
+      )
+  }
+
+  /** The commands of `FROM … INSERT … INSERT …`. */
+  private def inserts(plan: LogicalPlan): Seq[Command] = plan match {
+    case WithCTE(inner, _) => inserts(inner)
+    case union: Union => union.children.collect { case command: Command => command }
+    case _ => Nil
+  }
+
+  private def changesOurs(command: Command): Boolean = Commands.verdict(command) match {
+    case ByTarget(fields @ _*) => targets(command, fields).exists(_.isOurs)
+    case _ => false
   }
 
   private def judge(command: Command): Unit = command match {

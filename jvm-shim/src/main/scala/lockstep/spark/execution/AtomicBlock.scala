@@ -15,25 +15,18 @@ import scala.util.control.NonFatal
  * rolls all of it back, and is raised as it was.
  */
 private[spark] case class AtomicBlock(body: CompoundBody) extends LeafRunnableCommand {
-  override val output: Seq[Attribute] = AtomicBlock.end.output
-
-  override def run(session: SparkSession): Seq[Row] =
-    AtomicBlock.around(session, AtomicBlock.begin)(Internals.runScript(session, body))
-}
-
-private[spark] object AtomicBlock {
-  val begin: TransactionCommand = TransactionCommand(TransactionStatement("begin"))
   private val end = TransactionCommand(TransactionStatement("commit"))
 
-  /** Does some work in a transaction of its own, which nothing in it ends, and returns what COMMIT returns. */
-  def around(session: SparkSession, begin: TransactionCommand)(work: => Unit): Seq[Row] = {
+  override val output: Seq[Attribute] = end.output
+
+  override def run(session: SparkSession): Seq[Row] = {
     val transaction = Transactions.exclusively(session) {
-      begin.run(session)
+      TransactionCommand(TransactionStatement("begin")).run(session)
       Transactions.block(session, isOpen = true)
       Transactions.current(session)
     }
     try {
-      work
+      Internals.runScript(session, body)
       Transactions.exclusively(session) {
         Transactions.block(session, isOpen = false)
         end.run(session)

@@ -23,10 +23,9 @@ import scala.util.control.NonFatal
 
 /**
  * BEGIN, COMMIT, ROLLBACK, SAVEPOINT: an eager command, so that it runs once, where it stands, whoever parsed it and whether or
- * not anybody collects its row. BEGIN is of the catalog that is said, or else of the current one, or the only one.
+ * not anybody collects its row.
  */
-private[spark] case class TransactionCommand(statement: TransactionStatement, said: Option[String] = None)
-    extends LeafRunnableCommand {
+private[spark] case class TransactionCommand(statement: TransactionStatement) extends LeafRunnableCommand {
 
   private val columns: Seq[(String, DataType)] = statement.verb match {
     case "commit" =>
@@ -73,8 +72,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement, sa
     val catalogs = LockstepCatalog.in(session)
     val fields = Seq(
       "catalogs" -> catalogs,
-      "current" ->
-        said.orElse(Option(session.sessionState.catalogManager.currentCatalog.name)).filter(catalogs.contains),
+      "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains),
       SessionSettings.caseSensitive(session),
       SessionSettings.ofTransactions(session)
     )

@@ -173,12 +173,6 @@ private[spark] object StatementScope {
   private def key(name: Seq[String]): Seq[String] =
     if (SQLConf.get.caseSensitiveAnalysis) name else name.map(_.toLowerCase(java.util.Locale.ROOT))
 
-  /** Catalog, namespace and table of each INSERT of a statement, as far as the names can be read before it is resolved. */
-  def inserted(session: SparkSession, plan: LogicalPlan): Seq[Seq[String]] =
-    plan.collect { case insert: InsertIntoStatement => named(insert.table, Append) }.flatten.map { case (parts, _) =>
-      qualified(session, parts)
-    }
-
   private def targets(session: SparkSession, plan: LogicalPlan): Seq[(Seq[String], Use)] = {
     val inserts = plan.collect {
       case insert: InsertIntoStatement => named(insert.table, if (insert.overwrite) Target else Append)

@@ -103,11 +103,6 @@ object Internals {
     val _ = SqlScriptingExecution.executeSqlScript(session.asInstanceOf[classic.SparkSession], body)
   }
 
-  /** Runs a statement that is a command, or made of some. */
-  def run(session: SparkSession, plan: LogicalPlan): Unit = {
-    val _ = classic.Dataset.ofRows(session.asInstanceOf[classic.SparkSession], plan)
-  }
-
   /** Drops what is cached of a table, and of queries that read it. Spark knows a namespace of a table by one text. */
   def uncache(session: SparkSession, name: Seq[String]): Unit =
     session.sharedState.cacheManager.uncacheTableOrView(
