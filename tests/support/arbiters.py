@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import boto3
 
@@ -20,12 +21,20 @@ QUICKLY = replace(REQUEST, base_seconds=0.001, cap_seconds=0.01)
 
 
 def make_table(endpoint: str, *, key: str = "lake_root", name: str = "lakes") -> None:
-    boto3.client("dynamodb", region_name="eu-west-1", endpoint_url=endpoint).create_table(
+    _client(endpoint).create_table(
         TableName=name,
         KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
+
+
+def remove_table(endpoint: str, *, name: str = "lakes") -> None:
+    _client(endpoint).delete_table(TableName=name)
+
+
+def _client(endpoint: str) -> Any:
+    return boto3.client("dynamodb", region_name="eu-west-1", endpoint_url=endpoint)
 
 
 def dynamodb(endpoint: str, table: str = "lakes") -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import servers
-from tests.support.arbiters import dynamodb, make_table
+from tests.support.arbiters import dynamodb, make_table, remove_table
 from tests.support.s3 import moto, serving
 from tests.support.valkey import Server, running
 
@@ -28,10 +28,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="package")
 def emulated() -> Iterator[str]:
-    """The endpoint of moto's DynamoDB."""
+    """The endpoint of moto's DynamoDB. All of moto's in a process have one memory, so the table goes when this ends."""
     with serving(moto()) as endpoint:
         make_table(endpoint)
         yield endpoint
+        remove_table(endpoint)
 
 
 @pytest.fixture(scope="package")
