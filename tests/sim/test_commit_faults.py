@@ -14,6 +14,7 @@ def test_all_single_faults_and_some_double_ones() -> None:
     assert said.count("told {'ok'") == len(COMMITS), "most are committed all the same"
 
 
+@pytest.mark.deep
 def test_all_single_faults_where_an_arbiter_decides() -> None:
     said = simulate("--arbiter", "--faults", "1")
     assert said.count("told {'ok'") == 2 * len(COMMITS)

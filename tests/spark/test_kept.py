@@ -151,7 +151,8 @@ def versions(log: Path) -> list[int]:
     return sorted(int(path.stem) for path in log.glob("*.json") if path.stem.isdigit())
 
 
-@pytest.mark.parametrize("policy", ["classic", pytest.param("v2", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_a_log_is_kept_from_the_checkpoint_on_that_a_tag_needs(spark: Any, root: Path, policy: str) -> None:
     spark.sql(
         "CREATE TABLE t (id INT) TBLPROPERTIES ('delta.checkpointInterval' = '4', "
