@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import lockstep
 from lockstep.spark.bridge import is_open
+from tests.support.interposed import host_of
 from tests.support.sessions import CATALOG, ROOTS, new_session
 
 
@@ -59,3 +61,18 @@ def spark(connect: Callable[[], Any]) -> Any:
 def other(connect: Callable[[], Any]) -> Any:
     """Return a second session on the same lake."""
     return connect()
+
+
+@pytest.fixture
+def asked(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Return the list that each request to the host is put into."""
+    requests: list[dict[str, Any]] = []
+    host = host_of(spark_session)
+    answer = host.call
+
+    def call(request: str) -> str:
+        requests.append(json.loads(request))
+        return answer(request)
+
+    monkeypatch.setattr(host, "call", call)
+    return requests

@@ -14,21 +14,6 @@ from tests.support.sparks import since
 
 
 @pytest.fixture
-def asked(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the list that each request is put into."""
-    requests: list[dict[str, Any]] = []
-    host = host_of(spark_session)
-    answer = host.call
-
-    def call(request: str) -> str:
-        requests.append(json.loads(request))
-        return answer(request)
-
-    monkeypatch.setattr(host, "call", call)
-    return requests
-
-
-@pytest.fixture
 def operations(spark: Any, asked: list[dict[str, Any]]) -> Callable[[str], list[str]]:
     """Return a function that runs a statement and returns what was asked for it."""
 

@@ -6,7 +6,6 @@ endpoint, that of a second server. `make test-s3` runs these tests with a bucket
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,6 @@ from pyspark.errors import PySparkException
 from lockstep.spark.session import from_spark
 from lockstep.storage import open_storage, url_of
 from lockstep.timeline.log import Timeline
-from tests.support.interposed import host_of
 from tests.support.s3 import KEYS, moto, serving
 from tests.support.sessions import ROOTS
 
@@ -161,18 +159,3 @@ class Denying:
             return self._app(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "application/xml")])
         return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
-
-
-@pytest.fixture
-def asked(spark_session: Any, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Return the list that each request is put into."""
-    requests: list[dict[str, Any]] = []
-    host = host_of(spark_session)
-    answer = host.call
-
-    def call(request: str) -> str:
-        requests.append(json.loads(request))
-        return answer(request)
-
-    monkeypatch.setattr(host, "call", call)
-    return requests

@@ -174,7 +174,7 @@ def hold(lake: Lake, tx: Transaction, tables: Iterable[Table]) -> None:
         tx.claimed.add(location)  # first, for what failed may have been written: whoever gives it up looks whose it is
         claim(lake.storage, location, tx.id, clock=lake.clock, name_in=ask)
 
-    lake.side_by_side(claim_one, [table.location for table in tables if not is_own(table.location, table.id)])
+    lake.side_by_side(claim_one, _claimed(tables))
 
 
 def check_held(lake: Lake, tables: Iterable[Table]) -> None:
@@ -188,7 +188,12 @@ def check_held(lake: Lake, tables: Iterable[Table]) -> None:
     def check_one(location: str) -> None:
         check_claimable(lake.storage, location, clock=lake.clock, name_in=ask)
 
-    lake.side_by_side(check_one, [table.location for table in tables if not is_own(table.location, table.id)])
+    lake.side_by_side(check_one, _claimed(tables))
+
+
+def _claimed(tables: Iterable[Table]) -> list[str]:
+    """Return where the tables are that a lake did not make, and has by a claim."""
+    return [table.location for table in tables if not is_own(table.location, table.id)]
 
 
 def _asking(lake: Lake) -> NameIn:

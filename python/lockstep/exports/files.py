@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -85,6 +86,18 @@ def vector_place(descriptor: Descriptor, *, location: str, root: str) -> Place |
             return _absolute(descriptor["pathOrInlineDv"], root)
         case _:
             return in_table(file_path(descriptor, location=location, root=root), location, root)
+
+
+def places_of(file: dict[str, Any], location: str, root: str) -> Iterator[Place]:
+    """Yield where a file of a table is, and that of its deletion vector.
+
+    Raises:
+        CorruptTimelineError: it names none.
+    """
+    yield place_of(file["path"], location=location, root=root)
+    vector = file.get("deletionVector")
+    if vector is not None and (place := vector_place(vector, location=location, root=root)) is not None:
+        yield place
 
 
 def in_table(path: str, location: str, root: str) -> Place:

@@ -18,7 +18,7 @@ from lockstep.delta.actions import Action, render
 from lockstep.delta.features import FEATURES, MAX_READER_VERSION, MAX_WRITER_VERSION
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.exports.files import Copy, Place, copied, place_of, referring, vector_place
+from lockstep.exports.files import Copy, Place, copied, places_of, referring
 from lockstep.lake.exports import ExportRecord
 from lockstep.storage.outside import url_below
 from lockstep.timeline.entry import (
@@ -92,10 +92,7 @@ def plan_table(record: ExportRecord, database: Database, table: Table, snapshot:
     sources: dict[Place, None] = {}
     location, root, target = table.location, record.source, location_in_export(table)
     for _, add in sorted(snapshot.files.items(), key=lambda file: (file[0][0], file[0][1] or "")):
-        sources[place_of(add["path"], location=location, root=root)] = None
-        vector = add.get("deletionVector")
-        if vector is not None and (place := vector_place(vector, location=location, root=root)) is not None:
-            sources[place] = None
+        sources |= dict.fromkeys(places_of(add, location, root))
         if record.mode == "full":
             body, of_file = copied(add, location=location, root=root, target=target)
             copies |= {copy.path: copy for copy in of_file}

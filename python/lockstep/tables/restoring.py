@@ -8,7 +8,7 @@ is refused, and which files are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import InvalidError, LockstepError, UnsupportedError
 from lockstep.exports.copying import Stores, check_there
 from lockstep.exports.export import AT_ONCE
-from lockstep.exports.files import Place, place_of, vector_place
+from lockstep.exports.files import places_of
 from lockstep.recovery.changes import restore_to
 from lockstep.recovery.changes import revert as take_back
 from lockstep.recovery.diff import Change, Touched, changes_of
@@ -266,14 +266,6 @@ def _check_files(scope: Scope, planned: Iterable[_Planned]) -> None:
         for place in places_of(file, table.location, lake.storage.url)
     }
     check_there(Stores(lake.storage, beside), places, Workers(AT_ONCE, "lockstep-restore"), needed=NEEDED)
-
-
-def places_of(file: dict[str, Any], location: str, root: str) -> Iterator[Place]:
-    """Yield where a file of a table is, and that of its deletion vector."""
-    yield place_of(file["path"], location=location, root=root)
-    vector = file.get("deletionVector")
-    if vector is not None and (place := vector_place(vector, location=location, root=root)) is not None:
-        yield place
 
 
 def _changes(tx: Transaction, planned: Iterable[_Planned]) -> list[Change]:

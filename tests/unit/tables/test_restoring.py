@@ -26,10 +26,10 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
+from lockstep.exports.files import places_of
 from lockstep.lake.verify import verify
 from lockstep.recovery.tags import new_tag
 from lockstep.tables.opened import OpenLake
-from lockstep.tables.restoring import places_of
 from lockstep.tables.table import TransactionTable
 from lockstep.timeline.entry import Isolation, Name, Table, ViewDefinition
 from lockstep.transactions.transaction import Transaction

@@ -44,7 +44,7 @@ def _adopt(requests: ProcedureRequests, session: Session, request: protocol.Call
     said = _said(request)
     if "schema" in said and request.listed is None:
         return list_first(schema_said(written_parts(said["schema"])))
-    asked = _asked(requests, session, request)
+    asked = _asked(requests, session, request, said)
     if "table" not in said:
         for namespace in {each.name.namespace for each in asked.wanted}:
             requests.refuse_system(session, house, namespace)
@@ -82,14 +82,19 @@ _WAYS = ({"table", "location"}, {"folder"}, {"folder", "namespace"}, {"schema"},
 """What may be given to `adopt` together."""
 
 
-def _asked(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> Sorted:
+def _asked(
+    requests: ProcedureRequests, session: Session, request: protocol.CallProcedure, said: Mapping[str, str]
+) -> Sorted:
     """Return what is to be adopted: one table, all those below a folder, or those of a schema.
+
+    Args:
+        said: see `_said`.
 
     Raises:
         InvalidError: the folder, or the schema, has none. UndefinedError (3F000): there is no such schema.
     """
     house = requests.house(request)
-    scope, said = requests.names_in(session, house), _said(request)
+    scope = requests.names_in(session, house)
     if "table" in said:
         return Sorted([Wanted(stored_name_in(request, said["table"], scope), said["location"])], [])
     namespace = None if (text := said.get("namespace")) is None else _namespace(request, text, scope)

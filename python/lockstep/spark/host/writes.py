@@ -63,9 +63,8 @@ class WriteRequests(Requests):
         if isolation == "SERIALIZABLE":
             tables = house.catalog.lake.refresh().tables.values() if request.paths else ()
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
-        views = self._views_of(
-            house, request
-        )  # before the creation is taken: another lake may have to be looked at first
+        # Before the creation is taken: another lake may have to be looked at first, and then the request comes again.
+        views = self._views_of(house, request)
         creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
         outcome = house.catalog.write(
             location,
