@@ -23,7 +23,7 @@ from project import render_docs
 from tests.bench.bounds import Bound, exit_if_missed
 from tests.bench.commit import commit_cost
 from tests.bench.page import DOCUMENT, sections
-from tests.bench.side import ROWS, Side
+from tests.bench.side import ROWS, SMALL, Side
 from tests.support.child import Child
 from tests.support.plain import plain_settings
 
@@ -167,7 +167,7 @@ quartiles and mean little elsewhere; the ratio is the median of the paired ratio
 
 *Few partitions* are two: `spark.sql.shuffle.partitions = 2` and `spark.databricks.delta.snapshotPartitions = 2`, which
 suits small tables. *Delta's and Spark's defaults* set neither. All kinds of work are done in turn, so the queries come
-just after writes to their tables.
+just after writes to their tables. `SELECT 1` and `BEGIN; ROLLBACK` are the mean of {SMALL["nothing"]} in a row.
 
 A ratio below 1 is a small table's: which files it has, the driver remembers and plain Delta finds out by Spark jobs
 ([how](design.md#which-uri-which-version)). A table of more than 2,000 files and tombstones is not measured here; its
