@@ -29,7 +29,8 @@ from tests.bench.tpch_side import TABLES
 from tests.support.child import Child
 from tests.support.plain import plain_settings
 
-MARK = "tpch"
+MARKS = {0.1: "tpch", 1.0: "tpch-1"}
+"""The sections of the page, by the scale factor that each is about; of other scales nothing is written."""
 QUERIES = [statement.text for statement in split(Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))]
 WORKS = {
     "queries": ("five queries beside refreshes", 1.02),
@@ -114,10 +115,10 @@ def report(found: Sequence[tuple[dict[str, float], dict[str, float]]], scale: fl
             f"**{middle:.2f}** ({low:.2f}-{high:.2f}) | {bound:.2f} | {bounds[-1].verdict} |"
         )
     text = "\n".join([
-        "## TPC-H, refreshes beside queries",
+        f"## TPC-H at scale factor {scale:g}, refreshes beside queries",
         "",
         paragraph(f"""
-            Scale factor {scale:g}. In each of {len(found)} rounds two sessions of a driver work at the same time: one
+            In each of {len(found)} rounds two sessions of a driver work at the same time: one
             runs Q1, Q3, Q4, Q6 and Q12, the other twice RF1 and RF2 of TPC-H, each one transaction over two tables;
             plain Delta, a process of its own, runs the same statements one by one. The two take turns
             (`make bench-tpch`, `local[2]`, few partitions as above). Medians, and the median of the paired ratios with
@@ -143,8 +144,9 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(text)
-    if not args.no_write:
-        DOCUMENT.write_text(with_section(DOCUMENT.read_text(encoding="utf-8"), MARK, text), encoding="utf-8")
+    if args.scale in MARKS and not args.no_write:
+        page = with_section(DOCUMENT.read_text(encoding="utf-8"), MARKS[args.scale], text)
+        DOCUMENT.write_text(page, encoding="utf-8")
     exit_if_missed(bounds)
 
 
