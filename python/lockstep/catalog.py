@@ -224,6 +224,7 @@ class TransactionalCatalog:
         *,
         isolation: Isolation | None = None,
         read_only: bool = False,
+        dry_run: bool = False,
         record_reads: bool | None = None,
         comment: str = "",
         batch: Batch | None = None,
@@ -236,6 +237,8 @@ class TransactionalCatalog:
         What plain Delta writers did is found when `look` is told which tables the transaction is about to use.
 
         Args:
+            dry_run: whether it only looks what something would come to, and is never committed: a lake that can only be
+                read will do.
             record_reads: for this transaction, instead of what the catalog is set to.
             batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
@@ -263,6 +266,7 @@ class TransactionalCatalog:
             isolation=isolation or self.isolation,
             read_only=read_only,
             refusal=self.lake.refusal,
+            dry_run=dry_run,
             # A reader of what will never change comes after that version in any order: there is nothing to judge.
             record_reads=as_of is None and (self.record_reads if record_reads is None else record_reads),
             batch=batch,
@@ -365,7 +369,7 @@ class TransactionalCatalog:
         """Commit, or raise why not.
 
         Raises:
-            NoTransactionError: it has ended.
+            NoTransactionError: it has ended. ReadOnlyError: it only looks.
             FailedTransactionError: a write of it failed; it is rolled back now.
             ConflictError: another transaction was first; it is rolled back now.
             CancelledError (57014): a person had it ended, see `lockstep.commit.records.abort`; it is rolled back now.
@@ -375,6 +379,7 @@ class TransactionalCatalog:
         """
         if not tx.is_open:
             raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state}); begin another")
+        tx.check_not_dry()
         try:
             tx.check_sound()
         except FailedTransactionError as error:

@@ -6,14 +6,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import FailedTransactionError, ReadOnlyError, UnavailableError
 from lockstep.storage import open_storage
 from lockstep.storage.local import LocalStorage
+from tests.support.commands import lockstep as command
 from tests.support.lakes import add, append, create, files, foreign, named, open_catalog, stage
 
 NOBODY = 65534
@@ -34,7 +38,14 @@ def root() -> Iterator[Path]:
 
 @pytest.fixture
 def as_reader(root: Path) -> Iterator[Path]:
-    """Take all permissions to write from the root; root itself becomes somebody whom they hold for."""
+    """Take all permissions to write from the root."""
+    with reading_only(root):
+        yield root
+
+
+@contextmanager
+def reading_only(root: Path) -> Iterator[None]:
+    """Take all permissions to write from a folder; the user root becomes somebody whom they hold for."""
     places = [root, *root.rglob("*")]
     for place in places:
         place.chmod(0o555 if place.is_dir() else 0o444)
@@ -42,7 +53,7 @@ def as_reader(root: Path) -> Iterator[Path]:
     if is_root:
         os.seteuid(NOBODY)
     try:
-        yield root
+        yield
     finally:
         if is_root:
             os.seteuid(0)
@@ -100,6 +111,70 @@ def test_what_a_plain_writer_commits_is_not_seen_until_somebody_takes_it_in(root
     assert reader.table(tx, named("t")).version == 1
     assert files(catalog, "t") == {"a", "b", "c"}
     assert files(reader, "t") == {"a", "b", "c"}
+
+
+DRY_RUNS = {
+    "restore to a version": ("restore", "lake", "--to-version", 2),
+    "restore of a dropped table": ("restore", "lake", "--to-version", 3, "--table", "n.gone"),
+    "revert": ("revert", "lake", 3),
+    "expire": ("expire", "lake", "--retain-last", 1, "--older-than", "0d", "--grace", "1h"),
+    "vacuum": ("vacuum", "lake"),
+    "gc": ("gc", "lake"),
+    "maintain": ("maintain", "lake"),
+    "adopt": ("adopt", "lake", "beside", "--table", "n.adopted"),
+    "export": ("export", "lake", "new"),
+    "clone": ("clone", "lake", "new"),
+    "promote": ("promote", "clone"),
+}
+
+
+@pytest.fixture(scope="module")
+def lakes() -> Iterator[Path]:
+    """A lake that Python writes, a clone of it that was written, and a Delta table beside them."""
+    folder = Path(tempfile.mkdtemp(prefix="lockstep-read-only-"))
+    lake = lockstep.open(str(folder / "lake"), create=True)
+    with lake.transaction() as tx:
+        tx.create_namespace("n")
+    with lake.transaction() as tx:
+        for name in ("n.t", "n.gone"):
+            tx.create(name, pa.schema([("id", pa.int64())])).append({"id": [1, 2]})
+    with lake.transaction() as tx:
+        tx["n.t"].delete("id = 1")
+    with lake.transaction() as tx:
+        tx.drop("n.gone")
+    location = lake.catalog.database().tables[named("n.t")].location
+    assert command("clone", folder / "lake", folder / "clone").exit_code == 0
+    with lockstep.open(str(folder / "clone")).transaction() as tx:
+        tx["n.t"].append({"id": [3]})
+    shutil.copytree(folder / "lake" / location, folder / "beside")
+    shutil.rmtree(folder / "beside" / "_delta_log" / "_lockstep", ignore_errors=True)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", DRY_RUNS)
+def test_a_dry_run_only_reads(lakes: Path, name: str) -> None:
+    """It needs no permission to write, and leaves every file as it was."""
+    what, where, *more = DRY_RUNS[name]
+    given = [str(lakes / each) if each in ("beside", "new") else each for each in more]
+    before = everything(lakes)
+    with reading_only(lakes):
+        done = command(what, lakes / str(where), *given, "--dry-run", "--json")
+    assert (done.exit_code, done.stderr) == (0, ""), (done.output, done.exception)
+    assert everything(lakes) == before
+
+
+def test_what_was_begun_to_look_cannot_be_committed_nor_stage(root: Path) -> None:
+    catalog = open_catalog(LocalStorage(root))
+    before = everything(root)
+    tx = catalog.begin(dry_run=True)
+    tx.changing().create_namespace(("n",), {})
+    location = tx.tables[named("t")].location
+    for change in (lambda: catalog.stage(tx, location, 2, "{}"), lambda: catalog.commit(tx)):
+        with pytest.raises(ReadOnlyError, match="only looks"):
+            change()
+    catalog.rollback(tx)
+    assert everything(root) == before
 
 
 class Unwritable(LocalStorage):

@@ -143,12 +143,13 @@ def revert(scope: Scope, version: int, *, dry_run: bool = False) -> Restored:
 def looked_at(catalog: TransactionalCatalog, states: States, work: Callable[..., Restored], *args: Any) -> Restored:
     """Return what a restore or a revert would come to.
 
-    Nothing is written, but that a look takes in what plain Delta writers did, as any reader's does.
+    Nothing is written, but that a look takes in what plain Delta writers did, as any reader's does, where this process
+    may write at all.
 
     Raises:
         LockstepError: what it would be refused for.
     """
-    tx = catalog.begin()
+    tx = catalog.begin(dry_run=True)
     try:
         return work(Scope(catalog, tx, states), *args, dry_run=True)
     finally:

@@ -56,6 +56,8 @@ class Transaction:
         base: its snapshot.
         began_at: when, UTC.
         refusal: why it may not write though nobody said READ ONLY; empty if it may.
+        dry_run: whether it only looks what something would come to: names may be changed, be the lake only to be read,
+            and nothing is staged or committed.
         record_reads: whether what it read is judged, and goes into the timeline, even if it changes nothing.
         batch: the micro-batch that it carries out, if it is one: its entry records it.
         epoch: how often it went back to a savepoint; its URIs differ from one to the next.
@@ -83,6 +85,7 @@ class Transaction:
     isolation: Isolation = "SERIALIZABLE"
     read_only: bool = False
     refusal: str = ""
+    dry_run: bool = False
     record_reads: bool = False
     batch: Batch | None = None
     comment: str = ""
@@ -282,9 +285,14 @@ class Transaction:
             raise ReadOnlyError(
                 "this transaction was begun READ ONLY; COMMIT or ROLLBACK it and begin one that may write"
             )
-        if self.refusal:
+        if self.refusal and not self.dry_run:
             raise ReadOnlyError(self.refusal)
         self.check_sound()
+
+    def check_not_dry(self) -> None:
+        """Raise ReadOnlyError if it only looks."""
+        if self.dry_run:
+            raise ReadOnlyError(f"transaction {self.id} only looks what would become of what: it can be rolled back")
 
     def check_sound(self) -> None:
         """Raise if a write of this transaction failed."""
@@ -317,6 +325,7 @@ class Transaction:
         Args:
             content: what it says, kept for `staged_content` as long as there is room.
         """
+        self.check_not_dry()
         if version != (expected := self.next_version(location)):
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
         self.names.put(table := self._table_at(location))
