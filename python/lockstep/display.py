@@ -119,14 +119,13 @@ def log_row(entry: Entry) -> list[object]:
 
 
 def brief_row(entry: Entry) -> list[object]:
-    """Return an entry as one row of `BRIEF_COLUMNS`: to the second, and of its kind only that it is no transaction."""
+    """Return an entry as one row of `BRIEF_COLUMNS`; of its kind only that it is no transaction."""
     fields = summary(entry)
     counts = f"{_signed(fields['rows_added'], '+')} {_signed(fields['rows_removed'], '-')}".strip()
-    at = _time_text(entry.committed_at, "seconds")
     kind = "" if entry.kind == "transaction" else entry.kind
     what = ": ".join(filter(None, (kind, _what(entry))))
     info = entry.transaction
-    return [entry.version, info.id[:ID_CHARACTERS], at, info.author, counts, _names(fields), what]
+    return [entry.version, info.id[:ID_CHARACTERS], time(entry), info.author, counts, _names(fields), what]
 
 
 def _what(entry: Entry) -> str:
@@ -164,12 +163,12 @@ def _names(summary: dict[str, Any]) -> str:
 
 
 def time(entry: Entry) -> str:
-    """Return when an entry was committed, for people."""
+    """Return when an entry was committed, for people: all of it, so that who gives it back means this version."""
     return _time_text(entry.committed_at)
 
 
-def _time_text(at: datetime, precision: str = "milliseconds") -> str:
-    return at.isoformat(sep=" ", timespec=precision).replace("+00:00", "Z")
+def _time_text(at: datetime) -> str:
+    return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _signed(count: int | None, sign: str) -> str:

@@ -10,15 +10,17 @@ import struct
 import subprocess
 import sys
 import termios
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fcntl import ioctl
 from pathlib import Path
 
+import click
 import pytest
 from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.cli.log import find
+from lockstep.cli.log import find, log, time_option_value
+from lockstep.display import BRIEF_COLUMNS, LOG_COLUMNS, brief_row, log_row
 from lockstep.errors import InvalidError
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Batch, Name, ViewDefinition
@@ -169,6 +171,21 @@ def test_show_takes_what_log_prints(root: Path, orders: str) -> None:
     assert whole["transaction"]["id"] in lockstep("log", root).stdout
 
 
+def test_a_time_that_is_shown_means_its_version_when_it_is_given_back(root: Path) -> None:
+    """Narrow or wide; two versions of one second are two moments."""
+    at = datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)
+    ticks = (at + timedelta(milliseconds=n) for n in range(100))
+    catalog = TransactionalCatalog.open(str(root), create=True, clock=lambda: next(ticks))
+    for name in ("a", "b"):
+        catalog.run(lambda tx, name=name: tx.changing().create_namespace((name,), {}))  # type: ignore[misc]
+    for each in catalog.timeline.entries(-1):
+        for columns, row in ((BRIEF_COLUMNS, brief_row(each)), (LOG_COLUMNS, log_row(each))):
+            shown = str(row[columns.index("committed at")])
+            moment = time_option_value(click.Context(log), log.params[0], shown)
+            assert moment is not None
+            assert catalog.timeline.at_time(moment).version == each.version, shown
+
+
 # --- how much of them -------------------------------------------------------------------------------------------------
 
 
@@ -211,11 +228,12 @@ def wide(root: Path, orders: str) -> str:
 def test_log_fits_a_terminal(root: Path, wide: str) -> None:
     header, newest, *others = seen_in_terminal(80, "log", root)
     assert header.split() == ["version", "id", "committed", "at", "author", "rows", "tables", "what"]
-    assert re.fullmatch(rf"4 +{wide[:8]} \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\dZ ada\S*… +sales\S*… INSERT .*…", newest)
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z"
+    assert re.fullmatch(rf"4 +{wide[:8]} {moment} ada\S*… +sales\S*… INSERT .*…", newest)
     assert [line[0] for line in others] == ["3", "2", "1", "0"]
     assert others[-1].endswith(" create")
     assert max(map(len, [header, newest, *others])) <= 80
-    assert LONG in seen_in_terminal(200, "log", root)[1]
+    assert LONG in seen_in_terminal(210, "log", root)[1]
 
 
 def test_show_fits_a_terminal_and_wraps_statements(root: Path, wide: str) -> None:
