@@ -230,6 +230,17 @@ def test_rows_put_back_collide(catalog: TransactionalCatalog, other: Transaction
         catalog.commit(tx)
 
 
+def test_who_deletes_beside_rows_that_are_put_back_is_not_said_to_have_put_them_back(
+    catalog: TransactionalCatalog, other: TransactionalCatalog
+) -> None:
+    catalog.commit(begins(catalog, *takes([0, 1])))
+    tx = begins(catalog, *p_with(vector(0), vector(0, 1)), operation="RESTORE")
+    other.commit(begins(other, *takes([2], [0, 1])))
+    said = "deleted or updated rows of file p of table default.t, of which this transaction puts rows back"
+    with pytest.raises(ConflictError, match=said):
+        catalog.commit(tx)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "commits"),
     [

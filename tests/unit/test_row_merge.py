@@ -48,6 +48,10 @@ def takes(path: str, before: Sequence[int], after: Sequence[int], **more: Any) -
 
 # --- may both stand? --------------------------------------------------------------------------------------------------
 
+SAME_ROW = "deleted or updated 1 of the same rows of p, as this transaction does"
+THEY_PUT_BACK = "put back rows of p, which this transaction changes, too"
+WE_PUT_BACK = "deleted or updated rows of p, of which this transaction puts rows back"
+
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "did"),
@@ -56,15 +60,37 @@ def takes(path: str, before: Sequence[int], after: Sequence[int], **more: Any) -
         pytest.param(({7}, {7, 1}), ({7}, {7, 2}), None, id="different rows, one out before"),
         pytest.param(({7}, {7, 1}), ({7, 3}, {7, 3, 2}), None, id="behind another winner"),
         pytest.param(({}, {3}), ({3}, {3, 2}), None, id="the same as an earlier winner, who is judged for it"),
-        pytest.param(({}, {1, 2}), ({}, {2, 3}), "deleted or updated 1 of the same rows of", id="one row of both"),
-        pytest.param(({7}, {7, 1}), ({7}, {7, 1}), "deleted or updated 1 of the same rows of", id="the same rows"),
-        pytest.param(({7}, {7, 1}), ({7}, {2}), "put back rows of", id="put back by them"),
-        pytest.param(({7}, {1}), ({7}, {7, 2}), "put back rows of", id="put back by us"),
-        pytest.param(({7}, {7, 1}), ({7, 2}, {7}), "put back rows of", id="a row of a third one put back"),
+        pytest.param(
+            ({}, {1, 2}),
+            ({}, {2, 3}),
+            SAME_ROW,
+            id="one row of both",
+        ),
+        pytest.param(
+            ({7}, {7, 1}),
+            ({7}, {7, 1}),
+            SAME_ROW,
+            id="the same rows",
+        ),
+        pytest.param(({7}, {7, 1}), ({7}, {2}), THEY_PUT_BACK, id="put back by them"),
+        pytest.param(
+            ({7}, {1}),
+            ({7}, {7, 2}),
+            WE_PUT_BACK,
+            id="put back by us",
+        ),
+        pytest.param(({7}, {}), ({7}, {8}), "put back rows of p, as this transaction does", id="put back by both"),
+        pytest.param(
+            ({7}, {7, 1}),
+            ({7, 2}, {7}),
+            THEY_PUT_BACK,
+            id="a row of a third one put back",
+        ),
     ],
 )
 def test_clash(ours: tuple[set[int], set[int]], theirs: tuple[set[int], set[int]], did: str | None) -> None:
-    assert clash(RowChange(*map(BitMap64, ours)), RowChange(*map(BitMap64, theirs))) == did
+    """The message says of each of the two what it did."""
+    assert clash(RowChange(*map(BitMap64, ours)), RowChange(*map(BitMap64, theirs)), "p") == did
 
 
 # --- what a footprint says of vectors ---------------------------------------------------------------------------------
@@ -199,7 +225,7 @@ def test_disjoint_changes_merge_to_the_union_and_overlapping_ones_clash(
         if rows - left:
             winners.append(takes("p", sorted(left), sorted(left | rows)))
             change = RowChange(BitMap64(left), BitMap64(left | rows))
-            clashes.append(clash(RowChange(BitMap64(base), BitMap64(base | ours)), change))
+            clashes.append(clash(RowChange(BitMap64(base), BitMap64(base | ours)), change, "p"))
         left |= rows
     assert any(clashes) == bool(ours & left), "a row that any of them took before us is a conflict"
     if not ours or any(clashes):

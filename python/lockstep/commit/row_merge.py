@@ -81,10 +81,10 @@ class RowMerge:
         for id in sorted(mine.writes.keys() & winner.writes.keys()):
             ours, theirs = mine.writes[id].vectors, winner.writes[id].vectors
             for path in sorted(ours.keys() & theirs.keys()):
-                if (verb := self._clash(self._locations[id], ours[path], theirs[path])) is not None:
-                    name = mine.names.get(id) or winner.names.get(id)
-                    what = f"{verb} file {path} of table {name or id}, as this transaction does"
-                    return Hit(what, about=str(name or id))
+                name = str(mine.names.get(id) or winner.names.get(id) or id)
+                file = f"file {path} of table {name}"
+                if (what := self._clash(self._locations[id], ours[path], theirs[path], file)) is not None:
+                    return Hit(what, about=name)
         return None
 
     def merge_rows(
@@ -114,12 +114,12 @@ class RowMerge:
         """Forget what the last attempt's commits name: others will land."""
         self.landing = set()
 
-    def _clash(self, location: str, ours: VectorChange, theirs: VectorChange) -> str | None:
+    def _clash(self, location: str, ours: VectorChange, theirs: VectorChange, file: str) -> str | None:
         vectors = (ours.before, ours.after, theirs.before, theirs.after)
         if not all(is_readable(vector, root=self._storage.url) for vector in vectors):
-            return "changed"
+            return f"changed {file}, as this transaction does"
         rows = [self._load(location, vector) for vector in vectors]
-        return clash(RowChange(*rows[:2]), RowChange(*rows[2:]))
+        return clash(RowChange(*rows[:2]), RowChange(*rows[2:]), file)
 
     def _load(self, location: str, vector: Descriptor | None) -> RowSet:
         return decode(vector, self._read, location=location, root=self._storage.url)

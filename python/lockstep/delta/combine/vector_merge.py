@@ -30,15 +30,24 @@ class RowChange:
     after: RowSet
 
 
-def clash(ours: RowChange, theirs: RowChange) -> str | None:
-    """Return what the other did that does not fit what we did, as the middle of a clause; None if both may stand.
+def clash(ours: RowChange, theirs: RowChange, file: str) -> str | None:
+    """Return what the other did that does not fit what we did, and what that was; None if both may stand.
 
-    Rows that were put back (RESTORE) fit nothing: what we did was to be done to what was there before.
+    Rows that were put back (RESTORE) fit nothing: what we did was to be done to what was there before, or the other way
+    round.
+
+    Args:
+        file: what the data file is called in that clause, whose subject is the other transaction.
     """
-    if not (ours.before <= ours.after and theirs.before <= theirs.after):
-        return "put back rows of"
+    we_put_back, they_put_back = not ours.before <= ours.after, not theirs.before <= theirs.after
+    if we_put_back and they_put_back:
+        return f"put back rows of {file}, as this transaction does"
+    if they_put_back:
+        return f"put back rows of {file}, which this transaction changes, too"
+    if we_put_back:
+        return f"deleted or updated rows of {file}, of which this transaction puts rows back"
     same = (ours.after - ours.before) & (theirs.after - theirs.before)
-    return f"deleted or updated {len(same)} of the same rows of" if same else None
+    return f"deleted or updated {len(same)} of the same rows of {file}, as this transaction does" if same else None
 
 
 def vectors_now(ours: Footprint, winners: Sequence[Footprint]) -> dict[str, Descriptor]:
