@@ -256,7 +256,7 @@ def _check_files(scope: Scope, planned: Iterable[_Planned]) -> None:
     tx, lake = scope.tx, scope.catalog.lake
     needed = {each.table.id: (each.table, bodies(each.actions, "add")) for each in planned}
     wanted = {each.table.id: each.wanted for each in planned}
-    for table in tx.names.returned():
+    for table in tx.names.brought_back():
         snapshot = wanted[table.id] if table.id in wanted else scope.states.snapshot(tx, table)
         needed[table.id] = table, list(snapshot.files.values())
     beside = lake.storage.beside if isinstance(lake.storage, OutsideStorage) else open_reaching

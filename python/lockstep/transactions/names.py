@@ -239,6 +239,10 @@ class Names:
         """Return the tables that it brought back, or took in, and that are there, as it calls them."""
         return [table for id_ in self._returned if (table := self.table_by_id(id_)) is not None]
 
+    def brought_back(self) -> list[Table]:
+        """Return those of them that it brought back: whoever gives rows back looks for their files."""
+        return [table for table in self.returned() if not self.is_adopted(table)]
+
     def put_tables(self, tables: Iterable[Table]) -> None:
         """Give tables, which are all there, these names, in whatever order they become free.
 

@@ -449,6 +449,22 @@ def test_the_files_of_a_table_that_comes_back_are_looked_for(lake: OpenLake, tmp
     assert named("t") not in lake.at().tables
 
 
+def test_the_files_of_a_table_that_the_transaction_adopted_are_not_the_restores(lake: OpenLake, tmp_path: Path) -> None:
+    """It came by no restore: what it lacks is in nobody's way, as in its adoption."""
+    then = make(lake)
+    with lake.transaction() as tx:
+        tx["t"].overwrite({"id": [9], "v": ["x"]})
+    write_plainly(str(tmp_path / "plain"), pa.table(ROWS, schema=SCHEMA))
+    [gone] = (tmp_path / "plain").glob("*.parquet")
+    gone.unlink()
+    with lake.transaction() as tx:
+        core, names = lake.catalog.lake, tx.core.names
+        adopt(core, tx.core, look(core, names, [Wanted(named("plain"), str(tmp_path / "plain"))]))
+        tx.restore(then, tables=["t"])
+        assert tx.core.names.brought_back() == []
+    assert len(rows(lake)) == 4
+
+
 def test_a_file_is_looked_for_with_its_deletion_vector() -> None:
     vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 1}
     root = "file:///lake"

@@ -125,7 +125,7 @@ def _selection(request: protocol.CallProcedure, tx: Transaction, then: Database)
 def _as_they_were(tx: Transaction, restores: Iterable[TableRestore]) -> list[Name]:
     """Return the tables that a transaction brought back and whose logs stay as they are: Delta looks at the others."""
     restored = {restore.name for restore in restores}
-    return sorted(table.name for table in tx.names.returned() if table.name not in restored)
+    return sorted(table.name for table in tx.names.brought_back() if table.name not in restored)
 
 
 _RESTORED = {"restored_version": "bigint", "tables_restored": "bigint", "database_version": "bigint"}
