@@ -76,7 +76,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     properties = begin_to_read(lake, drafts)
     root = lake.storage.url
     old = (old_files(draft.commits, draft.table.location, root, lake.clock()) for draft in drafts)
-    wanted = wanted_by(lake, tx, old)
+    wanted = wanted_by(tx, old)
     files = set[str]().union(*(draft.files for draft in drafts))
     probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time
     _flush(lake, tx, files)

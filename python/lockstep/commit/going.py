@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from urllib.parse import unquote
@@ -37,33 +37,15 @@ def old_files(commits: Iterable[Sequence[Action]], location: str, root: str, now
     return frozenset(found)
 
 
-def wanted_by(lake: Lake, tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
-    """Return what a transaction needs that may be going: old files, and tables that come back.
-
-    Raises:
-        SnapshotTooOldError: the last version that has such a table has expired.
-        UnavailableError, CorruptTimelineError: the timeline cannot be read.
-    """
+def wanted_by(tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
+    """Return what a transaction needs that may be going: old files, and tables that come back."""
     returned = [ddl for ddl in tx.names.table_ddl(tx.id) if ddl.action == "create" and ddl.version is not None]
-    dropped = {ddl.id for ddl in returned if not ddl.adopted}
+    kept_by = tx.names.kept_by()
     return Wanted(
         files=frozenset[str]().union(*files),
         locations=frozenset(ddl.location for ddl in returned),
-        versions=frozenset(_last_versions(lake, tx, dropped)),
+        versions=frozenset(kept_by[ddl.id] for ddl in returned if ddl.id in kept_by),
     )
-
-
-def _last_versions(lake: Lake, tx: Transaction, missing: set[str]) -> Iterator[int]:
-    """Yield the last database versions that have these tables, which were dropped."""
-    if not missing:
-        return
-    for entry in lake.timeline.newest_first(-1, tx.base.version):
-        dropped = {ddl.id for ddl in entry.tables if ddl.action == "drop"} & missing
-        if dropped:
-            yield entry.version - 1
-        missing = missing - dropped
-        if not missing:
-            return
 
 
 def check(lake: Lake, wanted: Wanted, head: Database, who: str) -> Gone | None:

@@ -19,7 +19,7 @@ from lockstep.delta.publish import contents
 from lockstep.errors import ForeignCommitError, InvalidError, MissingFilesError, UndefinedError
 from lockstep.lake import snapshots
 from lockstep.lake.lake import Lake
-from lockstep.recovery.dropped import dropped_in, find_dropped, last_state
+from lockstep.recovery.dropped import find_dropped, last_state, last_states
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
 from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
 from lockstep.timeline.entry import Database, Entry, Name, Table, folded
@@ -47,7 +47,7 @@ def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None) ->
     _check_log(lake, table)
 
     def bring_back(names: Names) -> None:
-        names.undrop_table(table, name if id is not None else table.name)
+        names.undrop_table(table, name if id is not None else table.name, kept_by=dropped.version - 1)
         hold(lake, tx, [table])
 
     tx.change_names(bring_back)
@@ -115,18 +115,14 @@ def _restore(lake: Lake, tx: Transaction, then: Database, selection: Selection, 
     for table in then.tables.values():
         if table.id in missing and (settled := refusal(lake.timeline.head, table)) is not None:
             raise settled
-    last_states = {}
-    if missing:
-        for dropped in dropped_in(lake.timeline.newest_first(then.version, tx.base.version)):
-            if dropped.id in missing:
-                last_states[dropped.id] = table = last_state(lake.timeline, dropped)
-                _check_log(lake, table)
-                _check_end(lake, table)
-            if missing == last_states.keys():
-                break
+    dropped = {id_ for id_ in missing if tx.base.table_by_id(id_) is None}  # the others this transaction dropped
+    last = last_states(lake.timeline, then, dropped, tx.base.version) if dropped else {}
+    for state in last.values():
+        _check_log(lake, state.table)
+        _check_end(lake, state.table)
 
     def take_back(names: Names) -> list[TableRestore]:
-        restores = restore(names, then, last_states, tx.staged, selection)
+        restores = restore(names, then, last, tx.staged, selection)
         if dry_run:
             check_held(lake, names.returned())
         else:
@@ -161,8 +157,8 @@ def _check_log(lake: Lake, table: Table) -> None:
             f"table {table.name} cannot come back: its log does not reach version {table.version} any more, "
             f"{commit_path(table.location, table.version)} is gone. Nothing was changed"
         )
-    since = min(lake.timeline.head.expired.first_kept - 1, table.since)  # what has expired was published before
-    for entry in lake.timeline.newest_first(since, table.since):
+    first_kept = lake.timeline.head.expired.first_kept
+    for entry in lake.timeline.newest_first(min(first_kept - 1, table.since), table.since):
         for write in entry.writes:
             if write.id != table.id:
                 continue
@@ -171,13 +167,33 @@ def _check_log(lake: Lake, table: Table) -> None:
                 for version, content in zip(versions, contents(lake.storage, write, versions), strict=True):
                     path = commit_path(table.location, version)
                     if not _is_of(lake.storage.get(path), content, entry):
-                        raise ForeignCommitError(
-                            f"table {table.name} cannot come back: {path} is not what database version "
-                            f"{entry.version} committed; another Delta writer took that version, and the two "
-                            "conflict. Nothing was changed. `lockstep show` has what was committed, and the table's "
-                            "folder can be read by its path"
-                        )
+                        raise _taken_by_another(table, path, entry)
             return
+    _check_expired_end(lake, table, through=min(first_kept - 1, table.since))
+
+
+def _check_expired_end(lake: Lake, table: Table, *, through: int) -> None:
+    """Raise ForeignCommitError if a dropped table's log ends with another's commit, as far as its history tells.
+
+    What has expired was published before, or it was in conflict with a plain Delta writer when the table was dropped:
+    then the log has that one's commit.
+    """
+    for entry in lake.timeline.past(through=through):
+        if any(write.id == table.id for write in entry.writes):
+            path = commit_path(table.location, table.version)
+            if entry.kind == "transaction" and not _is_of(lake.storage.get(path), None, entry):
+                raise _taken_by_another(table, path, entry)
+            return
+        if any(ddl.id == table.id and ddl.action == "create" for ddl in entry.tables):
+            return  # as it came back, or was adopted: at a version that was looked at then
+
+
+def _taken_by_another(table: Table, path: str, entry: Entry) -> ForeignCommitError:
+    return ForeignCommitError(
+        f"table {table.name} cannot come back: {path} is not what database version {entry.version} committed; another "
+        "Delta writer took that version, and the two conflict. Nothing was changed. `lockstep show` has what was "
+        "committed, and the table's folder can be read by its path"
+    )
 
 
 def _is_of(published: bytes | None, ratified: bytes | None, entry: Entry) -> bool:
@@ -193,6 +209,6 @@ def _check_end(lake: Lake, table: Table) -> None:
     if lake.storage.exists(path):
         raise InvalidError(
             f"table {table.name} is dropped, and a plain Delta writer wrote it after what any database version has "
-            f"({path}). UNDROP TABLE it in a transaction of its own, which takes that in, and restore then. Nothing "
-            "was changed"
+            f"({path}). UNDROP TABLE it in a transaction of its own, which takes that in, and restore then; where its "
+            "DROP has expired, adopt its folder. Nothing was changed"
         )

@@ -1,7 +1,8 @@
 """The tables that were dropped: which there are, by the timeline, and how each was last.
 
 A dropped table's folder stays, with its log and its data. The entry that dropped the table says which it was, and the
-database version before that entry at which version of its log.
+database version before that entry at which version of its log. Once the two have expired, the history still says so: of
+a table that an older database version has, which somebody keeps (`last_states`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from lockstep.errors import InvalidError, UndefinedError
-from lockstep.timeline.entry import Database, Entry, Name, Table, folded
+from msgspec import structs
+
+from lockstep.errors import ExpiredError, InvalidError, UndefinedError
+from lockstep.timeline.entry import NEW, Database, Entry, Name, Table, folded
 from lockstep.timeline.known import Known
 
 
@@ -105,3 +108,94 @@ def last_state(timeline: Known, dropped: DroppedTable) -> Table:
     if table is None:
         raise InvalidError(f"table {dropped.name} was in no database version before it was dropped")
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class LastState:
+    """How a dropped table was last.
+
+    Attributes:
+        table: as the last database version had it.
+        kept_by: the database version for whose sake what is to come back of the table is there.
+    """
+
+    table: Table
+    kept_by: int
+
+
+def last_states(timeline: Known, then: Database, ids: Collection[str], through: int) -> dict[str, LastState]:
+    """Return, by id, how tables of an older database version were when they were dropped last.
+
+    Args:
+        ids: which; those that were not dropped by then are left out.
+        through: the newest database version that counts.
+
+    Raises:
+        ExpiredError: the drop of one has expired, and the history does not tell either.
+        InvalidError: see `last_state`.
+        UnavailableError, CorruptTimelineError: the timeline cannot be read.
+    """
+    left, expired, found = set(ids), timeline.head.expired, dict[str, LastState]()
+    kept_since = max(then.version, min(expired.first_kept - 1, through))
+    for dropped in dropped_in(timeline.newest_first(kept_since, through)):
+        if dropped.id in left and not expired.has(dropped.version - 1):
+            found[dropped.id] = LastState(last_state(timeline, dropped), dropped.version - 1)
+            left.remove(dropped.id)
+        if not left:
+            return found
+    if kept_since == then.version:
+        return found
+    entries = list(timeline.past(after=then.version, through=through))[::-1]
+    if [entry.version for entry in entries] != list(range(then.version + 1, through + 1)):
+        names = ", ".join(sorted(str(then.index.ids[id_]) for id_ in left))
+        raise ExpiredError(
+            f"table {names} cannot come back: its DROP has expired, and parts of the history are lost that say how it "
+            f"was last. Nothing was changed. Read it FOR SYSTEM_VERSION AS OF {then.version}, and CREATE TABLE … AS "
+            "SELECT; restore the others by their names"
+        )
+    tables = {id_: table for id_ in left if (table := then.table_by_id(id_)) is not None}
+    last = {id_: _at_last_drop(table, entries) for id_, table in tables.items()}
+    return found | {id_: LastState(table, then.version) for id_, table in last.items() if table is not None}
+
+
+def _at_last_drop(table: Table, entries: Iterable[Entry]) -> Table | None:
+    """Return how a table was when it was dropped last; None if it was not. As `lockstep.timeline.fold` has it.
+
+    Args:
+        table: as it was before the entries.
+        entries: oldest first.
+    """
+    there: Table | None = table
+    last: Table | None = None
+    for entry in entries:
+        for ddl in (ddl for ddl in entry.tables if ddl.id == table.id):
+            if ddl.action == "create":
+                version = NEW if ddl.version is None else ddl.version
+                there = Table(
+                    id=ddl.id,
+                    name=ddl.name,
+                    location=ddl.location,
+                    version=version,
+                    since=entry.version,
+                    digest=ddl.digest,
+                )
+            elif there is not None and ddl.action == "drop":
+                there, last = None, there
+            elif there is not None and ddl.new_name is not None:
+                there = structs.replace(there, name=ddl.new_name, since=entry.version)
+        for write in (write for write in entry.writes if write.id == table.id):
+            if there is not None:
+                there = _moved_on(there, write.to_version, write.digest, entry.version)
+        for move in (move for move in entry.moved if move.id == table.id):
+            if there is not None:
+                there = _moved_on(there, move.to_version, "", entry.version)
+            elif last is not None:
+                last = _moved_on(last, move.to_version, "", last.since)
+    return last
+
+
+def _moved_on(table: Table, version: int, digest: str, since: int) -> Table:
+    """Return a table at a version of its log, or at the later one at which it is already."""
+    if version < table.version:
+        return structs.replace(table, since=since)
+    return structs.replace(table, version=version, digest=digest, since=since)

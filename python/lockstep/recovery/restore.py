@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from lockstep.recovery.dropped import LastState
 from lockstep.timeline.entry import Database, Name, Namespace, Table
 from lockstep.transactions.names import Names, own_drop
 
@@ -72,7 +73,7 @@ def gone(names: Names, then: Database, selection: Selection) -> list[Table]:
 def restore(
     names: Names,
     then: Database,
-    last_states: dict[str, Table],
+    last_states: Mapping[str, LastState],
     written: Mapping[str, object],
     selection: Selection,
 ) -> list[TableRestore]:
@@ -102,12 +103,13 @@ def restore(
     for id_ in tables.keys() - there.keys():
         if id_ not in last_states:
             raise own_drop(tables[id_].name)
-        names.undrop_table(last_states[id_], tables[id_].name)
+        names.undrop_table(last_states[id_].table, tables[id_].name, kept_by=last_states[id_].kept_by)
     for name, view in sorted(then.views.items()):
         if selection.has_view(name) and name not in names.views:
             names.create_view(name, view.definition, replace=False)
     _drop_namespaces(names, then, selection)
-    versions = {id_: table.version for id_, table in (last_states | there).items() if id_ not in written}
+    last = {id_: state.table for id_, state in last_states.items()}
+    versions = {id_: table.version for id_, table in (last | there).items() if id_ not in written}
     return [
         TableRestore(old.name, old.version)
         for id_, old in sorted(tables.items(), key=lambda pair: pair[1].name)

@@ -59,6 +59,7 @@ class Names:
         self._namespace_ddl: list[NamespaceDdl] = []
         self._changed_tags: dict[str, TagDdl | None] = {}
         self._returned: dict[str, Table] = {}
+        self._kept_by: dict[str, int] = {}
         self._adopted: dict[str, None] = {}
         self._settled: dict[str, int] = {}
         self._take(base)
@@ -190,8 +191,11 @@ class Names:
         self._take_out(table)
         self.put(msgspec.structs.replace(table, name=new_name))
 
-    def undrop_table(self, table: Table, name: Name) -> None:
+    def undrop_table(self, table: Table, name: Name, *, kept_by: int) -> None:
         """Bring back a table that another transaction dropped, under a name, as it was at its version.
+
+        Args:
+            kept_by: the database version for whose sake what is to come back is there: COMMIT needs it to be kept yet.
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken, or the table is there,
@@ -210,6 +214,7 @@ class Names:
         if self.base.table_by_id(table.id) is not None or table.id in self._returned:
             raise own_drop(table.name)
         self.check_free(name)
+        self._kept_by[table.id] = kept_by
         self._returned[table.id] = back = msgspec.structs.replace(table, name=name, since=self.base.version)
         self.put(back)
 
@@ -238,6 +243,10 @@ class Names:
     def returned(self) -> list[Table]:
         """Return the tables that it brought back, or took in, and that are there, as it calls them."""
         return [table for id_ in self._returned if (table := self.table_by_id(id_)) is not None]
+
+    def kept_by(self) -> Mapping[str, int]:
+        """Return, by table id, which database versions keep what it brought back: `undrop_table` was told."""
+        return self._kept_by
 
     def brought_back(self) -> list[Table]:
         """Return those of them that it brought back: whoever gives rows back looks for their files."""
