@@ -1,26 +1,25 @@
 """The rules of `tests.support.retention_machine` that bring back what was: tags, undrop, restores and reverts.
 
-The model says of each whether it must be refused, and if not, what the tables are then.
+The lake does it as Python has it done (`lockstep.tables.restoring`), commits of logs included. The model says of
+each whether it must be refused, and if not, what the tables are then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import Any
-from uuid import UUID
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from lockstep.errors import InvalidError
-from lockstep.recovery.changes import restore_to, revert, undrop
+from lockstep.recovery.changes import undrop
 from lockstep.recovery.restore import Selection, TableRestore
+from lockstep.tables.restoring import restore, revert
+from lockstep.tables.state import States
+from lockstep.tables.table import Scope
 from lockstep.timeline.entry import Name, TagDdl
-from lockstep.transactions.transaction import Transaction
-from tests.support.lakes import remove, stage
-from tests.support.retained import Content
-from tests.support.retention_model import DATA, TABLE, Model, Tables, by_location, vector
+from tests.support.retention_model import TABLE, Model, Tables, by_location
 
 
 class Recovery(Model):
@@ -29,7 +28,7 @@ class Recovery(Model):
     # --- the model ----------------------------------------------------------------------------------------------------
 
     def can_come_back(self, location: str) -> bool:
-        """Whether a dropped table can be brought back: the version that dropped it and the one before can be read."""
+        """Whether UNDROP can bring a table back: the version that dropped it and the one before can be read."""
         [*_, dropped] = [version for version, _, each in self.drops if each == location]
         now = self.kept()
         return dropped >= now.first and now.has(dropped - 1)
@@ -71,54 +70,26 @@ class Recovery(Model):
         _, location = max((version, location) for location, (version, each) in last.items() if each == name)
         expected = {**self.tables, name: (location, self.last[location])} if self.can_come_back(location) else None
 
-        def do(tx: Transaction) -> list[TableRestore]:
-            undrop(self.catalog.lake, tx, name)
+        def do(scope: Scope) -> list[TableRestore]:
+            undrop(self.catalog.lake, scope.tx, name)
             return []
 
         self.bring_back(do, expected)
 
-    @rule(name=TABLE, data=st.data())
-    def restore(self, name: Name, data: st.DataObject) -> None:
-        """Take a table back to what it had in a version that can be read, as Delta's RESTORE does."""
-        if name not in self.tables:
-            return
-        location, now = self.tables[name]
-        olds = [
-            content
-            for version in self.readable()
-            for where, content in self.versions[version].values()
-            if where == location and content != now
-        ]
-        if olds:
-            old = data.draw(st.sampled_from(olds))
-            self.write(name, self.restoring(now, old), old.files)
-
-    def restoring(self, now: Content, old: Content) -> list[Any]:
-        """Return what Delta's RESTORE commits."""
-
-        def had(id_: str | None) -> dict[str, Any]:
-            return {} if id_ is None else {"deletionVector": vector(UUID(id_))[0]}
-
-        return [
-            *(remove(path, deletionTimestamp=self.clock.ms, **had(id_)) for path, id_ in now.files - old.files),
-            *(self.add(path, modificationTime=1, **had(id_)) for path, id_ in old.files - now.files),
-        ]
-
     # --- the whole ----------------------------------------------------------------------------------------------------
 
     @rule(data=st.data(), name=st.none() | TABLE)
-    def restore_database(self, data: st.DataObject, name: Name | None) -> None:
-        """Take the database back to a version that can be read, or what has a name now or had it then."""
+    def restore(self, data: st.DataObject, name: Name | None) -> None:
+        """Take the database back to a version that can be read, or what has a name now or had it then.
+
+        What was dropped comes back however long ago that was, for the version that has it keeps it.
+        """
         version = data.draw(st.sampled_from(self.readable()))
         then, now = self.versions[version], self.tables
         meant = {location for each in (then, now) for of, (location, _) in each.items() if name in (None, of)}
-        if not meant:
-            return
-        gone = meant & by_location(then).keys() - by_location(now).keys()
-        expected = self.taken_back(meant, then) if all(map(self.can_come_back, gone)) else None
-        selection = Selection(everything=True) if name is None else Selection(names=frozenset({name}))
-        old = self.catalog.timeline.at(version)
-        self.bring_back(lambda tx: restore_to(self.catalog.lake, tx, old, selection), expected)
+        if meant:
+            selection = Selection(everything=True) if name is None else Selection(names=frozenset({name}))
+            self.bring_back(lambda scope: restore(scope, version, selection).tables, self.taken_back(meant, then))
 
     @rule(data=st.data())
     def revert(self, data: st.DataObject) -> None:
@@ -127,23 +98,19 @@ class Recovery(Model):
         allowed = [each for each in versions if self.reverted(each) is not None]
         # Few versions can be reverted, so that one of those is drawn more often than not.
         version = data.draw(st.one_of([st.sampled_from(each) for each in (allowed, versions) if each]))
-        self.bring_back(lambda tx: revert(self.catalog.lake, tx, version), self.reverted(version))
+        self.bring_back(lambda scope: revert(scope, version).tables, self.reverted(version))
 
-    def bring_back(self, do: Callable[[Transaction], list[TableRestore]], expected: Tables | None) -> None:
-        """Do it in a transaction, and with the logs what Delta does then; if nothing is expected it must be refused."""
+    def bring_back(self, do: Callable[[Scope], list[TableRestore]], expected: Tables | None) -> None:
+        """Do it in a transaction; if nothing is expected it must be refused."""
         tx = self.catalog.begin()
         try:
-            restores = do(tx)
+            restores = do(Scope(self.catalog, tx, States(self.store)))
         except InvalidError:
             self.catalog.rollback(tx)
             if expected is not None:
                 raise
             return
         assert expected is not None, "this must be refused"
-        for each in restores:
-            location, content = expected[each.name]
-            actions = self.restoring(self.last[location], content)
-            stage(self.catalog, tx, str(each.name), *actions, operation="RESTORE", data=DATA)
         committed = self.catalog.commit(tx)
         if committed.entry is None:
             assert expected == self.tables, "nothing was done"
