@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lockstep.commit.records import OpenRecord
-from lockstep.delta.log import LOG
-from lockstep.errors import MissingFilesError
+from lockstep.delta.actions import is_by, parse
+from lockstep.delta.log import LOG, commit_path, was_published
+from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
@@ -26,7 +27,7 @@ from lockstep.retention.pins import CLOCKS, Pins, pins
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
-from lockstep.timeline.entry import Database, Table
+from lockstep.timeline.entry import Database, Entry, Table, TableWrite
 from lockstep.transactions.folders import is_own
 
 VACUUM: frozenset[Kind] = frozenset({"data", "log", "litter"})
@@ -47,6 +48,8 @@ NOT_KNOWN = (
 
 NOT_PUBLISHED = "its log lacks a commit that is not published yet: the next statement tries again"
 """Why a table stays whole that is dropped, or set aside, and of which the timeline knows more than its log."""
+TAKEN = "it is dropped, and its log has another Delta writer's commit in place of one of its own, until both expire"
+"""Why a table stays whole that was in conflict with a plain writer when it was dropped."""
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +117,7 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     elsewhere = frozenset(
         path for each in surveys for path in each.state.needed if not path.startswith(f"{each.folder.location}/")
     )
-    silent = _silent(surveys, by_location)
+    silent = _silent(surveys, by_location.keys() - _removed(database, found, by_location, not_ours))
     planning = _Planning(*(lake, database, scope, retention, wanted, elsewhere, lake.clock()), not_ours, silent)
     for each in surveys:
         if scope.location is None or each.folder.location == scope.location:
@@ -148,9 +151,10 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     database = lake.newest()
     can_be_read = readable(lake.timeline)
     by_location = _needs(lake, can_be_read, database.version)
-    others = [each for each in by_location if each != location]
-    surveys = _surveys(lake, database, _logs(lake, by_location, others), by_location, can_be_read)
-    if silent := _silent(surveys, others):
+    others = {each: need for each, need in by_location.items() if each != location}
+    found = _logs(lake, by_location, others)
+    surveys = _surveys(lake, database, found, by_location, can_be_read)
+    if silent := _silent(surveys, others.keys() - _removed(database, found, others, guests(lake.storage))):
         raise MissingFilesError(
             f"nothing was deleted: the log of {silent[0]} is not there or cannot be read to its end just now, and that "
             f"may be a clone which shares files of {location}. See that its folder can be reached, restore its log "
@@ -199,30 +203,67 @@ def _surveys(
     surveys = []
     for folder in found.values():
         each = _surveyed(lake, database, folder, known)
-        if folder.location in not_published:
-            each = replace(each, kept_whole=each.kept_whole or NOT_PUBLISHED, tells=False)
+        if (reason := not_published.get(folder.location)) is not None:
+            each = replace(each, kept_whole=each.kept_whole or reason, tells=False)
         surveys.append(each)
     return surveys
 
 
-def _not_published(lake: Lake, can_be_read: Readable) -> frozenset[str]:
-    """Return the locations whose logs may lack commits that were ratified; nothing is read where all is published."""
+def _not_published(lake: Lake, can_be_read: Readable) -> dict[str, str]:
+    """Return the locations whose logs lack commits that were ratified, and why; all published, nothing is read."""
     after = max(lake.timeline.published_through, can_be_read.first - 1)
-    return frozenset(
-        write.location
-        for entry in lake.timeline.scan(after)
-        for write in entry.writes
-        if not lake.publisher.is_published(entry, write)
-    )
+    found: dict[str, str] = {}
+    for entry in lake.timeline.scan(after):
+        for write in entry.writes:
+            if not lake.publisher.is_published(entry, write) and (reason := _why_not_there(lake, entry, write)):
+                found.setdefault(write.location, reason)
+    return found
+
+
+def _why_not_there(lake: Lake, entry: Entry, write: TableWrite) -> str | None:
+    """Return why a table's log does not have a write; None if it does, or had it before Delta's clean-up.
+
+    Of a dropped table nobody remembers that: its log is asked.
+    """
+    if entry.kind != "transaction":
+        return None  # a plain writer's commits were in the log first
+    for version in lake.timeline.versions(write, entry.version):
+        try:
+            data = lake.storage.get(commit_path(write.location, version))
+            if data is None and not was_published(lake.storage, write.location, version):
+                return NOT_PUBLISHED
+            if data is not None and not is_by(parse(data), entry.transaction.id):
+                return TAKEN
+        except UnavailableError:
+            return NOT_PUBLISHED
+        except InvalidError:  # cut off: somebody else's
+            return TAKEN
+    return None
 
 
 def _silent(surveys: Iterable[Surveyed], known: Iterable[str]) -> list[str]:
-    """Return the locations of which nobody can tell what they need of other tables' files.
+    """Return which of some locations nobody can tell of what they need of other tables' files.
 
     A table that has no folder just now is one of them: where a disk is not mounted, nothing of it is found.
     """
-    told = {each.folder.location for each in surveys if each.tells}
-    return sorted({*known, *(each.folder.location for each in surveys)} - told)
+    return sorted({*known} - {each.folder.location for each in surveys if each.tells})
+
+
+def _removed(
+    database: Database, found: Mapping[str, Folder], known: Iterable[str], not_ours: frozenset[str]
+) -> frozenset[str]:
+    """Return the locations of dropped tables of the lake's own whose logs somebody has removed.
+
+    They lie in the root, which is there. Nobody can read their versions, nor bring the tables back, and so their
+    commits count as published, too (`lockstep.lake.publisher`).
+    """
+    return frozenset(
+        location
+        for location in known
+        if database.table_at(location) is None
+        and not (is_outside(location) or location in not_ours)
+        and (location not in found or not found[location].log)
+    )
 
 
 def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,7 +22,7 @@ from lockstep.recovery.changes import undrop
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
 from lockstep.retention.expiring import expire_snapshots
-from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, Scope, need_at, plan, shared_files
+from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, TAKEN, Scope, need_at, plan, shared_files
 from lockstep.retention.upkeep import Maintained, maintain
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import OutsideStorage
@@ -239,6 +240,45 @@ def test_a_dropped_table_whose_last_commit_is_not_published_is_kept_whole(
     other.commit(tx)
     assert files(other, "t") == {"p", "q"}
     assert {"p", "q"} <= {*catalog.lake.storage.list(place)}
+
+
+@pytest.mark.parametrize("away", ["", "_delta_log"])
+def test_a_dropped_table_whose_log_somebody_removed_holds_nothing_up(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, away: str
+) -> None:
+    """Nobody can read its versions or bring it back: what it needed of other tables' files, nobody asks for."""
+    create(catalog, "t", files=["p"])
+    gone, source = tmp_path / "lake" / location(catalog, "t") / away, location(catalog, "a")
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="kept")))
+    replace_file(catalog, "a", "p", "q", clock)
+    catalog.run(lambda tx: tx.changing().drop_tag("kept"))
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="kept", version=2)))
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    shutil.rmtree(gone)
+    replace_file(catalog, "a", "q", "r", clock)
+    done = nights(catalog, clock)[-1]
+    assert source not in done.swept.kept_whole
+    assert not (tmp_path / "lake" / source / "q").exists()
+    assert shared_files(again(catalog).lake, source) == frozenset()
+
+
+def test_a_dropped_table_is_kept_whole_for_what_its_log_lacks_and_not_for_what_others_lack(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """Commits of another table wait for their log: that says nothing of one that was dropped meanwhile."""
+    create(catalog, "t", "u", files=["p"])
+    fault = unpublished(catalog, "u", 1, add("q"))
+    catalog.lake.refresh()
+    append(catalog, "t", "q")
+    place = location(catalog, "t")
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    found = plan(again(catalog).lake, Scope(EVERYTHING), RETENTION)
+    assert place not in found.kept_whole
+    newest = Path(catalog.lake.storage.url.removeprefix("file://"), place, "_delta_log", f"{1:020d}.json")
+    newest.write_bytes(newest.read_bytes().replace(b"lockstepTransaction", b"another"))
+    found = plan(again(catalog).lake, Scope(EVERYTHING), RETENTION)
+    assert found.kept_whole[place] == TAKEN
+    fault.rmdir()
 
 
 def test_delta_is_told_to_keep_what_a_table_needs_that_was_adopted_again_at_an_older_version(
