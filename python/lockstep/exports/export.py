@@ -42,7 +42,17 @@ from lockstep.exports.target import (
     refuse_unless_empty,
     taken,
 )
-from lockstep.lake.exports import FORMAT, ExportRecord, application_of, encode_record, read_exports, record_path
+from lockstep.lake.exports import (
+    ABANDONED,
+    FORMAT,
+    ExportRecord,
+    application_of,
+    begun_path,
+    encode_record,
+    forget_export,
+    read_exports,
+    record_path,
+)
 from lockstep.lake.lake import Lake
 from lockstep.storage import Mine, Storage, Theirs, open_storage, url_of
 from lockstep.timeline.clock import to_millisecond
@@ -177,6 +187,7 @@ class Exporter:
         storage = self.open_target(target, True)
         if (owner := self._claim(storage, record)) != record:
             record, plans = owner, self._plans(owner, database)
+        self._settle(record)
         self._write(storage, record, plans, database)
         return self._finished(record, len(plans), plans)
 
@@ -193,12 +204,13 @@ class Exporter:
         if asked.dry_run:
             return exported(record, len(plans), plans, is_done=False)
         entry = plan_entry(record, database)
+        self._settle(record)  # first, for once the file is there it is an export
         match self.open_target(folder, True).put_if_absent(name, encode(entry)):
             case Theirs(data):
                 try:
                     refuse_other(read_minimal(data, target), record)
                 except InvalidError:
-                    self.lake.storage.delete(record_path(record.id))
+                    forget_export(self.lake.storage, record.id)
                     raise
             case Mine():
                 pass
@@ -210,6 +222,7 @@ class Exporter:
             return exported(record, len(database.tables), None, is_done=False)
         if record.mode != "full" and self.lake.storage.get(record_path(record.id)) is None:
             self._prepare(asked, database, record, is_new=True)
+            self._settle(record)
         return self._finished(record, len(database.tables), None)
 
     def _prepare(self, asked: Asked, database: Database, record: ExportRecord, *, is_new: bool) -> list[TablePlan]:
@@ -217,6 +230,8 @@ class Exporter:
         plans = self._plans(record, database)
         plan_entry(record, database)  # whether it has room
         if not asked.dry_run:
+            if is_new:
+                self.lake.storage.put(begun_path(record.id), b"")
             record_export(self.lake.storage, record)
         try:
             if not asked.dry_run and record.mode != "full":
@@ -226,8 +241,8 @@ class Exporter:
                 self.lake.timeline.at(record.database_version)
             check_there(self._stores(), [place for plan in plans for place in plan.sources], self._workers)
         except LockstepError:
-            if is_new:
-                self.lake.storage.delete(record_path(record.id))
+            if is_new and not asked.dry_run:
+                forget_export(self.lake.storage, record.id)
             raise
         return plans
 
@@ -342,10 +357,22 @@ class Exporter:
             return record
         if is_same(owner, record):
             record_export(self.lake.storage, owner)  # before ours goes: it keeps the same files
-        self.lake.storage.delete(record_path(record.id))
+        forget_export(self.lake.storage, record.id)
         if not is_same(owner, record):
             raise taken(owner)
         return owner
+
+    def _settle(self, record: ExportRecord) -> None:
+        """Have the record keep what the export needs for as long as it is there, from before anything of it is.
+
+        Raises:
+            ExpiredError: the record has kept nothing for some time, and its version has expired.
+            UnavailableError, CorruptTimelineError: as the store and the timeline say.
+        """
+        self.lake.storage.delete(begun_path(record.id))
+        if self.lake.clock() - record.created_at > ABANDONED / 2:
+            self.lake.fence()  # see `_prepare`
+            self.lake.timeline.at(record.database_version)
 
     def _write(self, storage: Storage, record: ExportRecord, plans: list[TablePlan], database: Database) -> None:
         copies = [each for plan in plans for each in plan.copies]
@@ -370,7 +397,7 @@ class Exporter:
     def _finished(self, record: ExportRecord, tables: int, plans: list[TablePlan] | None) -> Exported:
         """Return what an export came to; a full one needs nothing of the source from here on."""
         if record.mode == "full":
-            self.lake.storage.delete(record_path(record.id))
+            forget_export(self.lake.storage, record.id)
         else:
             record_export(self.lake.storage, record)
         return exported(record, tables, plans)

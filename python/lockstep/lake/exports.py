@@ -1,16 +1,21 @@
 """Records of exports: which database versions others need, because an export names files of this lake.
 
     <root>/_lockstep/exports/<id>.json      one `ExportRecord`
+    <root>/_lockstep/exports/<id>.begun     beside it until the export has its target, and nothing of it is anywhere
 
 It is written before anything of the export is, and stays until the export is dropped; that of a full export, which
 needs nothing of this lake once it is whole, until then. What deletes files keeps what such a version needs, as it keeps
 what a tag names. So a record that cannot be read is an error, and never passed over: it may be all that keeps data.
+
+One that was interrupted before it had its target is nobody's: after a day its record keeps nothing. Who goes on with it
+later looks whether its version is there yet, once the mark is gone (`lockstep.exports.export`).
 """
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -24,6 +29,9 @@ from lockstep.workers import Threads
 FOLDER = "_lockstep/exports"
 FORMAT = 1
 NO_EXPORT = "42704"
+ABANDONED = timedelta(days=1)
+"""An export that has not got its target for so long was interrupted."""
+_BEGUN = ".begun"
 _NAME = re.compile(r"([A-Za-z0-9_-]{1,64})\.json")
 
 
@@ -67,6 +75,11 @@ def record_path(id: str) -> str:
     return f"{FOLDER}/{id}.json"
 
 
+def begun_path(id: str) -> str:
+    """Return where it is marked that an export has not got its target."""
+    return f"{FOLDER}/{id}{_BEGUN}"
+
+
 def decode_record(data: bytes, path: str) -> ExportRecord:
     """Read a record.
 
@@ -94,7 +107,26 @@ def read_exports(storage: Storage) -> list[ExportRecord]:
         UnavailableError: the store failed.
         CorruptTimelineError: a record cannot be read.
     """
-    names = [name for name in storage.list(FOLDER) if _NAME.fullmatch(name)]
+    return _read(storage, storage.list(FOLDER))
+
+
+def needed_versions(storage: Storage, now: datetime) -> frozenset[int]:
+    """Return the database versions that exports need, those among them that have just begun.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: see `read_exports`.
+    """
+    names = [*storage.list(FOLDER)]
+    marked = {name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN)}
+    return frozenset(
+        record.database_version
+        for record in _read(storage, names)
+        if record.id not in marked or now - record.created_at < ABANDONED
+    )
+
+
+def _read(storage: Storage, listed: Iterable[str]) -> list[ExportRecord]:
+    names = [name for name in listed if _NAME.fullmatch(name)]
 
     def read(name: str) -> ExportRecord | None:
         data = storage.get(f"{FOLDER}/{name}")
@@ -128,5 +160,15 @@ def drop_export(storage: Storage, id: str) -> ExportRecord:
         UnavailableError, CorruptTimelineError: see `read_exports`.
     """
     record = find_export(storage, id)
-    storage.delete(record_path(id))
+    forget_export(storage, id)
     return record
+
+
+def forget_export(storage: Storage, id: str) -> None:
+    """Remove the record of an export, and that it was begun.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    storage.delete(record_path(id))
+    storage.delete(begun_path(id))

@@ -9,7 +9,7 @@ from functools import partial
 
 from lockstep.commit.records import OpenRecord
 from lockstep.errors import InvalidError
-from lockstep.lake.exports import read_exports
+from lockstep.lake.exports import needed_versions
 from lockstep.lake.lake import Lake
 from lockstep.retention.horizon import expire, readable
 from lockstep.retention.pins import pins
@@ -85,8 +85,7 @@ def _exported(lake: Lake, before: Readable) -> frozenset[int]:
     Raises:
         UnavailableError, CorruptTimelineError: the records cannot be read.
     """
-    versions = frozenset(record.database_version for record in read_exports(lake.storage))
-    return frozenset(filter(before.has, versions))
+    return frozenset(filter(before.has, needed_versions(lake.storage, lake.clock())))
 
 
 def _newest_at(lake: Lake, time: datetime) -> int | None:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from lockstep.commit.records import MAX_RECORDS, OpenRecord, open_transactions
 from lockstep.errors import CorruptTimelineError
-from lockstep.lake.exports import read_exports
+from lockstep.lake.exports import needed_versions
 from lockstep.lake.kept import kept_tags
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
@@ -57,7 +57,7 @@ def pins(lake: Lake, own: Collection[OpenRecord] = ()) -> Pins:
     tags = kept_tags(lake.timeline.head, now)
     return Pins(
         tags=frozenset(tag.version for tag in tags),
-        exports=exported(lake.storage),
+        exports=exported(lake.storage, now),
         transactions=None
         if len(records) >= MAX_RECORDS
         else frozenset(record.base_version for record in still.values()),
@@ -66,14 +66,14 @@ def pins(lake: Lake, own: Collection[OpenRecord] = ()) -> Pins:
     )
 
 
-def exported(storage: Storage) -> frozenset[int] | None:
+def exported(storage: Storage, now: datetime) -> frozenset[int] | None:
     """Return the database versions that exports refer to; None where a record cannot be read, which keeps all.
 
     Raises:
         UnavailableError: the store failed.
     """
     try:
-        return frozenset(record.database_version for record in read_exports(storage))
+        return needed_versions(storage, now)
     except CorruptTimelineError as error:
         _log.warning("nothing that an export may need is deleted: %s", error.message)
         return None

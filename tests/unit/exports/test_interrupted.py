@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.errors import DuplicateError, UnavailableError
+from lockstep.errors import DuplicateError, ExpiredError, UnavailableError
 from lockstep.exports.export import Asked
 from lockstep.lake.exports import drop_export, read_exports
 from lockstep.lake.verify import verify
+from lockstep.retention.expiring import expire_snapshots
 from lockstep.storage import open_storage
-from lockstep.timeline.entry import ExportMode
+from lockstep.timeline import fence
+from lockstep.timeline.entry import ExportMode, TagDdl
 from tests.support.exports import build_lake, export, exporter, opened, paths, tree_of
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import append, open_catalog
+from tests.support.killed import Killed
+from tests.support.lakes import append, create, open_catalog
+from tests.support.retained import Ticking
 
 
 @pytest.fixture
@@ -64,6 +69,90 @@ def test_a_kill_at_any_call_leaves_no_half_lake_and_the_same_again_goes_on(
         for record in records:
             drop_export(store, record.id)
     assert number > 10
+
+
+# --- interrupted before it had its target -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> Ticking:
+    return Ticking()
+
+
+@pytest.fixture
+def aging(store: FaultyStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch) -> TransactionalCatalog:
+    """A lake with a clock of its own."""
+    monkeypatch.setattr(fence, "GRACE_SECONDS", 0.0)  # no process but this one
+    catalog = open_catalog(store, clock=clock)
+    create(catalog, "a", files=["p"])
+    return catalog
+
+
+def begun(catalog: TransactionalCatalog, to: Path, mode: ExportMode) -> int:
+    """Have an export killed just before it takes its target; return the version that it is of."""
+
+    def die() -> None:
+        raise Killed
+
+    target = FaultyStorage(open_storage(str(to.parent if mode == "minimal" else to), create=True))
+    target.interrupt("put_if_absent", die, path=to.name if mode == "minimal" else "export.json")
+    with pytest.raises(Killed):
+        exporter(catalog, target).run(Asked(to=str(to), mode=mode))
+    [record] = read_exports(catalog.lake.storage)
+    return record.database_version
+
+
+def expire_all(catalog: TransactionalCatalog, clock: Ticking) -> None:
+    append(catalog, "a", f"q{catalog.timeline.head.version}")
+    expire_snapshots(catalog.lake, older_than=clock(), retain_last=1, grace=timedelta(0))
+
+
+def test_an_export_that_was_interrupted_before_it_had_its_target_keeps_its_version_for_a_day(
+    aging: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    version = begun(aging, tmp_path / "to", "partial")
+    expire_all(aging, clock)
+    assert not aging.timeline.head.expired.has(version), "it may be about to go on"
+    clock.now += timedelta(days=1)
+    expire_all(aging, clock)
+    assert aging.timeline.head.expired.has(version)
+    with pytest.raises(ExpiredError):
+        export(aging, tmp_path / "to", "partial", version)
+    assert not (tmp_path / "to" / "_lockstep" / "timeline").exists()
+    made = export(aging, tmp_path / "to", "partial", None)
+    assert made.database_version > version
+
+
+@pytest.mark.parametrize("mode", ["partial", "minimal"])
+def test_an_export_keeps_its_version_for_ever_however_late_it_went_on(
+    aging: TransactionalCatalog, clock: Ticking, tmp_path: Path, mode: ExportMode
+) -> None:
+    version = begun(aging, tmp_path / "to", mode)
+    aging.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="kept", version=version)))
+    clock.now += timedelta(days=30)
+    done = export(aging, tmp_path / "to", mode, version)
+    assert [record.id for record in read_exports(aging.lake.storage)] == [done.id]
+    aging.run(lambda tx: tx.changing().drop_tag("kept"))
+    for _ in range(2):
+        clock.now += timedelta(days=30)
+        expire_all(aging, clock)
+    assert not aging.timeline.head.expired.has(version)
+
+
+def test_one_that_goes_on_after_its_version_has_expired_writes_nothing(
+    aging: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    """Its process was stopped for days between its record and its claim."""
+    target = FaultyStorage(open_storage(str(tmp_path / "to"), create=True))
+
+    def sleep() -> None:
+        clock.now += timedelta(days=30)
+        expire_all(open_catalog(aging.lake.storage, clock=clock), clock)
+
+    target.interrupt("put_if_absent", sleep, path="export.json")
+    with pytest.raises(ExpiredError):
+        exporter(aging, target).run(Asked(to=str(tmp_path / "to"), mode="partial"))
+    assert {*tree_of(tmp_path / "to")} == {"_lockstep/export.json"}
 
 
 def test_one_that_sees_another_begun_leaves_it_alone(
