@@ -12,10 +12,15 @@ asks the lake that it names, and takes its place if that has not the table. Of s
     <table>/_delta_log/_lockstep/lake-over.json     one `Claim`, put if absent by whoever removes another's claim
 
 No store removes a file only if it is what somebody has read, so without that the second would remove the first one's.
+For the same reason nobody removes such a file that a dead process of his lake left, and goes on: of several who find
+it, the one does who puts a file whose name follows from what it says, and finds it unchanged behind that:
+
+    <table>/_delta_log/_lockstep/<digest>-lake-over.json    one `Claim` of who goes on behind a dead one
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -103,27 +108,48 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
 
 
 def _clear(storage: Storage, path: str, found: bytes, ours: bytes, now: datetime) -> None:
-    """Remove a claim that is nobody's any more, unless it is another one by now.
-
-    What a process of this lake left behind that died while it did so is taken for its own, once it is old.
+    """Remove a claim that is nobody's any more, unless it is another one by now; nobody else does meanwhile.
 
     Raises:
-        DuplicateError: another lake is about to do so, or was when its process died; or this one, a short time ago.
+        DuplicateError: see `_take_over`.
     """
-    over = f"{path.rpartition('/')[0]}/{OVER}"
-    outcome = storage.put_if_absent(over, ours)
-    if isinstance(outcome, Theirs) and outcome.data != ours:
-        by = _read(outcome.data, over)
-        if not (_is_ours(by, storage) and now - by.claimed_at > SETTLED_AFTER):
-            raise DuplicateError(
-                f"the lake {by.root} is just taking over what {path} claims, since {by.claimed_at:%Y-%m-%d %H:%M} UTC. "
-                f"Try again in a moment; if it stays so, and nobody is adopting the table, delete {over}"
-            )
+    held = _take_over(storage, path, ours, now)
     try:
         if storage.get(path) == found:
             storage.delete(path)
     finally:
-        storage.delete(over)
+        for over in held:  # ours is the last one: whoever puts that now finds one before it gone
+            storage.delete(over)
+
+
+def _take_over(storage: Storage, path: str, ours: bytes, now: datetime) -> list[str]:
+    """Be the only one who may remove a claim; return what says so, ours behind what dead processes left.
+
+    What a process of this lake left behind that died while it did so is gone on with, once it is old.
+
+    Raises:
+        DuplicateError: another lake is about to do so, or was when its process died; or this one, a short time ago.
+    """
+    folder = path.rpartition("/")[0]
+    over, left = f"{folder}/{OVER}", dict[str, bytes]()
+    while isinstance(outcome := storage.put_if_absent(over, ours), Theirs) and outcome.data != ours:
+        by = _read(outcome.data, over)
+        if not (_is_ours(by, storage) and now - by.claimed_at > SETTLED_AFTER):
+            raise _taking_over(by, path, over)
+        left[over] = outcome.data
+        over = f"{folder}/{hashlib.sha256(outcome.data).hexdigest()[:32]}-{OVER}"
+    for each, data in left.items():
+        if storage.get(each) != data:  # somebody has gone on with it, and ended
+            storage.delete(over)
+            raise _taking_over(_read(ours, over), path, over)
+    return [*left, over]
+
+
+def _taking_over(by: Claim, path: str, over: str) -> DuplicateError:
+    return DuplicateError(
+        f"the lake {by.root} is just taking over what {path} claims, since {by.claimed_at:%Y-%m-%d %H:%M} UTC. "
+        f"Try again in a moment; if it stays so, and nobody is adopting the table, delete {over}"
+    )
 
 
 def check_claimable(storage: Storage, location: str, *, clock: Clock, name_in: NameIn) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -20,7 +20,8 @@ from lockstep.storage import Storage
 from lockstep.storage.outside import open_reaching
 from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, files_of, plain_table, released
-from tests.support.faulty import FaultyStorage
+from tests.support.faulty import FaultyStorage, Operation
+from tests.support.killed import Killed
 from tests.support.lakes import named, open_catalog
 from tests.support.retained import AgedStorage, Ticking
 
@@ -127,6 +128,54 @@ def test_who_dies_while_it_takes_a_claim_over_goes_on_with_that_a_day_later(tmp_
         take("second")
     take("first")
     assert root_in(folder).endswith("/first")
+    assert [*files_of(folder / LOG / "_lockstep")] == ["lake.json"]
+
+
+@pytest.mark.parametrize("at", [("delete", "lake.json", "before"), ("put_if_absent", f"-{OVER}", "before")])
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_of_two_processes_of_a_lake_that_find_what_a_dead_one_left_one_goes_on(
+    tmp_path: Path, folder: Path, at: tuple[Operation, str, Literal["before", "after"]], deaths: int
+) -> None:
+    """One is about to remove the claim, or has just found what was left, when the other one comes to the same."""
+
+    def process(name: str) -> FaultyStorage:
+        return FaultyStorage(open_reaching(str(tmp_path / name), create=True))
+
+    def take(store: Storage, transaction: str) -> None:
+        claim(store, f"file://{folder}", transaction, clock=clock, name_in=lambda *_: None)
+
+    def die() -> None:
+        raise Killed
+
+    clock = Ticking()
+    take(process("gone"), "old")
+    for number in range(deaths):
+        clock.now += SETTLED_AFTER + timedelta(minutes=1)
+        dead = process("lake")
+        dead.interrupt("delete", die, path="lake.json")
+        dead.interrupt("delete", die, path=OVER)  # nothing is cleared up behind it
+        with pytest.raises(Killed):
+            take(dead, f"dead{number}")
+    clock.now += SETTLED_AFTER + timedelta(minutes=1)
+    one, other = process("lake"), process("lake")
+    refused: list[str] = []
+
+    def meanwhile() -> None:
+        try:
+            take(other, "other")
+        except DuplicateError as error:
+            refused.append(error.message)
+
+    operation, path, when = at
+    one.interrupt(operation, meanwhile, path=path, when=when)
+    try:
+        take(one, "one")
+    except DuplicateError as error:
+        refused.append(error.message)
+    [said] = refused
+    assert "is just taking over" in said
+    has = msgspec.json.decode((folder / CLAIM).read_bytes())["transaction"]
+    assert has == ("one" if operation == "delete" else "other"), "who went on has not lost it to the one who did not"
     assert [*files_of(folder / LOG / "_lockstep")] == ["lake.json"]
 
 
