@@ -157,7 +157,8 @@ class DynamoDb(Arbiter):
 def identity_of(table: Mapping[str, Any]) -> str:
     """Return which table it is that DescribeTable describes, by whichever client; empty if nobody can tell.
 
-    The replicas of a global table are one, and each region has an id of its own for it.
+    The replicas of a global table are one, and each region has an id of its own for it: what DescribeTable says is the
+    same in all of them is its name. Two such tables are told apart by what is in them, as an item that is not there.
     """
     if table.get("Replicas"):
         return ""

@@ -98,7 +98,12 @@ def carry_out(
         _delete(lake, due, now, progress)
         deletions.end(lake.storage, id_)
     over = queue.over(
-        marks, {each.path for each in waiting}, {each.path for each in due}, now, is_everything=plan.is_everything
+        marks,
+        {each.path for each in waiting},
+        {each.path for each in due},
+        now,
+        grace,
+        is_everything=plan.is_everything,
     )
     lake.storage.delete_all(iter(over))
     return Deleted(plan.doomed, due, waiting, spared)

@@ -29,7 +29,7 @@ FORMAT = 1
 MOST_PATHS = 10_000
 """So many paths are in one file of marks."""
 OLD = timedelta(days=90)
-"""Nobody is about to use marks that are older than this: who makes them looks more often."""
+"""So long after their grace period nobody is about to use marks any more: who makes them looks more often."""
 
 _log = logging.getLogger(__name__)
 
@@ -108,7 +108,13 @@ def mark(storage: Storage, doomed: Sequence[Doomed], now: datetime, id: str) -> 
 
 
 def over(
-    queue: Queue, waiting: AbstractSet[str], gone: AbstractSet[str], now: datetime, *, is_everything: bool
+    queue: Queue,
+    waiting: AbstractSet[str],
+    gone: AbstractSet[str],
+    now: datetime,
+    grace: timedelta,
+    *,
+    is_everything: bool,
 ) -> list[str]:
     """Return the files of marks that are of no use any more.
 
@@ -117,6 +123,7 @@ def over(
         waiting: what was looked at and stays marked.
         gone: what was deleted.
         now: the time.
+        grace: how long a path has to be marked before it goes.
         is_everything: whether all that may go was looked at. Else what is not waiting may be what somebody else marked
             who looks at other things, `vacuum` beside `remove_orphan_files`: then only what is gone is over, or is old.
     """
@@ -124,6 +131,6 @@ def over(
     def is_over(marks: Marks) -> bool:
         if not waiting.isdisjoint(marks.paths):
             return False
-        return is_everything or gone >= set(marks.paths) or now - marks.marked_at > OLD
+        return is_everything or gone >= set(marks.paths) or now - marks.marked_at > OLD + grace
 
     return [path for path, marks in queue.files.items() if is_over(marks)]

@@ -15,7 +15,7 @@ from lockstep.retention.ages import LOGS, LONGEST, REMOVED, Retention, duration_
 from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of
 from lockstep.retention.logs import doomed_log, unreadable
 from lockstep.retention.needs import NOTHING, Need, needs
-from lockstep.retention.queue import split
+from lockstep.retention.queue import Marks, Queue, over, split
 from lockstep.retention.versions import Readable, Wishes, expired, retained
 from lockstep.storage import Found
 from lockstep.timeline.entry import Database, Entry, Table, TableDdl
@@ -328,6 +328,27 @@ def test_what_is_marked_long_enough_goes(
 ) -> None:
     due, new = split([Doomed("f", "data", 1, REMOVED_AT)], marks, NOW, grace)
     assert (bool(due), bool(new)) == (is_due, is_new)
+
+
+STALE = [
+    ("is over when it is gone", {"f": 1}, {"f"}, set(), DAY, True),
+    ("stays while it is looked at", {"f": 400}, set(), {"f"}, DAY, False),
+    ("stays for who looks at other things", {"f": 89}, set(), set(), DAY, False),
+    ("is over when nobody has looked for long", {"f": 92}, set(), set(), DAY, True),
+    ("stays for its grace period, however long", {"f": 120}, set(), set(), 120 * DAY, False),
+    ("is over long after that", {"f": 211}, set(), set(), 120 * DAY, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("days", "gone", "waiting", "grace", "is_over"), [case[1:] for case in STALE], ids=[case[0] for case in STALE]
+)
+def test_which_marks_are_of_no_use_any_more(
+    days: dict[str, int], gone: set[str], waiting: set[str], grace: timedelta, is_over: bool
+) -> None:
+    files = {path: Marks(format=1, marked_at=NOW - age * DAY, paths=[path]) for path, age in days.items()}
+    found = over(Queue({}, files), waiting, gone, NOW, grace, is_everything=False)
+    assert bool(found) == is_over
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
