@@ -6,10 +6,11 @@ Each says first what would go, and asks before anything does, unless `--yes` is 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -31,8 +32,15 @@ MOST_SHOWN = 20
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would go.")
 
 
-def _option(name: str, setting: Setting, help: str) -> Callable[[Any], Any]:
-    return click.option(name, metavar=setting.kind.upper(), help=f"{help} By default {setting.default}.")
+_Option: TypeAlias = Callable[[Any], Any]
+_Done: TypeAlias = tuple[Callable[..., Any], Callable[[Any, bool], None]]
+"""What a command does, given `dry_run` and `progress`, and what says what that came to, or would come to."""
+
+
+def _option(name: str, setting: Setting, help: str) -> _Option:
+    """Make an option that stands for a setting of catalogs, and is handed on under its name."""
+    text = f"{help} By default {setting.default}."
+    return click.option(name, setting.name.replace("-", "_"), metavar=setting.kind.upper(), help=text)
 
 
 older_option = _option("--older-than", RETENTION_AGE, "Keep every version of this long, as 30d or 12h.")
@@ -47,7 +55,8 @@ def _lake(root: str) -> Lake:
     return TransactionalCatalog.open(root, application="lockstep").lake
 
 
-def _retention(**said: str | None) -> Retention:
+def _retention(said: Mapping[str, str | None]) -> Retention:
+    """Return what is kept for how long, by the settings that are said."""
     from lockstep.retention.ages import Retention
 
     return Retention.of({name.replace("_", "-"): value for name, value in said.items() if value is not None})
@@ -64,46 +73,46 @@ def _progress() -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _run(
-    work: Callable[..., Any], say: Callable[[Any, bool], None], *, dry_run: bool, yes: bool, as_json: bool
-) -> None:
-    """Say what would be done, ask, do it and say what was done."""
-    if dry_run or not yes:
-        found = work(dry_run=True)
-        if not (as_json and not dry_run):
-            say(found, True)
-    if goes_on("deleted", yes=yes, dry_run=dry_run, as_json=as_json):
-        with _progress() as progress:
-            done = work(dry_run=False, progress=progress)
-        say(done, False)
+def _command(*options: _Option) -> Callable[[Callable[..., _Done]], click.Command]:
+    """Make a command of a function that is given the lake and its options.
+
+    The command says what would be done, asks, does it and says what was done.
+
+    Args:
+        options: those of the command's own.
+    """
+
+    def made(prepare: Callable[..., _Done]) -> click.Command:
+        @wraps(prepare)
+        def run(root: str, *, dry_run: bool, yes: bool, as_json: bool, **said: Any) -> None:
+            work, say = prepare(_lake(root), **said)
+            say = _json if as_json else say
+            if dry_run or not yes:
+                found = work(dry_run=True)
+                if not (as_json and not dry_run):
+                    say(found, True)
+            if goes_on("deleted", yes=yes, dry_run=dry_run, as_json=as_json):
+                with _progress() as progress:
+                    done = work(dry_run=False, progress=progress)
+                say(done, False)
+
+        command: Any = run
+        for option in reversed((root_argument, *options, dry_run_option, yes_option, json_option)):
+            command = option(command)
+        return click.command()(command)
+
+    return made
 
 
-@click.command()
-@root_argument
-@older_option
-@last_option
-@grace_option
-@dry_run_option
-@yes_option
-@json_option
-def expire(
-    root: str,
-    *,
-    older_than: str | None,
-    retain_last: str | None,
-    grace: str | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+@_command(older_option, last_option, grace_option)
+def expire(lake: Lake, **said: str | None) -> _Done:
     """Make older database versions unreadable, but what tags, exports and open transactions need; `vacuum` comes next.
 
     Example: lockstep expire /data/lake --older-than 30d --retain-last 100 --dry-run
     """
     from lockstep.retention.expiring import expire_snapshots
 
-    retention = _retention(retention_age=older_than, retention_versions=retain_last, deletion_grace=grace)
-    lake = _lake(root)
+    retention = _retention(said)
 
     def work(*, dry_run: bool, **_: object) -> Expired:
         return expire_snapshots(
@@ -114,27 +123,15 @@ def expire(
             dry_run=dry_run,
         )
 
-    _run(work, _say_expired if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+    return work, _say_expired
 
 
-@click.command()
-@root_argument
-@click.argument("table", required=False)
-@click.option("--namespace", help="All tables of this namespace.")
-@grace_option
-@dry_run_option
-@yes_option
-@json_option
-def vacuum(
-    root: str,
-    table: str | None,
-    *,
-    namespace: str | None,
-    grace: str | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+@_command(
+    click.argument("table", required=False),
+    click.option("--namespace", help="All tables of this namespace."),
+    grace_option,
+)
+def vacuum(lake: Lake, *, table: str | None, namespace: str | None, **said: str | None) -> _Done:
     """Delete files that no version needs which can be read: of a TABLE, a namespace, or all.
 
     Example: lockstep vacuum /data/lake sales.orders --dry-run
@@ -142,73 +139,35 @@ def vacuum(
     from lockstep.cli.recovery import name_of
     from lockstep.retention.upkeep import vacuum as sweep
 
-    retention, lake = _retention(deletion_grace=grace), _lake(root)
     within = None if namespace is None else tuple(namespace.split("."))
     chosen = None if table is None else name_of(table)
-
-    def work(**how: Any) -> Swept:
-        return sweep(lake, retention, table=chosen, namespace=within, **how)
-
-    _run(work, _say_swept if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+    return partial(sweep, lake, _retention(said), table=chosen, namespace=within), _say_swept
 
 
-@click.command()
-@root_argument
-@litter_option
-@grace_option
-@dry_run_option
-@yes_option
-@json_option
-def gc(root: str, *, older_than: str | None, grace: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+@_command(litter_option, grace_option)
+def gc(lake: Lake, **said: str | None) -> _Done:
     """Delete litter: what dead transactions left, and folders of tables that no version has.
 
     Example: lockstep gc /data/lake --dry-run
     """
     from lockstep.retention.upkeep import remove_orphan_files
 
-    retention, lake = _retention(orphan_age=older_than, deletion_grace=grace), _lake(root)
-
-    def work(**how: Any) -> Swept:
-        return remove_orphan_files(lake, retention, **how)
-
-    _run(work, _say_swept if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+    return partial(remove_orphan_files, lake, _retention(said)), _say_swept
 
 
-@click.command()
-@root_argument
-@older_option
-@last_option
-@grace_option
-@dry_run_option
-@yes_option
-@json_option
-def maintain(
-    root: str,
-    *,
-    older_than: str | None,
-    retain_last: str | None,
-    grace: str | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+@_command(older_option, last_option, grace_option)
+def maintain(lake: Lake, **said: str | None) -> _Done:
     """Do all of it in turn: `expire`, `vacuum` and `gc`. Made for a nightly schedule, with --yes.
 
     Example: lockstep maintain /data/lake --yes
     """
     from lockstep.retention.upkeep import maintain as look_after
 
-    retention = _retention(retention_age=older_than, retention_versions=retain_last, deletion_grace=grace)
-    lake = _lake(root)
-
-    def work(**how: Any) -> Maintained:
-        return look_after(lake, retention, **how)
-
     def say(done: Maintained, is_dry: bool) -> None:
         _say_expired(done.expired, is_dry)
         _say_swept(done.swept, is_dry)
 
-    _run(work, say if not as_json else _json, dry_run=dry_run, yes=yes, as_json=as_json)
+    return partial(look_after, lake, _retention(said)), say
 
 
 @click.command()
@@ -221,7 +180,7 @@ def status(root: str, as_json: bool) -> None:
     """
     from lockstep.retention.upkeep import status as look
 
-    found: Status = look(_lake(root), _retention())
+    found: Status = look(_lake(root), _retention({}))
     if as_json:
         print_json(asdict(found))
         return
