@@ -26,7 +26,7 @@ from lockstep.delta.combine.deletion_vectors import Descriptor, file_path
 from lockstep.delta.features import FEATURES
 from lockstep.delta.snapshot import Snapshot, features_of
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.exports.files import Place, in_table, is_absolute, place_of, vector_place
+from lockstep.exports.files import Place, in_table, is_absolute, place_of, places_of, vector_place
 from lockstep.exports.plan import OF_THE_OLD_LOG
 from lockstep.timeline.entry import Database, Name, Namespace, Table, ViewDefinition
 from lockstep.transactions.names import Names
@@ -140,12 +140,11 @@ class _Mover:
 
     def learn(self) -> None:
         """Learn how the origin's log names the files that the clone began with."""
-        location, root = self.home.table.location, self.home.root
         for add in self.home.snapshot.files.values():
-            self._files[place_of(add["path"], location=location, root=root)] = add["path"]
-            vector = add.get("deletionVector")
-            if vector is not None and (place := vector_place(vector, location=location, root=root)) is not None:
-                self._vectors[place, vector.get("offset")] = vector
+            file, *vectors = places_of(add, self.home.table.location, self.home.root)
+            self._files[file] = add["path"]
+            for place in vectors:
+                self._vectors[place, add["deletionVector"].get("offset")] = add["deletionVector"]
 
     def action(self, action: Action, version: int) -> Action:
         kind, body = split(action)
