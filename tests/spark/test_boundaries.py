@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.errors import ActiveTransactionError, NoTransactionError
-from lockstep.spark.session import from_spark
+from lockstep.spark.raised import from_spark
 from tests.support.sparks import since
 
 

@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 
 from lockstep.errors import ActiveTransactionError, ConflictError, LockstepError, UnsupportedError
-from lockstep.spark.session import lockstep_errors
+from lockstep.spark.raised import lockstep_errors
 from tests.support.sparks import since
 
 T = "lake.default.t"

@@ -9,7 +9,7 @@ import pytest
 from delta.tables import DeltaTable
 
 from lockstep.errors import ActiveTransactionError
-from lockstep.spark.session import lockstep_errors
+from lockstep.spark.raised import lockstep_errors
 
 T = "lake.default.t"
 

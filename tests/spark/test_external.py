@@ -25,7 +25,7 @@ from lockstep.errors import (
     MissingFilesError,
     UnavailableError,
 )
-from lockstep.spark.session import from_spark
+from lockstep.spark.raised import from_spark
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Name
 from lockstep.timeline.files import FOLDER, entry_path

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from pyspark.errors import PySparkException
 
-from lockstep.spark.session import from_spark
+from lockstep.spark.raised import from_spark
 from lockstep.storage import open_storage, url_of
 from lockstep.timeline.log import Timeline
 from tests.support.s3 import KEYS, moto, serving

@@ -13,7 +13,7 @@ import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ActiveTransactionError
 from lockstep.spark.bridge import is_open
-from lockstep.spark.session import from_spark
+from lockstep.spark.raised import from_spark
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage

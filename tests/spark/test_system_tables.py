@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ConflictError, LockstepError
-from lockstep.spark.session import lockstep_errors
+from lockstep.spark.raised import lockstep_errors
 from lockstep.timeline.history import History
 
 NAMES = ["conflicts", "files", "history", "settings", "tables", "tags", "transactions"]

@@ -18,7 +18,7 @@ from pyspark.sql.functions import col as spark_column
 import lockstep
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import ConflictError
-from lockstep.spark.session import from_spark
+from lockstep.spark.raised import from_spark
 from lockstep.tables.names import name_of
 from lockstep.tables.opened import OpenLake
 from tests.support.refused import refused_in

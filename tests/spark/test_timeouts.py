@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 import lockstep
 from lockstep.errors import CancelledError, FailedTransactionError, InvalidError, LockstepError
 from lockstep.spark.bridge import is_open
-from lockstep.spark.session import lockstep_errors
+from lockstep.spark.raised import lockstep_errors
 from tests.support.gate import wait_until
 
 FEW_S = 5

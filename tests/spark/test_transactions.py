@@ -22,7 +22,8 @@ from lockstep.errors import (
     TransactionStateError,
 )
 from lockstep.spark.bridge import is_open
-from lockstep.spark.session import SessionTransaction, lockstep_errors
+from lockstep.spark.raised import lockstep_errors
+from lockstep.spark.session import SessionTransaction
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER, entry_path
 from tests.support.faulty import FaultyStorage

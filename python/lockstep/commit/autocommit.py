@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
@@ -80,17 +81,11 @@ def commit_statement(
     """
     litter = staging_folder(location, info.id) if creation is None else location
     try:
-        outcome = _commit_statement(
-            lake,
-            info,
-            backoff,
-            location=location,
-            version=version,
-            actions=actions,
-            creation=creation,
-            scans=scans,
-            views=views,
-        )
+        actions = traced(real_paths(actions), info.id)
+        assert_real(actions)
+        wanted = Wanted(files=old_files([actions], location, lake.storage.url, lake.clock()))
+        statement = _Statement(lake, info, location, version, actions, creation, scans, views, wanted)
+        outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
         lake.delete([litter], [])
         raise
@@ -102,90 +97,104 @@ def commit_statement(
     return outcome
 
 
-def _commit_statement(
-    lake: Lake,
-    info: TransactionInfo,
-    backoff: Backoff,
-    *,
-    location: str,
-    version: int,
-    actions: list[Action],
-    creation: Creation | None,
-    scans: Sequence[Scan],
-    views: Mapping[Name, int],
-) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
-    actions = traced(real_paths(actions), info.id)
-    assert_real(actions)
-    read_version = next((info.get("readVersion", NEW) for info in bodies(actions, "commitInfo")), NEW)
-    wanted = Wanted(files=old_files([actions], location, lake.storage.url, lake.clock()))
-    is_looked_for = False
+@dataclass(slots=True)
+class _Statement:
+    """What Delta wants to write: see `commit_statement`.
 
-    def propose() -> Proposal | Settled[Conflict | Taken | Gone]:
-        nonlocal is_looked_for
+    Attributes:
+        actions: the commit, as it is ratified.
+        wanted: the old files among those that it adds, which may be going.
+        is_looked_for: whether the others were found.
+    """
+
+    lake: Lake
+    info: TransactionInfo
+    location: str
+    version: int
+    actions: list[Action]
+    creation: Creation | None
+    scans: Sequence[Scan]
+    views: Mapping[Name, int]
+    wanted: Wanted
+    is_looked_for: bool = False
+
+    def commit(self, backoff: Backoff) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
+        """Propose it until it is ratified or settled, and publish it."""
+        lake = self.lake
+        with lake.turn(self.info.id) as turn:
+            match append_until(
+                partial(lake.append, self.info.id),
+                self.propose,
+                backoff=backoff,
+                contention=lake.contention,
+                alone=partial(lake.gate.held_by, self.info.id),
+                turn=turn,
+            ):
+                case Ratified(entry):
+                    is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
+                    is_published = lake.publisher.try_publish(entry, fresh=True)
+                    turn.end()
+                    folders = staging_folders(lake, entry) if is_staged else []
+                    lake.after_commit(entry, is_published=is_published, checksums=False, folders=folders)
+                    return Committed(entry.version, entry)
+                case Settled(why):
+                    return why
+                case Unknown(entry, cause):
+                    return InDoubt(entry.version, cause)
+                case Exhausted(attempts):
+                    return Contended(attempts)
+
+    def propose(self) -> Proposal | Settled[Conflict | Taken | Gone]:
+        """Return the entry as it would follow the newest version, or why there is none."""
+        lake, location = self.lake, self.location
         head = lake.caught_up(
             lambda database: [t for t in (database.table_at(location),) if t is not None], for_write=True
         )
-        if (table := _target(lake, head, location, version, creation)) is None:
+        if (table := _target(lake, head, location, self.version, self.creation)) is None:
             return Settled(Taken())
-        check_policy(table.name, [actions])
-        writes = {table.id: lake.past.footprint(actions, location, before=version - 1)}
-        mine = Changes(info.id, writes=writes, isolation=info.isolation)
-        verdict = judge_statement(lake, head, mine, scans, read_version, views=views)
+        check_policy(table.name, [self.actions])
+        writes = {table.id: lake.past.footprint(self.actions, location, before=self.version - 1)}
+        mine = Changes(self.info.id, writes=writes, isolation=self.info.isolation)
+        read_version = next((info.get("readVersion", NEW) for info in bodies(self.actions, "commitInfo")), NEW)
+        verdict = judge_statement(lake, head, mine, self.scans, read_version, views=self.views)
         if isinstance(verdict, Conflict):
             return Settled(verdict)
-        if not is_looked_for:
-            is_looked_for = True
-            files = added_files([actions], location, lake.storage.url)
-            who = f"the statement (transaction {info.id})"
-            if (failure := missing_files(lake.storage, files - wanted.files, who)) is not None:
-                return Settled(failure)
-            lake.storage.flush(files)
-        if (going := check(lake, wanted, head, f"the statement (transaction {info.id})")) is not None:
-            return Settled(going)
-        write = TableWrite(
-            id=table.id,
-            name=table.name,
-            location=location,
-            from_version=table.version,
-            to_version=version,
-            commits=[store(lake, location, info.id, version, actions)],
-            counts=total([actions]),
-        )
+        if (gone := self._missing(head)) is not None:
+            return Settled(gone)
         draft = _entry(
-            info,
-            creation,
-            write,
-            table_reads(scans, head, writes),
+            self.info,
+            self.creation,
+            self._write(table),
+            table_reads(self.scans, head, writes),
             verdict,
-            views=views,
-            operation=operation_on(table.name, actions),
+            views=self.views,
+            operation=operation_on(table.name, self.actions),
         )
-        concerned = {table.id, *(scan.table for scan in scans)}
-        is_alone = creation is None and verdict is None and not views and not wanted
+        concerned = {table.id, *(scan.table for scan in self.scans)}
+        is_alone = self.creation is None and verdict is None and not self.views and not self.wanted
         return Proposal(draft, head.version, partial(_unchanged, concerned, draft) if is_alone else None)
 
-    with lake.turn(info.id) as turn:
-        match append_until(
-            partial(lake.append, info.id),
-            propose,
-            backoff=backoff,
-            contention=lake.contention,
-            alone=partial(lake.gate.held_by, info.id),
-            turn=turn,
-        ):
-            case Ratified(entry):
-                is_staged = any(commit.staged for write in entry.writes for commit in write.commits)
-                is_published = lake.publisher.try_publish(entry, fresh=True)
-                turn.end()
-                folders = staging_folders(lake, entry) if is_staged else []
-                lake.after_commit(entry, is_published=is_published, checksums=False, folders=folders)
-                return Committed(entry.version, entry)
-            case Settled(why):
-                return why
-            case Unknown(entry, cause):
-                return InDoubt(entry.version, cause)
-            case Exhausted(attempts):
-                return Contended(attempts)
+    def _missing(self, head: Database) -> Gone | None:
+        """Look for the files that it adds, the old ones each time; None if they are there."""
+        who = f"the statement (transaction {self.info.id})"
+        if not self.is_looked_for:
+            self.is_looked_for = True
+            files = added_files([self.actions], self.location, self.lake.storage.url)
+            if (failure := missing_files(self.lake.storage, files - self.wanted.files, who)) is not None:
+                return failure
+            self.lake.storage.flush(files)
+        return check(self.lake, self.wanted, head, who)
+
+    def _write(self, table: Table) -> TableWrite:
+        return TableWrite(
+            id=table.id,
+            name=table.name,
+            location=self.location,
+            from_version=table.version,
+            to_version=self.version,
+            commits=[store(self.lake, self.location, self.info.id, self.version, self.actions)],
+            counts=total([self.actions]),
+        )
 
 
 def _unchanged(tables: Collection[str], draft: MakeEntry, entries: Sequence[Entry], _: Database) -> MakeEntry | None:

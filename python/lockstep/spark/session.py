@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lockstep.arbiters.address import address_of
@@ -57,8 +55,8 @@ from lockstep.settings import (
 )
 from lockstep.spark import bridge
 from lockstep.spark.bridge import EXTENSION, attach
-from lockstep.spark.host.host import condition_of
 from lockstep.spark.jars import session_jars
+from lockstep.spark.raised import lockstep_errors
 from lockstep.spark.timeouts import during, timeouts
 from lockstep.storage import is_local
 from lockstep.storage.options import hadoop_settings, of_environment, place_of
@@ -466,38 +464,3 @@ def run(
             return check_result(fn(tx))
 
     return run_again(attempt, attempts=attempts, sleep=sleep, batch=batch)
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def lockstep_errors() -> Iterator[None]:
-    """Raise what Lockstep refused as `lockstep.errors`, though it came through Spark."""
-    try:
-        yield
-    except PySparkException as error:
-        if (ours := from_spark(error)) is None:
-            raise
-        raise ours from error
-
-
-_OF_THE_SHIM = {"LOCKSTEP_SYNTAX": InvalidError}
-"""What the shim refuses by itself, without asking Python; its other conditions are plain LockstepErrors."""
-
-
-def from_spark(error: PySparkException) -> LockstepError | None:
-    """Return Lockstep's own error that Spark raised on its behalf, None if it is another's."""
-    condition = error.getCondition() or ""
-    if not condition.startswith("LOCKSTEP_"):
-        return None
-    kinds = {condition_of(kind): kind for kind in _kinds(LockstepError)} | _OF_THE_SHIM
-    message = str(getattr(error, "_desc", error)).removeprefix(f"[{condition}] ")
-    state = error.getSqlState()
-    return kinds.get(condition, LockstepError)(message.removesuffix(f" SQLSTATE: {state}"), sqlstate=state)
-
-
-def _kinds(kind: type[LockstepError]) -> Iterator[type[LockstepError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _kinds(child)
