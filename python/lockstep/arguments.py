@@ -1,7 +1,8 @@
-"""What callers of the public functions give: a wrong type is refused first, with the argument's name."""
+"""What callers of the public functions give: a wrong type is refused first, with the argument's name; who they are."""
 
 from __future__ import annotations
 
+import getpass
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
@@ -94,3 +95,11 @@ def check_result(result: T) -> T:
 
 
 _PLAIN = "give a plain function, which has done all its work when it returns"
+
+
+def current_user() -> str:
+    """Return who runs this process; nothing, if the operating system has no name for that."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user id that has no name
+        return ""

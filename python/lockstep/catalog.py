@@ -10,7 +10,6 @@ Delta writes the tables themselves (through Spark, see `lockstep.spark`); this o
 
 from __future__ import annotations
 
-import getpass
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +18,7 @@ from datetime import datetime
 import msgspec
 
 from lockstep.arbiters import arbiter_of
-from lockstep.arguments import takes
+from lockstep.arguments import current_user, takes
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
@@ -50,7 +49,6 @@ from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.batches import check_batch
 from lockstep.transactions.folders import check_root, new_location
-from lockstep.transactions.lookup import tagged_version
 from lockstep.transactions.names import Names
 from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.state import State
@@ -199,22 +197,7 @@ class TransactionalCatalog:
             InvalidError: there is no such version; or a tag of the transaction's own names what it will commit.
             UndefinedError (42704): there is no such tag.
         """
-        head = self.lake.refresh()
-        if isinstance(when, str):
-            when = tagged_version(head if names is None else names, when)
-        database = self.timeline.at_time(when) if isinstance(when, datetime) else self.timeline.at(when)
-        if database.version > head.version:
-            head = self.lake.refresh()  # another thread read on meanwhile: what it found is published first
-        if at_most is not None and database.version > at_most:
-            if not isinstance(when, datetime):
-                raise InvalidError(
-                    f"database version {when} is newer than this transaction's snapshot, version {at_most}: read it "
-                    "outside the transaction, or begin another"
-                )
-            database = self.timeline.at(at_most)
-        if not head.set_aside:
-            return database
-        return msgspec.structs.replace(database, set_aside=head.set_aside | database.set_aside)
+        return snapshots.older(self.lake, when, at_most=at_most, names=names)
 
     # --- transactions -------------------------------------------------------------------------------------------------
 
@@ -512,11 +495,3 @@ class TransactionalCatalog:
             backoff=self.backoff,
         )
         return outcome if isinstance(outcome, Taken) else raised(outcome, info.id)
-
-
-def current_user() -> str:
-    """Return who runs this process; nothing, if the operating system has no name for that."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a user id that has no name
-        return ""

@@ -17,6 +17,7 @@ from lockstep.errors import CommitUnknownError, LockstepError, SnapshotTooOldErr
 from lockstep.lake.claims import confirm, give_up, remove_traces
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import NEW, Entry, Table
+from lockstep.transactions.folders import is_own
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
@@ -76,7 +77,7 @@ def _leftovers(lake: Lake, tx: Transaction, entry: Entry) -> list[str]:
 
 def _let_go(lake: Lake, tx: Transaction) -> None:
     """Leave no trace in the logs of tables that are not the lake's any more, and take back claims of no use."""
-    gone = tx.let_go()
+    gone = _released(tx)
     if not (gone or tx.claimed) or not _is_refreshed(lake):
         return
     for table in gone:
@@ -90,13 +91,24 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
     _give_up(lake, tx)
 
 
+def _released(tx: Transaction) -> list[Table]:
+    """Return the tables of its snapshot that are its lake's no more, and whose folders stay with somebody else."""
+    gone = {table.id: table for table in tx.names.dropped if tx.names.table_by_id(table.id) is None}
+    return [
+        table
+        for id, table in gone.items()
+        if tx.base.table_by_id(id) is not None and (id in tx.released or not is_own(table.location, id))
+    ]
+
+
 def lost_claim(lake: Lake, tx: Transaction) -> Conflict | None:
     """Return the conflict with another lake that has taken over what a transaction claimed, which took over a day.
 
     Raises:
         LockstepError: nobody can tell.
     """
-    taken_in = tx.taken_in()
+    # What it adopted or brought back, and that has to be its lake's by a claim.
+    taken_in = [table for table in tx.names.returned() if table.location in tx.claimed]
     claims = lake.side_by_side(lambda table: confirm(lake.storage, table.location, tx.id, clock=lake.clock), taken_in)
     for table, other in zip(taken_in, claims, strict=True):
         if other is not None:

@@ -8,13 +8,17 @@ can tell it from the one that was chosen, and it takes its place; else the commi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import takewhile
 
 from msgspec import structs
 
+from lockstep.errors import InvalidError
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Database, Name
 from lockstep.timeline.settlements import refusal
+from lockstep.transactions.lookup import tagged_version
+from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction
 
 # --- a statement on its own -------------------------------------------------------------------------------------------
@@ -57,6 +61,38 @@ def _pinned(lake: Lake, version: int) -> Database:
 def _is_same(one: Database, other: Database, names: Iterable[Name]) -> bool:
     """Tell whether all that these names mean is the same in two database versions: table, version, view or nothing."""
     return all(one.tables.get(n) == other.tables.get(n) and one.views.get(n) == other.views.get(n) for n in names)
+
+
+# --- the past ---------------------------------------------------------------------------------------------------------
+
+
+def older(lake: Lake, when: int | datetime | str, *, at_most: int | None, names: Names | None) -> Database:
+    """Return an older database version: by number, as it was at a time, or by a tag; what it ratified is published.
+
+    Args:
+        at_most: a snapshot's version: nothing newer exists for it.
+        names: what says what a tag means; the newest version's where None.
+
+    Raises:
+        InvalidError, UndefinedError: see `lockstep.catalog.TransactionalCatalog.as_of`.
+        UnavailableError, CorruptTimelineError: as the timeline says.
+    """
+    head = lake.refresh()
+    if isinstance(when, str):
+        when = tagged_version(head if names is None else names, when)
+    database = lake.timeline.at_time(when) if isinstance(when, datetime) else lake.timeline.at(when)
+    if database.version > head.version:
+        head = lake.refresh()  # another thread read on meanwhile: what it found is published first
+    if at_most is not None and database.version > at_most:
+        if not isinstance(when, datetime):
+            raise InvalidError(
+                f"database version {when} is newer than this transaction's snapshot, version {at_most}: read it "
+                "outside the transaction, or begin another"
+            )
+        database = lake.timeline.at(at_most)
+    if not head.set_aside:
+        return database
+    return structs.replace(database, set_aside=head.set_aside | database.set_aside)
 
 
 # --- a transaction ----------------------------------------------------------------------------------------------------

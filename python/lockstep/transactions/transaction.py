@@ -37,7 +37,7 @@ from lockstep.timeline.entry import (
     View,
 )
 from lockstep.transactions.contents import Contents
-from lockstep.transactions.folders import is_own, new_location
+from lockstep.transactions.folders import new_location
 from lockstep.transactions.names import Names
 from lockstep.transactions.savepoint import Creation, Savepoint, Savepoints, Undone
 from lockstep.transactions.seen import Seen
@@ -459,19 +459,6 @@ class Transaction:
     def dropped_tables(self) -> list[Table]:
         """The tables that it staged commits for, and then dropped."""
         return [table for table in self.names.dropped if table.id in self.staged]
-
-    def let_go(self) -> list[Table]:
-        """The tables of its snapshot that are its lake's no more, and whose folders stay with somebody else."""
-        gone = {table.id: table for table in self.names.dropped if self.names.table_by_id(table.id) is None}
-        return [
-            table
-            for id, table in gone.items()
-            if self.base.table_by_id(id) is not None and (id in self.released or not is_own(table.location, id))
-        ]
-
-    def taken_in(self) -> list[Table]:
-        """The tables that it adopted or brought back, and that have to be its lake's by a claim."""
-        return [table for table in self.names.returned() if table.location in self.claimed]
 
     def changes_names(self) -> bool:
         """Whether it makes, drops or renames anything, all in all."""

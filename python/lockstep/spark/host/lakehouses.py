@@ -20,7 +20,8 @@ from weakref import WeakValueDictionary
 import msgspec
 from cachetools import FIFOCache, LRUCache
 
-from lockstep.catalog import TransactionalCatalog, current_user
+from lockstep.arguments import current_user
+from lockstep.catalog import TransactionalCatalog
 from lockstep.conflict.lock_policy import Resolution
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
