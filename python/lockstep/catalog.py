@@ -44,7 +44,8 @@ from lockstep.retry import RACE, Backoff
 from lockstep.storage import is_local, open_storage, url_of
 from lockstep.storage.outside import OutsideStorage, comparable
 from lockstep.timeline.clock import Clock, utc_now
-from lockstep.timeline.entry import Batch, Database, Isolation, Name, Table, TransactionInfo
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Batch, Isolation, Name, Table, TransactionInfo
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.batches import check_batch

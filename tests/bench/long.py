@@ -31,7 +31,8 @@ from immutables import Map
 
 from lockstep.storage import Names, Storage, open_storage
 from lockstep.timeline.checkpoint import Checkpoints
-from lockstep.timeline.entry import Database, Entry, Name, Namespace, NamespaceDdl, Table, TableDdl, names_in
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Name, Namespace, NamespaceDdl, Table, TableDdl, names_in
 from lockstep.timeline.expiry import expire
 from lockstep.timeline.files import File, encode, entry_path
 from lockstep.timeline.fold import DEFAULT_NAMESPACE

@@ -22,7 +22,8 @@ from immutables import Map
 
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.checkpoint import Checkpoints
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import File, encode, entry_path
 from lockstep.timeline.fold import apply
 from lockstep.timeline.hint import Hint, write_hint

@@ -28,7 +28,8 @@ from lockstep.lake.lake import Lake
 from lockstep.lake.publisher import Publisher
 from lockstep.storage import Mine, Storage, Theirs
 from lockstep.timeline import arbitration
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 from lockstep.timeline.outcomes import MakeEntry
 from lockstep.transactions.transaction import Transaction
 from tests.sim.arbiter import SimulatedArbiter

@@ -21,7 +21,8 @@ from lockstep.delta.actions import parse
 from lockstep.delta.log import commit_path
 from lockstep.errors import LockstepError
 from lockstep.lake.verify import verify
-from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Table
 from tests.sim.journal import Attempt, Journal, Model
 from tests.sim.store import Disk
 from tests.sim.world import World

@@ -14,7 +14,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.combine.going_back import said
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import ConflictError
-from lockstep.timeline.entry import Database
+from lockstep.timeline.database import Database
 from tests.support.sessions import new_session
 
 ROWS = "INSERT INTO {} SELECT id, id % 3, 'v' || id FROM range(20)"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.spark.jars import session_jars
-from lockstep.timeline.entry import Database
+from lockstep.timeline.database import Database
 from tests.support.hosts import INTERRUPTIBLE, server
 from tests.support.sessions import CATALOG
 

@@ -8,7 +8,7 @@ import pytest
 
 from lockstep.errors import ExpiredError
 from lockstep.storage import Storage
-from lockstep.timeline.entry import Database
+from lockstep.timeline.database import Database
 from lockstep.timeline.expiry import ExpiryReport, expire
 from lockstep.timeline.files import FOLDER, version_in
 from lockstep.timeline.log import Timeline

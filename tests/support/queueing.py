@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry
 from tests.support.faulty import FaultyStorage

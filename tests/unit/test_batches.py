@@ -13,14 +13,8 @@ from lockstep.conflict.writes import Changes, first_conflict
 from lockstep.delta.footprint import Footprint
 from lockstep.errors import CommitUnknownError, ConflictError, CorruptTimelineError, InvalidError
 from lockstep.retry import RACE
-from lockstep.timeline.entry import (
-    MAX_APPLICATION_CHARACTERS,
-    MAX_BATCH_NUMBER,
-    Batch,
-    Database,
-    Entry,
-    Isolation,
-)
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import MAX_APPLICATION_CHARACTERS, MAX_BATCH_NUMBER, Batch, Entry, Isolation
 from lockstep.timeline.files import decode, entry_path
 from lockstep.timeline.fold import apply, fold
 from lockstep.transactions.state import State

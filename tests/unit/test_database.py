@@ -11,16 +11,8 @@ from hypothesis import given
 from immutables import Map
 
 from lockstep.errors import CorruptTimelineError
-from lockstep.timeline.entry import (
-    Commit,
-    Database,
-    Entry,
-    Moved,
-    Table,
-    TableDdl,
-    TableRead,
-    TableWrite,
-)
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Commit, Entry, Moved, Table, TableDdl, TableRead, TableWrite
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import amended, apply, fold
 from lockstep.timeline.placements import amendments, first_moved, placements, placements_after

@@ -14,7 +14,8 @@ from lockstep.errors import ConflictError, ForeignCommitError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE
 from lockstep.timeline.clock import utc_now
-from lockstep.timeline.entry import INLINE_BYTES, Database, Isolation
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import INLINE_BYTES, Isolation
 from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (

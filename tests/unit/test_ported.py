@@ -25,7 +25,8 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import ConflictError, UndefinedError
-from lockstep.timeline.entry import Database, Isolation
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Isolation
 from lockstep.transactions.state import State
 from tests.support.lakes import named, open_catalog
 from tests.support.replay import Replayed, published

@@ -19,7 +19,8 @@ from lockstep.system.query import Batch, Filter, Query, Window, matches, micros,
 from lockstep.system.scope import Configured, Scope
 from lockstep.system.tables import TABLES
 from lockstep.timeline.checkpoint import Checkpoints
-from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Table
 from lockstep.timeline.files import FOLDER, File, encode, version_in
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.log import Timeline

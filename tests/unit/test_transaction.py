@@ -20,7 +20,8 @@ from lockstep.errors import (
     TransactionStateError,
     UndefinedError,
 )
-from lockstep.timeline.entry import FORMAT, NEW, Commit, Database, Entry, Name, Table, TableDdl, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import FORMAT, NEW, Commit, Entry, Name, Table, TableDdl, TableWrite
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply
 from lockstep.transactions.folders import new_location
 from lockstep.transactions.state import State

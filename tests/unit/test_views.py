@@ -20,10 +20,10 @@ from lockstep.errors import (
     ReadOnlyError,
     UndefinedError,
 )
+from lockstep.timeline.database import Database
 from lockstep.timeline.entry import (
     MAX_VIEW_BYTES,
     Commit,
-    Database,
     Entry,
     Name,
     NamespaceDdl,

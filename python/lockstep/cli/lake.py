@@ -13,7 +13,7 @@ from lockstep.display import TABLE_COLUMNS, counted, table_row
 from lockstep.errors import InvalidError
 
 if TYPE_CHECKING:
-    from lockstep.timeline.entry import Database
+    from lockstep.timeline.database import Database
     from lockstep.timeline.log import Timeline
 
 

@@ -29,18 +29,8 @@ from lockstep.lake.lake import Lake
 from lockstep.lake.policy import check_policy
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
-from lockstep.timeline.entry import (
-    FORMAT,
-    NEW,
-    Database,
-    Entry,
-    Name,
-    Table,
-    TableDdl,
-    TableRead,
-    TableWrite,
-    TransactionInfo,
-)
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import FORMAT, NEW, Entry, Name, Table, TableDdl, TableRead, TableWrite, TransactionInfo
 from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 from lockstep.transactions.ddl import check_name, holder
 from lockstep.transactions.savepoint import Creation

@@ -41,7 +41,8 @@ from lockstep.lake.lake import Lake
 from lockstep.lake.turns import Turn
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
-from lockstep.timeline.entry import FORMAT, Database, Entry, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import FORMAT, Entry, TableWrite
 from lockstep.timeline.outcomes import Behind, Lost, MakeEntry, Ratified, Unknown
 from lockstep.transactions.transaction import Transaction
 

@@ -14,7 +14,7 @@ from lockstep.delta.real_paths import below_root
 from lockstep.errors import CorruptTimelineError
 from lockstep.lake.deletions import OLD, Wanted, going
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database
+from lockstep.timeline.database import Database
 from lockstep.transactions.transaction import Transaction
 
 

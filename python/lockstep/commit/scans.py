@@ -17,7 +17,8 @@ from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import EVERY_ROW, Rows, either, predicates_of
 from lockstep.errors import UnsupportedError
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database, Entry, Name, TableRead
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Name, TableRead
 from lockstep.timeline.log import Timeline
 
 NO_VIEWS: Mapping[Name, int] = MappingProxyType({})

@@ -18,18 +18,8 @@ from typing import TypeAlias
 from lockstep.delta.combine.evolution import collide
 from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import Rows
-from lockstep.timeline.entry import (
-    Batch,
-    Isolation,
-    Name,
-    Namespace,
-    NamespaceDdl,
-    TableDdl,
-    TagDdl,
-    ViewDdl,
-    folded,
-    tag_key,
-)
+from lockstep.timeline.database import tag_key
+from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, TagDdl, ViewDdl, folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ from lockstep.lake.exports import (
 from lockstep.lake.lake import Lake
 from lockstep.storage import Mine, Storage, Theirs, open_storage, url_of
 from lockstep.timeline.clock import to_millisecond
-from lockstep.timeline.entry import Database, ExportMode, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import ExportMode, Table
 from lockstep.timeline.files import encode, entry_path
 from lockstep.timeline.fold import apply
 from lockstep.timeline.log import Timeline

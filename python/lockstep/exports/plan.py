@@ -21,11 +21,11 @@ from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.exports.files import Copy, Place, copied, places_of, referring
 from lockstep.lake.exports import ExportRecord
 from lockstep.storage.outside import url_below
+from lockstep.timeline.database import Database
 from lockstep.timeline.entry import (
     FORMAT,
     MAX_ENTRY_BYTES,
     Batch,
-    Database,
     Entry,
     NamespaceDdl,
     Origin,

@@ -52,7 +52,8 @@ from lockstep.lake.exports import NO_EXPORT, ExportRecord, application_of, recor
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import Storage
-from lockstep.timeline.entry import NEW, Batch, Database, Entry, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import NEW, Batch, Entry, Table
 from lockstep.transactions.transaction import Transaction
 from lockstep.workers import Workers
 

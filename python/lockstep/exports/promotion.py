@@ -28,7 +28,8 @@ from lockstep.delta.snapshot import Snapshot, features_of
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.exports.files import Place, in_table, is_absolute, place_of, places_of, vector_place
 from lockstep.exports.plan import OF_THE_OLD_LOG
-from lockstep.timeline.entry import Database, Name, Namespace, Table, ViewDefinition
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
 from lockstep.transactions.names import Names
 
 ROW_IDS = "rowTracking"

@@ -15,7 +15,8 @@ from lockstep.errors import UnavailableError
 from lockstep.lake.gate import Gate
 from lockstep.retry import RACE, Backoff
 from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
-from lockstep.timeline.entry import FORMAT, Database, Entry, Moved, TableWrite, TransactionInfo
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import FORMAT, Entry, Moved, TableWrite, TransactionInfo
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 

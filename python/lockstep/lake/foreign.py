@@ -35,7 +35,8 @@ from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, refused, warning
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
-from lockstep.timeline.entry import Commit, Database, Entry, Table, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Commit, Entry, Table, TableWrite
 from lockstep.timeline.log import Timeline
 from lockstep.workers import Workers
 

@@ -13,7 +13,8 @@ from datetime import datetime
 from lockstep.delta.log import LogFiles, log_files
 from lockstep.errors import MissingFilesError
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database, Table, Tag
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Table, Tag
 from lockstep.timeline.known import Known
 
 

@@ -29,7 +29,8 @@ from lockstep.lake.upkeep import Upkeep
 from lockstep.retry import RACE, Backoff, Contention
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
-from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Table
 from lockstep.timeline.files import FOLDER
 from lockstep.timeline.hint import CHECKPOINTS, HINT
 from lockstep.timeline.log import Timeline

@@ -33,7 +33,8 @@ from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warn
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.timeline.clock import Clock
-from lockstep.timeline.entry import NEW, Database, Entry, Moved, Table, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import NEW, Entry, Moved, Table, TableWrite
 from lockstep.timeline.hint import HINT
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.placements import as_ratified

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from lockstep.errors import InvalidError
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database, Name
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name
 from lockstep.timeline.settlements import refusal
 from lockstep.transactions.lookup import tagged_version
 from lockstep.transactions.names import Names

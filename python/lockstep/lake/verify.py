@@ -36,7 +36,8 @@ from lockstep.timeline.base import base_path, read_base
 from lockstep.timeline.checkpoint import read_state
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
 from lockstep.timeline.clock import Clock, utc_now
-from lockstep.timeline.entry import Database, Name, Table, TableWrite, Tag
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Table, TableWrite, Tag
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.manifest import manifest_path, read_manifest
 from lockstep.timeline.parts import UnusableError

@@ -22,7 +22,8 @@ from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import find_dropped, last_state, last_states
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
 from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
-from lockstep.timeline.entry import Database, Entry, Name, Table, folded
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Name, Table, folded
 from lockstep.timeline.settlements import refusal
 from lockstep.transactions.names import Names, own_drop
 from lockstep.transactions.transaction import Transaction

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lockstep.errors import InvalidError
-from lockstep.timeline.entry import Counts, Database, Entry, Name, Namespace, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Counts, Entry, Name, Namespace, Table
 from lockstep.timeline.known import Known
 from lockstep.transactions.names import Names
 

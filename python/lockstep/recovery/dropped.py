@@ -14,7 +14,8 @@ from datetime import datetime
 from msgspec import structs
 
 from lockstep.errors import ExpiredError, InvalidError, UndefinedError
-from lockstep.timeline.entry import NEW, Database, Entry, Name, Table, folded
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import NEW, Entry, Name, Table, folded
 from lockstep.timeline.known import Known
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from lockstep.recovery.dropped import LastState
-from lockstep.timeline.entry import Database, Name, Namespace, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Namespace, Table
 from lockstep.transactions.names import Names, own_drop
 
 

@@ -6,7 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)

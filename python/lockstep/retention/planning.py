@@ -27,7 +27,8 @@ from lockstep.retention.pins import CLOCKS, Pins, pins
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
-from lockstep.timeline.entry import Database, Entry, Table, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Table, TableWrite
 from lockstep.transactions.folders import is_own
 
 VACUUM: frozenset[Kind] = frozenset({"data", "log", "litter"})

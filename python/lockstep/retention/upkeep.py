@@ -19,7 +19,8 @@ from lockstep.retention.deleting import Deleted, Progress, carry_out, silent, to
 from lockstep.retention.expiring import Expired, expire_snapshots
 from lockstep.retention.files import Kind
 from lockstep.retention.planning import EVERYTHING, ORPHANS, VACUUM, Plan, Scope, plan
-from lockstep.timeline.entry import Database, Name, Namespace, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Namespace, Table
 
 
 @dataclass(frozen=True, slots=True)

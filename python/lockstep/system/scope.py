@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lockstep.commit.records import OpenRecord
 from lockstep.lake.lake import Lake
-from lockstep.timeline.entry import Database
+from lockstep.timeline.database import Database
 from lockstep.transactions.transaction import Transaction
 
 

@@ -22,7 +22,8 @@ from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.names import name_of
 from lockstep.tables.queries import register, run_query
 from lockstep.tables.schema import arrow_field
-from lockstep.timeline.entry import Database, Name, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.lookup import find_table
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
 from lockstep.storage import Names, Storage
-from lockstep.timeline.entry import Database, Entry, Name, tag_key
+from lockstep.timeline.database import Database, tag_key
+from lockstep.timeline.entry import Entry, Name
 from lockstep.timeline.layered_map import LayeredMap, fetch
 from lockstep.workers import Threads
 

@@ -26,7 +26,8 @@ from immutables import Map
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.storage import Mine, Storage
 from lockstep.timeline.base import base_path, base_versions, read_base
-from lockstep.timeline.entry import NOTHING_EXPIRED, Expired
+from lockstep.timeline.database import NOTHING_EXPIRED
+from lockstep.timeline.entry import Expired
 from lockstep.timeline.files import RESTORE, File, Gets, version_in
 from lockstep.timeline.history import History
 from lockstep.timeline.layered_map import LayeredMap, side_by_side

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 
 Clock: TypeAlias = Callable[[], datetime]
 

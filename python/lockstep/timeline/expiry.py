@@ -30,7 +30,8 @@ from lockstep.timeline import fence
 from lockstep.timeline.append import Proposal, Settled, append_until, settled
 from lockstep.timeline.arbitration import sweep_staged
 from lockstep.timeline.base import base_path, base_versions
-from lockstep.timeline.entry import EXPIRY_FORMAT, Database, Entry, Expired, Expiry, TransactionInfo
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import EXPIRY_FORMAT, Entry, Expired, Expiry, TransactionInfo
 from lockstep.timeline.files import FOLDER, MAX_GROUP, damaged, entry_path, version_in, wrapped
 from lockstep.timeline.layered_map import side_by_side
 from lockstep.timeline.log import Timeline

@@ -23,14 +23,13 @@ from immutables import Map
 
 from lockstep.errors import CorruptTimelineError
 from lockstep.timeline.ahead import fetch_for
+from lockstep.timeline.database import Database, Index, tag_key
 from lockstep.timeline.entry import (
     NEW,
     Batch,
-    Database,
     Entry,
     Expired,
     Expiry,
-    Index,
     Moved,
     Name,
     Namespace,
@@ -43,7 +42,6 @@ from lockstep.timeline.entry import (
     View,
     ViewDdl,
     folded,
-    tag_key,
 )
 from lockstep.timeline.layered_map import Changing, fetch
 from lockstep.timeline.placements import NOT_MOVED, Moves, misfit

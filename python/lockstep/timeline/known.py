@@ -15,7 +15,8 @@ from lockstep.errors import ExpiredError, InvalidError, SnapshotTooOldError
 from lockstep.storage import Storage
 from lockstep.timeline.checkpoint import Checkpoints
 from lockstep.timeline.clock import Clock, far_ahead
-from lockstep.timeline.entry import Database, Entry, Expired, TableWrite
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Expired, TableWrite
 from lockstep.timeline.fold import amended, fold
 from lockstep.timeline.history import FEW, History
 from lockstep.timeline.past import CAUGHT_UP, Past

@@ -31,16 +31,8 @@ from lockstep.timeline.arbitration import Arbitration
 from lockstep.timeline.base import base_path, write_base
 from lockstep.timeline.checkpoint import Checkpoints, proof_of_later, versions
 from lockstep.timeline.clock import Clock, far_ahead, to_millisecond, utc_now
-from lockstep.timeline.entry import (
-    ARBITER_FORMAT,
-    FORMAT,
-    Arbitrated,
-    Database,
-    Entry,
-    Expired,
-    NamespaceDdl,
-    TransactionInfo,
-)
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import ARBITER_FORMAT, FORMAT, Arbitrated, Entry, Expired, NamespaceDdl, TransactionInfo
 from lockstep.timeline.fence import fence, now
 from lockstep.timeline.files import FOLDER, RESTORE, Gets, encode, entry_path, find, gone, read, read_known, version_in
 from lockstep.timeline.fold import DEFAULT_NAMESPACE, apply, fold

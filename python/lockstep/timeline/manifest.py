@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from lockstep.timeline.entry import Batch, Name, Namespace, Table, Tag, Value, View, tag_key
+from lockstep.timeline.database import tag_key
+from lockstep.timeline.entry import Batch, Name, Namespace, Table, Tag, Value, View
 from lockstep.timeline.files import UNREADABLE, Gets, read
 from lockstep.timeline.hint import CHECKPOINTS
 from lockstep.timeline.parts import Kind, Part, UnusableError, digest_of

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from lockstep.errors import UnavailableError
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 
 MakeEntry: TypeAlias = Callable[[int, datetime], Entry]
 """Makes an entry out of the version and the commit time that it is to have."""

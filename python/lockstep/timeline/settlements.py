@@ -9,7 +9,8 @@ table had, the last version up to which the two say the same.
 from __future__ import annotations
 
 from lockstep.errors import ForeignCommitError, LockstepError
-from lockstep.timeline.entry import Database, Entry, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Table
 
 
 def refusal(head: Database, table: Table) -> ForeignCommitError | None:

@@ -11,7 +11,8 @@ from immutables import Map
 from msgspec import structs
 
 from lockstep.storage import Storage
-from lockstep.timeline.entry import NOTHING_EXPIRED, Database, Entry, Expired, Index, Value, spelled_of
+from lockstep.timeline.database import NOTHING_EXPIRED, Database, Index, spelled_of
+from lockstep.timeline.entry import Entry, Expired, Value
 from lockstep.timeline.fold import apply
 from lockstep.timeline.history import History
 from lockstep.timeline.placements import Placements, first_moved, placements_after

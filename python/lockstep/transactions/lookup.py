@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from lockstep.errors import InvalidError, UndefinedError
-from lockstep.timeline.entry import Database, Name, Table, Tag
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Table, Tag
 from lockstep.transactions.names import NO_TAG, Names
 
 

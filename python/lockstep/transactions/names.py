@@ -10,8 +10,8 @@ import msgspec
 from immutables import Map
 
 from lockstep.errors import DuplicateError, InvalidError, UndefinedError
+from lockstep.timeline.database import Database, tag_key
 from lockstep.timeline.entry import (
-    Database,
     Name,
     Namespace,
     NamespaceDdl,
@@ -24,7 +24,6 @@ from lockstep.timeline.entry import (
     ViewDefinition,
     folded,
     names_in,
-    tag_key,
 )
 from lockstep.transactions.ddl import check_name, check_size, check_tag, holder, net_ddl, net_views
 

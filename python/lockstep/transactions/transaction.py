@@ -23,10 +23,10 @@ from lockstep.errors import (
     ReadOnlyError,
     TransactionStateError,
 )
+from lockstep.timeline.database import Database
 from lockstep.timeline.entry import (
     NEW,
     Batch,
-    Database,
     Entry,
     Isolation,
     Name,

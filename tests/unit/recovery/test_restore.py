@@ -11,7 +11,8 @@ from lockstep.errors import ConflictError, DuplicateError, InvalidError, Undefin
 from lockstep.recovery.changes import restore_to, revert
 from lockstep.recovery.diff import diff
 from lockstep.recovery.restore import Selection, TableRestore
-from lockstep.timeline.entry import Database, ViewDefinition
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import ViewDefinition
 from lockstep.transactions.transaction import Transaction
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, named, open_catalog, stage

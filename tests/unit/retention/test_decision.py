@@ -18,7 +18,8 @@ from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.queue import Marks, Queue, over, split
 from lockstep.retention.versions import Readable, Wishes, expired, retained
 from lockstep.storage import Found
-from lockstep.timeline.entry import Database, Entry, Table, TableDdl
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry, Table, TableDdl
 from tests.support.entries import entry
 from tests.support.histories import create, name, write
 from tests.support.lakes import add, metadata, remove

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from lockstep.errors import CorruptTimelineError, UnavailableError
 from lockstep.timeline.checkpoint import Checkpoints, read_state, versions
-from lockstep.timeline.entry import Database, Entry
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.fold import fold
 from lockstep.timeline.log import Timeline

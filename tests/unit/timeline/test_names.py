@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lockstep.timeline.checkpoint import Checkpoints
-from lockstep.timeline.entry import Database, Name, NamespaceDdl, TableDdl, folded, names_in, spelled_of
+from lockstep.timeline.database import Database, spelled_of
+from lockstep.timeline.entry import Name, NamespaceDdl, TableDdl, folded, names_in
 from lockstep.timeline.files import File, encode
 from lockstep.timeline.fold import fold
 from lockstep.timeline.log import Timeline

@@ -27,7 +27,8 @@ from lockstep.spark.host.calls import answer_of, known, list_first, parts_of, st
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.storage.outside import url_below
-from lockstep.timeline.entry import Database, Namespace, Table, names_in
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Namespace, Table, names_in
 from lockstep.transactions.ddl import spelled_namespace
 from lockstep.transactions.names import NO_NAMESPACE, Names
 

@@ -13,7 +13,8 @@ from lockstep.recovery.restore import TableRestore
 from lockstep.spark.host.procedure import Rows
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.times import micros_of, time_of
-from lockstep.timeline.entry import Database, Name
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name
 from lockstep.transactions.ddl import spelled
 from lockstep.transactions.names import Names
 

@@ -21,7 +21,8 @@ from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.recovery_procedures import RECOVERY_PROCEDURES
 from lockstep.spark.host.requests import Change, Operation, Requests, operation
-from lockstep.timeline.entry import Database, Namespace, Tag, TagDdl
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Namespace, Tag, TagDdl
 from lockstep.transactions.names import Names, tags_in
 from lockstep.transactions.statements import shortened
 from lockstep.transactions.transaction import Transaction

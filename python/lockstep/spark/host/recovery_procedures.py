@@ -14,7 +14,8 @@ from lockstep.recovery.restore import Selection, TableRestore
 from lockstep.spark.host.calls import WHEN, answer_of, known, micros, name_in, parts_of, texts_in, version_said
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
-from lockstep.timeline.entry import Database, Name, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
 from lockstep.transactions.transaction import Transaction
 

@@ -18,7 +18,8 @@ from lockstep.spark.host.protocol.base import (
 )
 from lockstep.spark.host.sessions import Session
 from lockstep.system.namespace import is_of_system, is_reserved, refuse_reserved
-from lockstep.timeline.entry import Database, Name, Namespace, Table, names_in
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name, Namespace, Table, names_in
 from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
 from lockstep.transactions.lookup import find_table
 from lockstep.transactions.names import NO_NAMESPACE, Names

@@ -17,7 +17,8 @@ from lockstep.spark.host.system import NOT_A_TABLE
 from lockstep.spark.host.times import micros_of, time_of
 from lockstep.spark.host.versions import database_version
 from lockstep.system.tables import TABLES
-from lockstep.timeline.entry import Database, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Table
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:

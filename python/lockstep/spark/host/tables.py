@@ -25,7 +25,8 @@ from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version, number
 from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
-from lockstep.timeline.entry import NEW, Database, Name, Table
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import NEW, Name, Table
 from lockstep.transactions.names import NO_NAMESPACE
 from lockstep.transactions.transaction import Transaction
 
