@@ -146,8 +146,14 @@ def last_states(timeline: Known, then: Database, ids: Collection[str], through: 
             return found
     if kept_since == then.version:
         return found
-    entries = list(timeline.past(after=then.version, through=through))[::-1]
-    if [entry.version for entry in entries] != list(range(then.version + 1, through + 1)):
+    version, entries = through, list[Entry]()
+    for entry in timeline.past(after=then.version, through=through):
+        if entry.version != version:
+            break
+        version -= 1
+        if not left.isdisjoint(_tables_of(entry)):
+            entries.append(entry)
+    if version != then.version:
         names = ", ".join(sorted(str(then.index.ids[id_]) for id_ in left))
         raise ExpiredError(
             f"table {names} cannot come back: its DROP has expired, and parts of the history are lost that say how it "
@@ -155,8 +161,14 @@ def last_states(timeline: Known, then: Database, ids: Collection[str], through: 
             "SELECT; restore the others by their names"
         )
     tables = {id_: table for id_ in left if (table := then.table_by_id(id_)) is not None}
-    last = {id_: _at_last_drop(table, entries) for id_, table in tables.items()}
+    last = {id_: _at_last_drop(table, entries[::-1]) for id_, table in tables.items()}
     return found | {id_: LastState(table, then.version) for id_, table in last.items() if table is not None}
+
+
+def _tables_of(entry: Entry) -> set[str]:
+    """Return the ids of the tables that an entry changes."""
+    written = {write.id for write in entry.writes} | {move.id for move in entry.moved}
+    return written | {ddl.id for ddl in entry.tables}
 
 
 def _at_last_drop(table: Table, entries: Iterable[Entry]) -> Table | None:
