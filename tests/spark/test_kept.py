@@ -102,6 +102,26 @@ def needed(spark: Any, version: str) -> set[str]:
     return {Path(row.path).name for row in found}
 
 
+def test_a_table_whose_drop_has_expired_comes_back_to_a_tag(spark: Any, root: Path) -> None:
+    spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id FROM range(9)")
+    spark.sql("CREATE TAG good")
+    where = folder(root)
+    tagged = data(where)
+    spark.sql("DELETE FROM t WHERE id = 4")
+    spark.sql("INSERT OVERWRITE t VALUES (7)")
+    spark.sql("DROP TABLE t")
+    spark.sql("CREATE NAMESPACE later")
+    let_expire(root)
+    for gone in data(where) - tagged:
+        (where / gone).unlink()  # as upkeep does in the end
+    assert spark.sql("SHOW TABLES DROPPED").count() == 0
+    spark.sql("CALL lake.system.restore(tag => 'good', tables => array('t'))")
+    assert rows(spark, "SELECT * FROM t") == [(id_,) for id_ in range(9)]
+    spark.sql("INSERT INTO t VALUES (9)")
+    assert len(rows(spark, "SELECT * FROM t")) == 10
+
+
 def inventory(spark: Any, path: Path, files: set[str]) -> None:
     """Register a view with files of a table's folder, as an inventory of a store would list them."""
     listed = [(f"lockstep://head.file{path}/{each}", 1, False, 0) for each in sorted(files)]
