@@ -26,7 +26,7 @@ from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.spark.host.protocol.roots import Look, SawRoot
 from lockstep.spark.host.uris import Uris
-from lockstep.storage import is_local
+from lockstep.storage import is_hdfs, is_local
 from lockstep.storage.failures import cause_of
 from lockstep.storage.options import hadoop_addresses, place_of, without_keys
 from lockstep.timeline.files import entry_path, gone
@@ -148,6 +148,8 @@ def _reads(lake: Lake, path: str) -> Expected | None:
 
 
 def _addresses(url: str) -> list[str]:
+    if is_hdfs(url):
+        return ["fs.hdfs.impl", "dfs.nameservices"]
     return ["fs.file.impl"] if is_local(url) else hadoop_addresses(place_of(url))
 
 
