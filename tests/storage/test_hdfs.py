@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,6 +23,7 @@ from lockstep.storage import Mine, Theirs, open_storage
 from lockstep.storage.hadoop import PIECE_BYTES, HadoopStorage, Transport, connect
 from lockstep.storage.proof import prove, race
 from tests.support import on_hdfs
+from tests.support.rpc_line import FAULTS, Fault, RpcLine
 from tests.support.sessions import ROOTS
 
 pytestmark = pytest.mark.skipif(not on_hdfs.IS_WANTED, reason="needs HDFS: make test-hdfs")
@@ -120,6 +124,62 @@ def test_a_lost_answer_is_settled_by_trying_again(store: HadoopStorage, transpor
     with pytest.raises(UnavailableError) as caught:
         store.put_if_absent("f/b", b"x")
     assert caught.value.definite
+
+
+@pytest.fixture
+def line(transport: Transport) -> Iterator[RpcLine]:
+    """The way to the name node, on which renames get lost, and whoever loses one does not try for long."""
+    configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
+    configuration.set("ipc.client.connect.max.retries", "0")
+    connect(OverPy4J(on_hdfs.gateway(), configuration))
+    parts = urlsplit(ROOTS)
+    with RpcLine(parts.hostname or "", parts.port or 0) as line:
+        yield line
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_write_whose_rename_is_lost_on_the_way_says_what_is_known(
+    line: RpcLine, store: HadoopStorage, hadoop: Any, fault: Fault
+) -> None:
+    """Who deletes the hidden file knows that it was not renamed, nor will be; where it is gone, a look tells."""
+    through = open_storage(store.url.replace(urlsplit(ROOTS).netloc, line.address))
+    assert through.put_if_absent("f/before", b"x") == Mine()
+    line.next = fault
+    if fault == "lost answer":
+        assert through.put_if_absent("f/a", b"x") == Mine()
+    else:
+        with pytest.raises(UnavailableError, match=r"cannot write f/a in hdfs://") as caught:
+            through.put_if_absent("f/a", b"x")
+        assert caught.value.definite == (fault != "lost answer, and dead")
+        line.revive()
+        line.deliver()
+        is_there = fault == "lost answer, and dead"
+        assert store.get("f/a") == (b"x" if is_there else None), "what was definite stays so"
+    assert through.put_if_absent("f/a", b"x") == Mine()
+    assert through.put_if_absent("f/a", b"y") == Theirs(b"x")
+    assert names(store, hadoop, "f") == ["a", "before"]
+
+
+def test_an_interrupt_leaves_no_answer_to_the_next_request(line: RpcLine, store: HadoopStorage) -> None:
+    """Ctrl-C is raised in the main thread; Py4J would take an answer that is late for that to the next call."""
+    store.put("f/a", b"a")
+    store.put("f/b", b"b")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupted)
+    try:
+        for delay in (0.0005, 0.001, 0.002, 0.004, 0.008) * 4:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                while True:
+                    assert store.get("f/a") == b"a"
+            assert store.get("f/b") == b"b"
+            assert store.get("f/a") == b"a"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_what_hdfs_refuses_was_not_written(store: HadoopStorage, hadoop: Any) -> None:
