@@ -112,7 +112,7 @@ def test_the_host_of_a_driver_that_is_killed_ends_too(tmp_path: Path, root: str)
     assert TransactionalCatalog.open(root).database().tables[named("a")].version == 1
 
 
-CLUSTER_CASES = ("merge_forms", "rfc73_three_tables", "savepoint")
+CLUSTER_CASES = ("merge_forms", "rfc73_three_tables")
 
 
 def test_the_contract_holds_with_separate_executors_on_hdfs(repository: Path) -> None:

@@ -131,7 +131,7 @@ def line(transport: Transport) -> Iterator[RpcLine]:
     """The way to the name node, on which renames get lost, and whoever loses one does not try for long."""
     configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
     configuration.set("ipc.client.connect.max.retries", "0")
-    connect(OverPy4J(on_hdfs.gateway(), configuration))
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
     parts = urlsplit(ROOTS)
     with RpcLine(parts.hostname or "", parts.port or 0) as line:
         yield line
@@ -212,7 +212,7 @@ def test_files_have_the_permissions_that_hadoop_is_set_to(store: HadoopStorage, 
     jvm = on_hdfs.gateway().jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
     configuration.set("fs.permissions.umask-mode", "007")
-    connect(OverPy4J(on_hdfs.gateway(), configuration))
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
     hadoop.mkdirs(path_of(store, "f"))
     hadoop.setPermission(path_of(store, "f"), jvm.org.apache.hadoop.fs.permission.FsPermission("770"))
     store.put("f/g/a", b"x")
@@ -257,7 +257,7 @@ def test_another_client_in_place_of_hadoops_own_is_refused(store: HadoopStorage)
     jvm = on_hdfs.gateway().jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
     configuration.set("fs.hdfs.impl", "org.apache.hadoop.hdfs.ViewDistributedFileSystem")
-    connect(OverPy4J(on_hdfs.gateway(), configuration))
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
     with pytest.raises(UnsupportedError, match=r"ViewDistributedFileSystem is set for hdfs://.* \(fs.hdfs.impl\)"):
         store.put_if_absent("a", b"x")
 
@@ -273,7 +273,7 @@ def test_a_name_node_that_is_not_there_is_an_error_that_says_so(transport: Trans
     jvm = on_hdfs.gateway().jvm
     configuration = jvm.org.apache.hadoop.conf.Configuration()
     configuration.set("ipc.client.connect.max.retries", "0")
-    connect(OverPy4J(on_hdfs.gateway(), configuration))
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
     store = open_storage("hdfs://127.0.0.1:1/lake")
     calls: list[Callable[[], object]] = [
         lambda: store.get("f/a"),

@@ -6,6 +6,7 @@ they are.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -82,12 +83,20 @@ def gateway() -> Any:
 
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.driver.extraClassPath", str(jars.shim_jar())).set("spark.driver.memory", "512m")
-    return launch_gateway(conf)
+    found = launch_gateway(conf)
+    atexit.register(_end, found)
+    return found
+
+
+def _end(gateway: Any) -> None:
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # that is what it ends by
+    gateway.proc.wait()
 
 
 def transport() -> Transport:
     """Return a way to HDFS of a process that has no Spark driver."""
-    return OverPy4J(gateway(), gateway().jvm.org.apache.hadoop.conf.Configuration())
+    return OverPy4J(gateway(), gateway().jvm.org.apache.hadoop.conf.Configuration)
 
 
 def connected() -> None:

@@ -66,11 +66,11 @@ def attach(spark: SparkSession) -> None:
                 if attached.application != context.applicationId:
                     attached.host.close()  # what the application before left open, no session of it can end any more
                 attached.context, attached.application = context, context.applicationId
-                connect(OverPy4J(gateway, context._jsc.hadoopConfiguration()))
+                connect(OverPy4J(gateway, context._jsc.hadoopConfiguration))
             return
         from pyspark.java_gateway import ensure_callback_server_started
 
-        connect(OverPy4J(gateway, context._jsc.hadoopConfiguration()))
+        connect(OverPy4J(gateway, context._jsc.hadoopConfiguration))
         ensure_callback_server_started(gateway)
         host = Host(application=context.appName)
         secret = secrets.token_hex(32)

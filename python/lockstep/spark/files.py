@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import cached_property
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -32,18 +33,26 @@ class OverPy4J:
     behind, which the next call would take for its own. These threads are never interrupted; who waits for them is.
     """
 
-    def __init__(self, gateway: Any, configuration: Any) -> None:
-        """Take the driver's gateway, and Hadoop's configuration as the driver has it."""
-        self._call = gateway.jvm.lockstep.spark.Bridge.files
-        self._configuration = configuration
+    def __init__(self, gateway: Any, configuration: Callable[[], Any]) -> None:
+        """Take the driver's gateway, and what gives Hadoop's configuration as the driver has it; asked if need be."""
+        self._gateway = gateway
+        self._configuration_of = configuration
         self._threads = Threads(MOST_AT_ONCE, thread_name_prefix="lockstep-hadoop")
 
     def __call__(self, request: bytes) -> bytes:
         return _answer_of(self._threads.submit(self._asked, request))
 
+    @cached_property
+    def _call(self) -> Any:
+        return self._gateway.jvm.lockstep.spark.Bridge.files
+
+    @cached_property
+    def _configuration(self) -> Any:
+        return self._configuration_of()
+
     def _asked(self, request: bytes) -> bytes:
         try:
-            return bytes(self._call(self._configuration, request))
+            return bytes(self._call(self._configuration, request))  # one round trip
         except (Py4JError, OSError) as error:  # the JVM has ended, or has no memory left
             raise UnavailableError(f"the driver's JVM did not answer ({str(error).splitlines()[0]})") from error
 
