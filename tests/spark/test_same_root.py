@@ -25,9 +25,7 @@ from tests.support.sessions import ROOTS
 Elsewhere = Mapping[str, str]
 """What a session sets to look elsewhere."""
 
-FILE_SYSTEM = (
-    "DistributedFileSystem" if on_hdfs.IS_WANTED else "S3AFileSystem" if ROOTS else "LocalFileSystem"
-)
+FILE_SYSTEM = "DistributedFileSystem" if on_hdfs.IS_WANTED else "S3AFileSystem" if ROOTS else "LocalFileSystem"
 ENTRY = "_lockstep/timeline/00000000000000000000.json"
 
 
@@ -103,7 +101,9 @@ def test_a_session_whose_spark_sees_an_empty_place_is_refused(
 
 
 def settings_shown(settings: Elsewhere) -> list[str]:
-    return [f"{name}={settings[name]}" for name in settings if name.endswith((".endpoint", "fs.file.impl", "fs.hdfs.impl"))]
+    return [
+        f"{name}={settings[name]}" for name in settings if name.endswith((".endpoint", "fs.file.impl", "fs.hdfs.impl"))
+    ]
 
 
 def test_a_session_whose_spark_sees_another_lake_is_refused(

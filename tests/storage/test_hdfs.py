@@ -194,9 +194,7 @@ def test_what_hdfs_refuses_was_not_written(store: HadoopStorage, hadoop: Any) ->
     assert store.get("f/a") is None
 
 
-def test_hidden_files_of_the_dead_go_when_their_folder_is_listed_a_day_later(
-    store: HadoopStorage, hadoop: Any
-) -> None:
+def test_hidden_files_of_the_dead_go_when_their_folder_is_listed_a_day_later(store: HadoopStorage, hadoop: Any) -> None:
     """Only those that Lockstep names so, and none that somebody may still be writing."""
     jvm = on_hdfs.gateway().jvm
     now = jvm.java.lang.System.currentTimeMillis()
@@ -220,11 +218,26 @@ def test_files_have_the_permissions_that_hadoop_is_set_to(store: HadoopStorage, 
     assert hadoop.getFileStatus(path_of(store, "f/g")).getPermission().toString() == "rwxrwx---", "as the one above"
 
 
-def test_what_may_not_be_written_is_known(store: HadoopStorage) -> None:
-    """The tests' user may write anything, as who started HDFS; nobody's rights are asked as Hadoop asks for them."""
-    assert store.is_writable("f/deeper")
+def test_who_may_only_read_is_known_before_a_write_and_refused_by_one(store: HadoopStorage) -> None:
+    """HDFS asks who it is: here, another user than the one who started it, who may do anything."""
+    jvm = on_hdfs.gateway().jvm
+    users = jvm.org.apache.hadoop.security.UserGroupInformation
     store.put("f/a", b"x")
     assert store.is_writable("f")
+    assert store.is_writable("f/absent/deeper")
+    owner = users.getLoginUser()
+    users.setLoginUser(users.createRemoteUser("reader"))
+    configuration = jvm.org.apache.hadoop.conf.Configuration()
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
+    try:
+        assert not store.is_writable("f")
+        assert not store.is_writable("f/absent/deeper")
+        assert (store.get("f/a"), store.list("f")) == (b"x", ["a"])
+        with pytest.raises(UnavailableError, match="cannot write f/b in .*: AccessControlException") as caught:
+            store.put_if_absent("f/b", b"x")
+        assert caught.value.definite
+    finally:
+        users.setLoginUser(owner)
 
 
 def test_a_file_that_takes_the_place_of_one_that_is_read_is_read_whole(

@@ -60,8 +60,8 @@ class OverPy4J:
 class OverPipes:
     """Asks the driver that started this process: a line out for each request, and a line in for its answer.
 
-        files <number> <request, in Base64>
-        files <number> <answer, in Base64>
+    files <number> <request, in Base64>
+    files <number> <answer, in Base64>
     """
 
     WORD = b"files"

@@ -139,7 +139,9 @@ class HadoopStorage(Storage):
         while offset < first.size:
             answer, data = self._ask("read", path, "read", offset=offset)
             if (answer.found, answer.file, answer.size) != (True, first.file, first.size) or not data:
-                raise _ChangedError(f"cannot read {path} in {self.url}: it was replaced or deleted meanwhile. Try again")
+                raise _ChangedError(
+                    f"cannot read {path} in {self.url}: it was replaced or deleted meanwhile. Try again"
+                )
             yield data
             offset += len(data)
 
