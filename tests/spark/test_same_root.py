@@ -1,7 +1,8 @@
 """Spark's side and Lockstep's look at one root, or nothing is read or written.
 
 Hadoop is made to look elsewhere as users do it: of a folder by a mount table (`fs.file.impl`), of a bucket by another
-endpoint, that of a second server; of HDFS by a mount table, too. `make test-s3` and `make test-hdfs` run these tests there.
+endpoint, that of a second server; of HDFS by a mount table, too. `make test-s3` and `make test-hdfs` run these tests
+there.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def test_no_answer_in_time_says_whether_the_request_went_out(monkeypatch: pytest
     over = OverPy4J(Gateway(stuck), lambda: None)
     try:
         for definite in (False, True):
-            with pytest.raises(UnavailableError, match="no answer within 0.05 seconds") as caught:
+            with pytest.raises(UnavailableError, match=r"no answer within 0\.05 seconds") as caught:
                 over(b"write")
             assert begun.is_set()
             assert caught.value.definite == definite

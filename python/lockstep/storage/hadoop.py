@@ -139,9 +139,7 @@ class HadoopStorage(Storage):
         while offset < first.size:
             answer, data = self._ask("read", path, "read", offset=offset)
             if (answer.found, answer.file, answer.size) != (True, first.file, first.size) or not data:
-                raise _ChangedError(
-                    f"cannot read {path} in {self.url}: it was replaced or deleted meanwhile. Try again"
-                )
+                raise _ChangedError(f"cannot read {path} in {self.url}: it was replaced or deleted. Try again")
             yield data
             offset += len(data)
 
@@ -271,8 +269,8 @@ def _only(url: str) -> Transport:
     if not _connected:
         raise UnsupportedError(
             f"no store for {url!r} in this process: HDFS is asked through the JVM of a Spark driver, and there is none "
-            "here. Use the lake in a Spark session: a catalog with this root, which with create=true makes it; what the "
-            "command line does, `CALL <catalog>.system.…` does there (docs/storage.md)"
+            "here. Use the lake in a Spark session: a catalog with this root, which with create=true makes it. What "
+            "the command line does is `CALL <catalog>.system.…` there (docs/storage.md)"
         )
     return _connected[0]
 

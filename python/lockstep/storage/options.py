@@ -47,7 +47,7 @@ _NOT_OF_HADOOP = {
     "o3fs": _OZONE,
     "ofs": _OZONE,
 }
-"""Why not, and what instead, of Hadoop's other file systems that are asked for; all else is refused without a reason."""
+"""Why not, and what instead, of Hadoop's other file systems that are asked for; all else has no reason of its own."""
 
 _AZURE = "core.windows.net"
 _ADDRESS = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", re.IGNORECASE)
