@@ -16,17 +16,17 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.spark import files
 from lockstep.spark.files import OverPipes, OverPy4J
-from lockstep.storage import open_storage, url_of
+from lockstep.storage import hadoop, open_storage, url_of
 from lockstep.storage.hadoop import connect
 from lockstep.storage.outside import OutsideStorage, comparable
-from tests.support import on_hdfs
 
 
 @pytest.fixture(autouse=True)
 def no_driver() -> Iterator[None]:
+    before = [*hadoop._connected]
     connect(None)
     yield
-    on_hdfs.connected()
+    connect(before[0] if before else None)
 
 
 def answering(**answer: Any) -> bytes:

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lockstep.errors import UnavailableError, UnsupportedError
+from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.spark.files import OverPy4J
 from lockstep.storage import Mine, Theirs, open_storage
 from lockstep.storage.hadoop import PIECE_BYTES, HadoopStorage, Transport, connect
@@ -180,6 +181,17 @@ def test_an_interrupt_leaves_no_answer_to_the_next_request(line: RpcLine, store:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_no_lake_is_made_inside_another_lake_or_a_table(store: HadoopStorage) -> None:
+    """As on a local disk: VACUUM of the table would delete the lake."""
+    TransactionalCatalog.open(f"{store.url}/lake", create=True)
+    store.put("table/_delta_log/00000000000000000000.json", b"")
+    for root in (f"{store.url}/lake/sales/other", f"{store.url}/table/other"):
+        with pytest.raises(InvalidError, match="is inside the"):
+            TransactionalCatalog.open(root, create=True)
+    assert not store.list("table/other/_lockstep/timeline")
+    assert TransactionalCatalog.open(f"{store.url}/lake", create=True).database().version == 0
 
 
 def test_what_hdfs_refuses_was_not_written(store: HadoopStorage, hadoop: Any) -> None:

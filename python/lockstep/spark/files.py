@@ -54,7 +54,8 @@ class OverPy4J:
         try:
             return bytes(self._call(self._configuration, request))  # one round trip
         except (Py4JError, OSError) as error:  # the JVM has ended, or has no memory left
-            raise UnavailableError(f"the driver's JVM did not answer ({str(error).splitlines()[0]})") from error
+            said = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UnavailableError(f"the driver's JVM did not answer ({said})") from error
 
 
 class OverPipes:

@@ -66,7 +66,8 @@ private[spark] object HadoopFiles {
         answer.put("written", HadoopWrites.finish(asked.get("stream").asText, flag(asked, "replace")))
         NoBytes
       case "abort" => done(HadoopWrites.abort(asked.get("stream").asText))
-      case "delete" => done(asked.get("paths").elements().asScala.foreach(each => delete(place.copy(path = each.asText))))
+      case "delete" =>
+        done(asked.get("paths").elements().asScala.foreach(each => delete(place.copy(path = each.asText))))
       case "delete_folder" => done(deleteFolder(place, flag(asked, "only_if_empty")))
       case "is_writable" =>
         answer.put("allowed", isWritable(place))

@@ -4,8 +4,8 @@ import java.io.IOException
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
-import lockstep.spark.host.HadoopFiles.{parent, plainly, status, Place}
-import org.apache.hadoop.fs.{FileAlreadyExistsException, FSDataOutputStream, Path}
+import lockstep.spark.host.HadoopFiles.{Place, parent, plainly, status}
+import org.apache.hadoop.fs.{FSDataOutputStream, FileAlreadyExistsException, Path}
 import org.apache.hadoop.fs.Options.Rename
 import org.apache.hadoop.hdfs.protocol.HdfsFileStatus
 

@@ -33,7 +33,7 @@ private[spark] class HostEnded(message: String) extends Exception(message)
  * The child ends when its input does, so it outlives no driver, however that ended.
  */
 private[spark] class SpawnedHost private (process: Process, conf: Configuration) extends Host with Logging {
-  import SpawnedHost.{filesThreads, Files}
+  import SpawnedHost.{Files, filesThreads}
 
   private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]()
   private val numbers = new AtomicLong()
@@ -203,7 +203,8 @@ private[spark] object SpawnedHost {
         val thread = new Thread(work, "lockstep-hadoop")
         thread.setDaemon(true)
         thread
-      })
+      }
+    )
     threads.allowCoreThreadTimeOut(true)
     threads
   }
