@@ -7,7 +7,7 @@ CORE_TESTS := tests/spark
 S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py
 HDFS_TESTS := tests/storage/test_contract.py tests/storage/test_hdfs.py tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py tests/crash/test_hdfs.py
 # Of each of these files what is for HDFS, and of the contract in Spark and of the race a sample.
-HDFS_SAMPLE := hdfs or exports or begin_commit or conflicting or different or same_root
+HDFS_SAMPLE := hdfs or begin_commit or conflicting or different or same_root
 SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
