@@ -287,6 +287,16 @@ def test_another_client_in_place_of_hadoops_own_is_refused(store: HadoopStorage)
         store.put_if_absent("a", b"x")
 
 
+def test_name_nodes_that_only_observe_are_refused(store: HadoopStorage) -> None:
+    """What one client wrote, another would not find yet."""
+    configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
+    provider = "org.apache.hadoop.hdfs.server.namenode.ha.ObserverReadProxyProvider"
+    configuration.set(f"dfs.client.failover.proxy.provider.{urlsplit(ROOTS).hostname}", provider)
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
+    with pytest.raises(UnsupportedError, match=r"ObserverReadProxyProvider, and what observers answer may be old"):
+        store.get("a")
+
+
 def test_a_client_that_somebody_closes_is_replaced(store: HadoopStorage) -> None:
     """Programs close all of Hadoop's file systems at times."""
     store.put("a", b"x")

@@ -30,6 +30,9 @@ _Op: TypeAlias = Literal[
     "read", "list", "look", "put", "begin", "piece", "finish", "abort", "delete", "delete_folder", "is_writable"
 ]
 
+_WRITES: frozenset[_Op] = frozenset({"put", "begin", "piece", "finish"})
+"""What makes a file, and says of a failure whether it may be there all the same."""
+
 PIECE_BYTES = 4 * 1024 * 1024
 """The most bytes of a file in one request or answer: Py4J and pipes carry a third more, and hold several copies."""
 
@@ -231,7 +234,7 @@ class HadoopStorage(Storage):
 
         Raises:
             UnavailableError: Hadoop failed, or did not answer.
-            UnsupportedError: it has another client for HDFS, or this process has no driver.
+            UnsupportedError: it has another client for HDFS or asks observers, or this process has no driver.
         """
         if not path and op not in ("list", "is_writable"):
             checked(path)
@@ -244,8 +247,9 @@ class HadoopStorage(Storage):
         answer = _answers.decode(head)
         if (failure := answer.error) is not None:
             if failure.kind == "java.lang.UnsupportedOperationException":
-                raise UnsupportedError(f"{where}: {failure.message}. Have Hadoop use its own client of HDFS")
-            raise UnavailableError(f"{where}: {failure.message}", definite=not failure.may_be_done)
+                raise UnsupportedError(f"{where}: {failure.message}")
+            is_not_done = op in _WRITES and not failure.may_be_done
+            raise UnavailableError(f"{where}: {failure.message}", definite=is_not_done)
         return answer, rest
 
 

@@ -235,8 +235,8 @@ def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, mes
 _ADVICE = (
     "Have both look at the same place, and start Spark again. Of an object store, say where it is by `options=` of "
     "lockstep.configure, which tells both sides, or by store.* of the catalog and Hadoop's settings alike "
-    "(docs/storage.md). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl as "
-    "Hadoop has it"
+    "(docs/storage.md). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl and "
+    "fs.hdfs.impl as Hadoop has them"
 )
 
 _PASSWORD = re.compile(r"//[^\s/@:]*:[^\s/@]*@")

@@ -11,6 +11,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, ParentNotDirectoryException, PathIsNotEmptyDirectoryException}
 import org.apache.hadoop.fs.permission.FsAction
 import org.apache.hadoop.hdfs.DistributedFileSystem
+import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys
 import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys.BlockWrite
 import org.apache.hadoop.hdfs.protocol.{DirectoryListing, HdfsFileStatus}
 import org.apache.hadoop.ipc.RemoteException
@@ -100,11 +101,24 @@ private[spark] object HadoopFiles {
     // 400 ms then. Asked again sooner, and for as long in all, half of all writes take a tenth of the time.
     conf.setInt(BlockWrite.LOCATEFOLLOWINGBLOCK_INITIAL_DELAY_MS_KEY, 5)
     conf.setInt(BlockWrite.LOCATEFOLLOWINGBLOCK_RETRIES_KEY, 12)
-    FileSystem.newInstance(URI.create(store), conf) match {
+    val uri = URI.create(store)
+    refuseObservers(conf, uri)
+    FileSystem.newInstance(uri, conf) match {
       case files: DistributedFileSystem if files.getClass == classOf[DistributedFileSystem] => files
       case other =>
         other.close()
-        throw new UnsupportedOperationException(s"${other.getClass.getName} is set for $store (fs.hdfs.impl)")
+        throw new UnsupportedOperationException(
+          s"${other.getClass.getName} is set for $store (fs.hdfs.impl): have Hadoop use its own client of HDFS")
+    }
+  }
+
+  /** Name nodes that only observe answer what was true a moment ago, and what one client wrote another would not find. */
+  private def refuseObservers(conf: Configuration, uri: URI): Unit = {
+    val name = s"${HdfsClientConfigKeys.Failover.PROXY_PROVIDER_KEY_PREFIX}.${uri.getHost}"
+    Option(conf.getTrimmed(name)).filter(_.contains("Observer")).foreach { provider =>
+      throw new UnsupportedOperationException(
+        s"$name is $provider, and what observers answer may be old: set it to " +
+          "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider for Spark")
     }
   }
 
