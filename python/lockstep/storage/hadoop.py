@@ -122,29 +122,47 @@ class HadoopStorage(Storage):
         return self._url
 
     def get(self, path: str) -> bytes | None:
-        for attempt in range(READS):
-            pieces = self.chunks(path)
-            try:
+        for _ in range(READS):
+            pieces = self._pieces(path)
+            with contextlib.suppress(_Changed):
                 return None if pieces is None else b"".join(pieces)
-            except _ChangedError:
-                if attempt == READS - 1:
-                    raise
-        raise AssertionError("the last attempt returns or raises")
+        raise self._changed(path)
 
     def chunks(self, path: str) -> Iterator[bytes] | None:
-        answer, data = self._ask("read", path, "read")
-        return self._pieces(path, answer, data) if answer.found else None
+        if (pieces := self._pieces(path)) is None:
+            return None
 
-    def _pieces(self, path: str, first: _Answer, data: bytes) -> Iterator[bytes]:
-        if data:
-            yield data
-        offset = len(data)
-        while offset < first.size:
-            answer, data = self._ask("read", path, "read", offset=offset)
-            if (answer.found, answer.file, answer.size) != (True, first.file, first.size) or not data:
-                raise _ChangedError(f"cannot read {path} in {self.url}: it was replaced or deleted. Try again")
-            yield data
-            offset += len(data)
+        def unchanged() -> Iterator[bytes]:
+            try:
+                yield from pieces
+            except _Changed:
+                raise self._changed(path) from None
+
+        return unchanged()
+
+    def _changed(self, path: str) -> UnavailableError:
+        return UnavailableError(f"cannot read {path} in {self.url}: it was replaced or deleted. Try again")
+
+    def _pieces(self, path: str) -> Iterator[bytes] | None:
+        """Return the pieces of one file, of which the first has been read; None if there is none.
+
+        Raises:
+            _Changed: from the iterator, another file has its name by now, or none.
+        """
+        first, data = self._ask("read", path, "read")
+
+        def pieces(data: bytes) -> Iterator[bytes]:
+            offset = 0
+            while data:
+                yield data
+                offset += len(data)
+                if offset >= first.size:
+                    return
+                answer, data = self._ask("read", path, "read", offset=offset)
+                if (answer.found, answer.file, answer.size) != (True, first.file, first.size) or not data:
+                    raise _Changed
+
+        return pieces(data) if first.found else None
 
     def try_put(self, path: str, data: bytes) -> bool:
         return self._write(path, data, replace=False)
@@ -253,8 +271,8 @@ class HadoopStorage(Storage):
         return answer, rest
 
 
-class _ChangedError(UnavailableError):
-    """A file that is read in pieces is another one by now."""
+class _Changed(Exception):  # noqa: N818 (no error of anybody's: it is read again, or told in words)
+    """A file that is read in pieces is another one by now, or gone."""
 
 
 def open_hadoop(url: str) -> HadoopStorage:
