@@ -5,6 +5,9 @@ PYTHON ?= python3
 TESTS ?=
 CORE_TESTS := tests/spark
 S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py
+HDFS_TESTS := tests/storage/test_contract.py tests/storage/test_hdfs.py tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py tests/crash/test_hdfs.py
+# Of each of these files what is for HDFS, and of the contract in Spark and of the race a sample.
+HDFS_SAMPLE := hdfs or begin_commit or conflicting or different or same_root
 SMOKE_TESTS := tests/spark/test_cluster.py tests/spark/test_older_sparks.py tests/spark/test_transactions.py
 # Processes that run tests, each with a Spark of its own.
 WORKERS ?= 2
@@ -129,6 +132,11 @@ $(DBT)/.set-up: pyproject.toml
 test-s3: setup jar ## run the contract in Spark on s3a, and two drivers on one lake, against an S3 server (TESTS=…, PYTEST_ARGS=…)
 	@echo "test-s3: $(or $(TESTS),$(S3_TESTS)) on s3proxy (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m tests.support.on_s3 $(or $(TESTS),$(S3_TESTS)) $(PYTEST_ARGS)
+
+.PHONY: test-hdfs
+test-hdfs: setup jar ## run the contracts, killed drivers, and two drivers on one lake, on HDFS (TESTS=…, PYTEST_ARGS=…)
+	@echo "test-hdfs: $(or $(TESTS),$(HDFS_TESTS)) on a small cluster (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m tests.support.on_hdfs $(or $(TESTS),$(HDFS_TESTS) -k "$(HDFS_SAMPLE)") $(PYTEST_ARGS)
 
 statements: setup jar ## run every statement of docs/statements.md beside plain Delta, for some minutes
 	@echo "statements: tests/spark/test_statements.py (PYTEST_ARGS=$(PYTEST_ARGS))"

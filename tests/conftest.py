@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from pytest_spark.config import SparkConfigBuilder  # type: ignore[import-untyped]
 
 import lockstep
-from tests.support import on_s3
+from tests.support import on_hdfs, on_s3
 from tests.support.sessions import CATALOG, INTERPRETED, JAVA, ROOTS, SMALL
 from tests.support.sparks import is_before
 
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         **SMALL,
         "spark.sql.scripting.enabled": "true",  # as it is in every Spark but 4.0
         **INTERPRETED,
-        **(on_s3.settings() if ROOTS else lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)),
+        **_lockstep_settings(folder),
         "spark.master": MASTER,
         "spark.app.name": "lockstep tests",
         "spark.sql.catalogImplementation": "in-memory",  # pytest-spark's default is Hive, which takes seconds to start
@@ -68,6 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
             "filterwarnings", "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
         )
     SparkConfigBuilder.initialize([f"{key}: {value}" for key, value in settings.items()])
+
+
+def _lockstep_settings(folder: Path) -> dict[str, str]:
+    """Return Lockstep's settings, wherever the tests' lakes are to lie."""
+    if ROOTS.startswith("s3"):
+        return on_s3.settings()
+    if ROOTS:
+        return lockstep.conf(root=f"{ROOTS}/unused", catalog=CATALOG, create=True) | on_hdfs.SOONER
+    return lockstep.conf(root=str(folder / "unused"), catalog=CATALOG)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

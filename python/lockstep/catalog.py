@@ -41,7 +41,7 @@ from lockstep.lake.lake import Lake
 from lockstep.lake.roots import refuse_unless_free
 from lockstep.lake.turns import Turns, lock_file
 from lockstep.retry import RACE, Backoff
-from lockstep.storage import is_local, open_storage, url_of
+from lockstep.storage import has_options, open_storage, url_of
 from lockstep.storage.outside import OutsideStorage, comparable
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.database import Database
@@ -141,7 +141,7 @@ class TransactionalCatalog:
             UnsupportedError: the client of that arbiter is not installed.
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """
-        if create and is_local(root):
+        if create and not has_options(root):
             refuse_unless_free(url_of(root))  # before the folder is made
         storage = OutsideStorage(
             open_storage(root, create=create, options=options, fsync_data=fsync_data), options, fsync_data=fsync_data

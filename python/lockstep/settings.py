@@ -150,8 +150,8 @@ ROOT = Setting(
     "root",
     "catalog",
     "path",
-    "Where the lake is: a local path, `file://…`, `s3://bucket/prefix`, `gs://bucket/prefix` or "
-    "`abfss://container@account…/prefix` ([storage](storage.md)).",
+    "Where the lake is: a local path, `file://…`, `s3://bucket/prefix`, `gs://bucket/prefix`, "
+    "`abfss://container@account…/prefix` or `hdfs://nameservice/path` ([storage](storage.md)).",
     otherwise="required",
 )
 CREATE = Setting(
@@ -302,7 +302,7 @@ STORE = Setting(
     "text",
     "What Lockstep's own requests to an object store need: `store.endpoint`, `store.region`, `store.access_key_id`, … "
     "([all of them](storage.md#options)). `options=` of `lockstep.configure` sets them, and what Spark's own requests "
-    "need.",
+    "need. HDFS has none.",
     otherwise="the `AWS_*`, `GOOGLE_*` and `AZURE_*` variables",
 )
 ARBITER = Setting(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from tests.support import on_hdfs
 from tests.support.driver import Driver
 from tests.support.sessions import ROOTS
 
@@ -25,6 +26,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path | str:
 
 @pytest.fixture(scope="module")
 def pair(root: Path | str) -> Iterator[tuple[Driver, Driver]]:
+    on_hdfs.connected()
     TransactionalCatalog.open(str(root), create=True)
     with Driver(root) as one, Driver(root) as two:
         yield one, two

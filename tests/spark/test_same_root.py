@@ -1,7 +1,8 @@
 """Spark's side and Lockstep's look at one root, or nothing is read or written.
 
 Hadoop is made to look elsewhere as users do it: of a folder by a mount table (`fs.file.impl`), of a bucket by another
-endpoint, that of a second server. `make test-s3` runs these tests with a bucket.
+endpoint, that of a second server; of HDFS by a mount table, too. `make test-s3` and `make test-hdfs` run these tests
+there.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from pyspark.errors import PySparkException
 from lockstep.spark.raised import from_spark
 from lockstep.storage import open_storage, url_of
 from lockstep.timeline.log import Timeline
+from tests.support import on_hdfs
 from tests.support.s3 import KEYS, moto, serving
 from tests.support.sessions import ROOTS
 
 Elsewhere = Mapping[str, str]
 """What a session sets to look elsewhere."""
 
+FILE_SYSTEM = "DistributedFileSystem" if on_hdfs.IS_WANTED else "S3AFileSystem" if ROOTS else "LocalFileSystem"
 ENTRY = "_lockstep/timeline/00000000000000000000.json"
 
 
@@ -36,6 +39,8 @@ def stack() -> Iterator[ExitStack]:
 @pytest.fixture
 def other_root(stack: ExitStack, root: Path | str, tmp_path: Path) -> tuple[str, dict[str, str], Elsewhere]:
     """Return another place by the name of this lake's root: its URL, how Lockstep opens it, and how Spark does."""
+    if on_hdfs.IS_WANTED:
+        return f"{root}-elsewhere", {}, mounted(urlsplit(str(root)).path, f"{root}-elsewhere", urlsplit(ROOTS).netloc)
     if ROOTS:
         bucket = urlsplit(ROOTS).netloc
         endpoint = stack.enter_context(serving(moto(), bucket=bucket))
@@ -43,17 +48,20 @@ def other_root(stack: ExitStack, root: Path | str, tmp_path: Path) -> tuple[str,
         return str(root), {**KEYS, "endpoint": endpoint}, settings
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    return str(elsewhere), {}, mounted(Path(root), elsewhere)
+    return str(elsewhere), {}, mounted(str(root), f"file://{elsewhere}")
 
 
-def mounted(at: Path, folder: Path) -> dict[str, str]:
-    """Return the settings by which Hadoop sees a folder at another path, and all else as it is."""
+def mounted(at: str, folder: str, name_node: str = "") -> dict[str, str]:
+    """Return the settings by which Hadoop sees a folder, a URL, at another path, and all else as it is."""
+    scheme = "hdfs" if name_node else "file"
+    real = "org.apache.hadoop.hdfs.DistributedFileSystem" if name_node else "org.apache.hadoop.fs.LocalFileSystem"
+    table = f"fs.viewfs.mounttable.{name_node.partition(':')[0] or 'default'}"
     return {
-        "fs.file.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
-        "fs.file.impl.disable.cache": "true",
-        "fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
-        f"fs.viewfs.mounttable.default.link.{at}": f"file://{folder}",
-        "fs.viewfs.mounttable.default.linkFallback": "file:///",
+        f"fs.{scheme}.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        f"fs.{scheme}.impl.disable.cache": "true",
+        f"fs.viewfs.overload.scheme.target.{scheme}.impl": real,
+        f"{table}.link.{at}": folder,
+        f"{table}.linkFallback": f"{scheme}://{name_node}/",
     }
 
 
@@ -94,7 +102,9 @@ def test_a_session_whose_spark_sees_an_empty_place_is_refused(
 
 
 def settings_shown(settings: Elsewhere) -> list[str]:
-    return [f"{name}={settings[name]}" for name in settings if name.endswith((".endpoint", "fs.file.impl"))]
+    return [
+        f"{name}={settings[name]}" for name in settings if name.endswith((".endpoint", "fs.file.impl", "fs.hdfs.impl"))
+    ]
 
 
 def test_a_session_whose_spark_sees_another_lake_is_refused(
@@ -119,7 +129,7 @@ def test_a_lake_is_looked_at_once(spark: Any, other: Any, asked: list[dict[str, 
         assert session.sql("SELECT * FROM t").count() > 1
     [saw] = [request for request in asked if request["op"] == "saw_root"]
     assert (saw["failures"], saw["message"]) == ([], None)
-    assert saw["file_system"].endswith("S3AFileSystem" if ROOTS else "LocalFileSystem")
+    assert saw["file_system"].endswith(FILE_SYSTEM)
     (entry,) = [each.size for each in open_storage(str(root)).walk("") if each.path == ENTRY]
     assert saw["length"] == entry
 
@@ -132,13 +142,13 @@ def test_a_session_that_sees_the_same_by_another_way_goes_on(
     session = connect()
     (tmp_path / "way").symlink_to(root)
     Path(root).mkdir()
-    set_all(session, mounted(Path(root), tmp_path / "way"))
+    set_all(session, mounted(str(root), f"file://{tmp_path / 'way'}"))
     session.sql("CREATE TABLE t AS VALUES (1) AS t(id)").collect()
     assert [row.id for row in session.sql("SELECT * FROM t").collect()] == [1]
 
 
 def test_a_root_that_spark_may_not_read_is_an_error_of_its_own(connect: Callable[[], Any], stack: ExitStack) -> None:
-    if not ROOTS:
+    if not ROOTS or on_hdfs.IS_WANTED:
         pytest.skip("whoever runs tests of files may be root, who may read all")
     bucket = urlsplit(ROOTS).netloc
     endpoint = stack.enter_context(serving(Denying(), bucket=bucket))

@@ -24,12 +24,14 @@ from hypothesis import strategies as st
 from lockstep.errors import CorruptTimelineError, InvalidError, UnavailableError, UnsupportedError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.storage import Mine, Storage, Theirs, checked, open_storage, url_of
+from lockstep.storage.hadoop import HadoopStorage
 from lockstep.storage.object import ObjectStorage
 from lockstep.tables.opened import OpenLake
-from tests.support import servers
+from tests.support import on_hdfs, servers
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, files, named, open_catalog, stage_new
 from tests.support.s3 import KEYS, Contended, moto, serving
+from tests.support.sessions import ROOTS
 
 FETCHED = ["s3proxy", "azurite"] if servers.ARE_WANTED else []
 
@@ -69,7 +71,7 @@ def azurite() -> Iterator[servers.Server]:
         yield server
 
 
-@pytest.fixture(params=["local", "doubting", "s3", *FETCHED])
+@pytest.fixture(params=["local", "doubting", "s3", *FETCHED, *(["hdfs"] if on_hdfs.IS_WANTED else [])])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     """An empty store of each kind."""
     folder = tmp_path.name + tmp_path.parent.name
@@ -80,6 +82,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
             return Doubting(open_storage(str(tmp_path / "lake"), create=True))
         case "s3":
             return open_storage(f"s3://lake/{folder}", options={**KEYS, "endpoint": request.getfixturevalue("s3")})
+        case "hdfs":
+            on_hdfs.connected()
+            return open_storage(f"{ROOTS}/contract/{folder}")
         case name:
             server: servers.Server = request.getfixturevalue(name)
             return open_storage(server.url(folder), options=server.options)
@@ -237,6 +242,10 @@ def test_names_that_look_odd_are_names_like_others(store: Storage) -> None:
         "A",
         "a",
     ]
+    if isinstance(store, HadoopStorage):
+        names.remove(":")
+        with pytest.raises(InvalidError, match="has a colon, which no name in HDFS can have"):
+            store.put("p=1/x:y.parquet", b"")
     paths = [f"p=1/x{name}y.parquet" for name in names]
     for path in paths:
         assert store.put_if_absent(path, path.encode()) == Mine()

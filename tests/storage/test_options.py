@@ -64,8 +64,8 @@ def test_where_a_url_is(url: str, place: Place) -> None:
         (f"abfss://@{HOST}/lake", InvalidError, "names no container"),
         ("s3://b/../lake", InvalidError, "is not a path"),
         ("az://c/lake", UnsupportedError, "does not say which account: write abfss://"),
-        ("hdfs://host/lake", UnsupportedError, "HDFS is not supported"),
-        ("wasb://c@acc/lake", UnsupportedError, "use a local path, file://, s3://, s3a://, gs:// or abfss://"),
+        ("viewfs://host/lake", UnsupportedError, "the hdfs:// URL that the mount leads to"),
+        ("wasb://c@acc/lake", UnsupportedError, "use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"),
     ],
 )
 def test_urls_that_are_none(url: str, error: type[Exception], message: str) -> None:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import on_s3
+from tests.support import on_hdfs, on_s3
 from tests.support.child import Child, Parent
 from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG, INTERPRETED, ROOTS, SMALL, SparkConnection, new_session
@@ -79,7 +79,7 @@ def main(root: str) -> None:
 
     parent = Parent()
     builder = SparkSession.builder.master("local[1]")
-    if ROOTS:
+    if ROOTS.startswith("s3"):
         builder = builder.config("spark.jars", ",".join(map(str, on_s3.s3a_jars())))
     builder = lockstep.configure(builder, root=root, catalog=CATALOG)
     settings = {
@@ -88,6 +88,8 @@ def main(root: str) -> None:
         "spark.sql.warehouse.dir": tempfile.mkdtemp() if ROOTS else f"{root}-warehouse",
         "spark.driver.memory": "1g",
     }
+    if on_hdfs.IS_WANTED:
+        settings |= on_hdfs.SOONER
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -37,7 +37,8 @@ class Driver:
 
     def application(self, name: str) -> Any:
         """Return a session of a new SparkContext, whose application has this name and id."""
-        context = Thing(_gateway=self.gateway, appName=name, applicationId=name)
+        jsc = Thing(hadoopConfiguration=lambda: None)
+        context = Thing(_gateway=self.gateway, appName=name, applicationId=name, _jsc=jsc)
         return Thing(sparkContext=context, _jsparkSession=None)
 
 

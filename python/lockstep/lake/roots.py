@@ -26,8 +26,8 @@ def refuse_unless_free(url: str) -> None:
 
     What such a folder holds is its owner's to delete: VACUUM of a table removes every file below its folder that the
     table does not name. A folder above that cannot be read is passed over, for nobody can tell what it is. Nor is one
-    made where a lake has been whose timeline is gone: the backup of that belongs there. Of an object store this is not
-    looked at, for it would be a listing of all that lies under the root.
+    made where a lake has been whose timeline is gone: the backup of that belongs there. That is looked at of a local
+    root alone, for elsewhere it would be a listing of all that lies under the root.
 
     Args:
         url: of the root to be, as `lockstep.storage.url_of` gives it; nothing need be there yet.

@@ -22,8 +22,10 @@ from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.settings import EXTENSIONS
+from lockstep.spark.files import OverPy4J
 from lockstep.spark.host.host import Host, refusal
 from lockstep.spark.jars import session_jars
+from lockstep.storage.hadoop import connect
 
 EXTENSION = "lockstep.spark.Extensions"
 _NOT_ALLOWED = "28000"
@@ -64,9 +66,11 @@ def attach(spark: SparkSession) -> None:
                 if attached.application != context.applicationId:
                     attached.host.close()  # what the application before left open, no session of it can end any more
                 attached.context, attached.application = context, context.applicationId
+                connect(OverPy4J(gateway, context._jsc.hadoopConfiguration))
             return
         from pyspark.java_gateway import ensure_callback_server_started
 
+        connect(OverPy4J(gateway, context._jsc.hadoopConfiguration))
         ensure_callback_server_started(gateway)
         host = Host(application=context.appName)
         secret = secrets.token_hex(32)

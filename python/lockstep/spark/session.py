@@ -58,7 +58,8 @@ from lockstep.spark.bridge import EXTENSION, attach
 from lockstep.spark.jars import session_jars
 from lockstep.spark.raised import lockstep_errors
 from lockstep.spark.timeouts import during, timeouts
-from lockstep.storage import is_local
+from lockstep.storage import is_hdfs, is_local, refuse_options
+from lockstep.storage.hadoop import check_url
 from lockstep.storage.options import hadoop_settings, of_environment, place_of
 from lockstep.timeline.entry import Batch, Isolation
 
@@ -128,6 +129,10 @@ def conf(
 def _of_hadoop(root: str, options: Mapping[str, str]) -> dict[str, str]:
     """Return what Spark's side must be told to reach the same store in the same way; nothing for a local root."""
     if is_local(root):
+        return {}
+    if is_hdfs(root):
+        check_url(root)
+        refuse_options(root, options)
         return {}
     settings = hadoop_settings(place_of(root), options, of_environment())
     return {f"spark.hadoop.{key}": value for key, value in settings.items()}

@@ -5,7 +5,8 @@
 The shim starts it and talks to it over its standard input and output: there is no port to open and no secret to keep.
 It says hello with its version. Then each line in is a request's number, a blank and the request, and each line out the
 same number, a blank and the answer, in any order. What a request is, `lockstep.spark.host.protocol` says. The first
-line in is not for the host: `{"application": "…"}`.
+line in is not for the host: `{"application": "…"}`. Lines that begin with `files` are the other way round: what this
+process asks of HDFS, and is answered (`lockstep.spark.files`).
 
 The input ends when the driver does, whatever ended it. Then this process rolls back what is open, and ends too.
 """
@@ -23,7 +24,9 @@ from typing import BinaryIO
 import msgspec
 
 from lockstep._version import __version__
+from lockstep.spark.files import OverPipes
 from lockstep.spark.host.host import Host
+from lockstep.storage.hadoop import connect
 
 MOST_AT_ONCE = 1024
 """Requests under way at most. A thread of the driver has one at a time, and one may wait for another's end."""
@@ -47,11 +50,17 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             _log.info("the driver ended before it had its answer")
 
     say(msgspec.json.encode({"version": __version__, "process": os.getpid()}))
+    files = OverPipes(say)
+    connect(files)
     host = Host(application=msgspec.json.decode(requests.readline() or b"{}").get("application", ""))
     with ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="lockstep-request") as pool:
         for line in requests:
             number, _, request = line.partition(b" ")
-            pool.submit(answer, number, request)
+            if number == OverPipes.WORD:
+                files.heard(request)
+            else:
+                pool.submit(answer, number, request)
+        files.end()  # before those are waited for who wait for its answers
     host.close()
 
 

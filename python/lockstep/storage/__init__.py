@@ -8,6 +8,7 @@ of it or nothing.
     's3://bucket/prefix', 's3a://bucket/prefix'        ObjectStorage
     'gs://bucket/prefix'                               ObjectStorage
     'abfss://container@account.dfs.core.windows.net/prefix'   ObjectStorage
+    'hdfs://name:8020/path', 'hdfs://nameservice/path'   HadoopStorage, in a process with a Spark driver
 
 docs/storage.md is the contract, and what each kind of error means.
 """
@@ -274,18 +275,23 @@ def open_storage(
             does, so that Spark and Lockstep mean the same folder.
         create: make a local root that does not exist yet. Object stores have no folders; their bucket must exist.
         options: for object stores: `endpoint`, `region`, `access_key_id`, … (docs/storage.md); what is not given comes
-            from the standard variables of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`).
+            from the standard variables of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`). HDFS has none.
         fsync_data: for local roots: whether `flush` does anything.
 
     Raises:
         InvalidError: no such local folder, a file in its place, an unknown option, or a malformed URL.
-        UnsupportedError: a scheme that Lockstep has no store for.
+        UnsupportedError: a scheme that Lockstep has no store for, or HDFS in a process without a Spark driver.
         UnavailableError: the root cannot be made or read.
     """
     if is_local(url):
         from lockstep.storage.local import open_local
 
         return open_local(url, create=create, fsync_data=fsync_data)
+    if is_hdfs(url):
+        from lockstep.storage.hadoop import open_hadoop
+
+        refuse_options(url, options)
+        return open_hadoop(url)
     from lockstep.storage.object import open_object
     from lockstep.storage.options import obstore_settings, of_environment, place_of
 
@@ -299,6 +305,11 @@ def url_of(url: str) -> str:
     Raises:
         InvalidError, UnsupportedError: no store can be opened there.
     """
+    if is_hdfs(url):
+        from lockstep.storage.hadoop import check_url
+
+        check_url(url)
+        return url.rstrip("/")
     if not is_local(url):
         from lockstep.storage.options import place_of
 
@@ -312,6 +323,33 @@ def url_of(url: str) -> str:
 def is_local(url: str) -> bool:
     """Tell whether a URL or a path names a local folder, and not something in a store."""
     return url.startswith("file:") or "://" not in url
+
+
+HDFS = "hdfs://"
+"""What the URL of a folder of HDFS begins with."""
+
+
+def is_hdfs(url: str) -> bool:
+    """Tell whether a URL names a folder of HDFS."""
+    return url.startswith(HDFS)
+
+
+def has_options(url: str) -> bool:
+    """Tell whether what a URL or a path names is opened with options: an object store is, and nothing else."""
+    return not is_local(url) and not is_hdfs(url)
+
+
+def refuse_options(url: str, options: Mapping[str, str] | None) -> None:
+    """Refuse options for HDFS.
+
+    Raises:
+        InvalidError: there are some.
+    """
+    if options:
+        raise InvalidError(
+            f"{url} takes no options of a store ({', '.join(sorted(options))}): both sides reach HDFS by Hadoop's "
+            "settings, which Spark is given as spark.hadoop.*"
+        )
 
 
 _NO_PARTS = frozenset({"", ".", ".."})

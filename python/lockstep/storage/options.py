@@ -36,6 +36,19 @@ Kind: TypeAlias = Literal["s3", "gs", "azure"]
 KINDS: Mapping[str, Kind] = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfs": "azure", "abfss": "azure"}
 """By the scheme of a URL: what speaks to the store."""
 
+_OVER_HTTP = (
+    "over HTTP nobody can have HDFS put a file on its disks before it is named; use the name node's own hdfs://"
+)
+_OZONE = "of Ozone's buckets not all rename in one step, and none is tested; use Ozone's S3 gateway by s3://"
+_NOT_OF_HADOOP = {
+    "viewfs": "what a mount table leads to may be any file system; use the hdfs:// URL that the mount leads to",
+    "webhdfs": _OVER_HTTP,
+    "swebhdfs": _OVER_HTTP,
+    "o3fs": _OZONE,
+    "ofs": _OZONE,
+}
+"""Why not, and what instead, of Hadoop's other file systems that are asked for; all else has no reason of its own."""
+
 _AZURE = "core.windows.net"
 _ADDRESS = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", re.IGNORECASE)
 """Of a store: no user, no key, no query."""
@@ -79,10 +92,12 @@ def place_of(url: str) -> Place:
             f"{url!r} does not say which account: write abfss://container@account.dfs.{_AZURE}/prefix, which Spark "
             "reads too"
         )
-    if scheme == "hdfs":
-        raise UnsupportedError(f"no store for {url!r}: HDFS is not supported; see docs/limits.md")
+    if scheme in _NOT_OF_HADOOP:
+        raise UnsupportedError(f"no store for {url!r}: {_NOT_OF_HADOOP[scheme]}")
     if scheme not in KINDS:
-        raise UnsupportedError(f"no store for {url!r}: use a local path, file://, s3://, s3a://, gs:// or abfss://")
+        raise UnsupportedError(
+            f"no store for {url!r}: use a local path, file://, s3://, s3a://, gs://, abfss:// or hdfs://"
+        )
     authority, _, prefix = rest.partition("/")
     _refuse_key(scheme, authority)
     prefix = prefix.strip("/")

@@ -16,10 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lockstep.errors import InvalidError
-from lockstep.storage import Found, Mine, Names, Storage, Theirs, is_local, open_storage
+from lockstep.storage import HDFS, Found, Mine, Names, Storage, Theirs, has_options, is_hdfs, open_storage
 from lockstep.storage.proof import prove
 
 _MARK = "://"
+
+_PORT_OF_HDFS = ":8020"
+"""Of a name node, where a URL says none."""
 
 PROBES = "_lockstep_race"
 """A folder beside what is written outside of the root, where writers race first; removed after each race."""
@@ -44,6 +47,9 @@ def comparable(url: str) -> str:
     """Return a URL such that two of the same folder are equal, with links followed."""
     if url.startswith("file://"):
         return f"file://{os.path.realpath(url.removeprefix('file://'))}"
+    if is_hdfs(url):
+        authority, slash, path = url.removeprefix(HDFS).partition("/")
+        return f"{HDFS}{authority.removesuffix(_PORT_OF_HDFS)}{slash}{path}".rstrip("/")
     return url.replace("s3a://", "s3://", 1).rstrip("/")
 
 
@@ -97,7 +103,7 @@ class OutsideStorage(Storage):
 
     def beside(self, url: str) -> Storage:
         """Open the store of another lake, with the settings of this one."""
-        return open_reaching(url, options=None if is_local(url) else self._options)
+        return open_reaching(url, options=self._options if has_options(url) else None)
 
     def is_writable(self, folder: str) -> bool:
         store, inside, _ = self._at(folder)
@@ -203,9 +209,9 @@ class OutsideStorage(Storage):
         root = f"{scheme}{_MARK}{authority}"
         with self._lock:
             if (store := self._others.get(root)) is None:
-                # A local disk has no settings: those of an object store would be refused.
+                # A local disk and HDFS have no options: those of an object store would be refused.
                 store = open_storage(
-                    f"{root}/", options=self._options if authority else None, fsync_data=self._fsync_data
+                    f"{root}/", options=self._options if has_options(root) else None, fsync_data=self._fsync_data
                 )
                 self._others[root] = store
         return store, inside, f"{root}/"

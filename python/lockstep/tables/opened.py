@@ -18,7 +18,9 @@ from typing import TypeVar
 from lockstep.arguments import check_result, check_runs_when_called, takes
 from lockstep.blocks import batch_of, check_isolation, run_again
 from lockstep.catalog import TransactionalCatalog
+from lockstep.errors import UnsupportedError
 from lockstep.retry import AGAIN
+from lockstep.storage import is_hdfs
 from lockstep.tables.restoring import Restored, looked_at, moment, restore, revert, selection_of
 from lockstep.tables.state import States
 from lockstep.tables.transaction import AName, LakeTransaction
@@ -50,9 +52,14 @@ def open(
 
     Raises:
         InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level.
-        UnsupportedError: pyarrow is not installed.
+        UnsupportedError: pyarrow is not installed; or the root lies in HDFS.
     """
     check_isolation(isolation)
+    if is_hdfs(root):
+        raise UnsupportedError(
+            f"{root}: a lake in HDFS is used through Spark alone, in a catalog with this root. `CALL "
+            "<catalog>.system.export` copies it, or a version of it, to where this can open it"
+        )
     catalog = TransactionalCatalog.open(
         root,
         create=create,

@@ -299,7 +299,8 @@ def test_what_is_in_another_lake_or_is_one(catalog: TransactionalCatalog, tmp_pa
     [
         ("s3://bucket/t", "another kind of store"),
         ("gs://bucket/t", "another kind of store"),
-        ("hdfs://host/t", "no store for"),
+        ("hdfs://host/t", "another kind of store"),
+        ("viewfs://host/t", "no store for"),
         ("/data/_delta_log/t", "a folder _delta_log"),
         ("file://host/t", "names the host"),
     ],

@@ -21,7 +21,7 @@ from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.protocol.transactions import DueCheckpoint
 from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.uris import Uris
-from lockstep.storage import Storage, open_storage
+from lockstep.storage import Storage, has_options, open_storage
 from lockstep.timeline.entry import ExportMode
 from lockstep.transactions.statements import shortened
 
@@ -133,7 +133,7 @@ def _opener(request: protocol.CallProcedure) -> OpenTarget:
     options = _store_options(request)
 
     def opened(url: str, create: bool) -> Storage:
-        return open_storage(url, create=create, options=options)
+        return open_storage(url, create=create, options=options if has_options(url) else None)
 
     return opened
 

@@ -26,7 +26,7 @@ from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.spark.host.protocol.roots import Look, SawRoot
 from lockstep.spark.host.uris import Uris
-from lockstep.storage import is_local
+from lockstep.storage import is_hdfs, is_local
 from lockstep.storage.failures import cause_of
 from lockstep.storage.options import hadoop_addresses, place_of, without_keys
 from lockstep.timeline.files import entry_path, gone
@@ -148,6 +148,8 @@ def _reads(lake: Lake, path: str) -> Expected | None:
 
 
 def _addresses(url: str) -> list[str]:
+    if is_hdfs(url):
+        return ["fs.hdfs.impl", "dfs.nameservices"]
     return ["fs.file.impl"] if is_local(url) else hadoop_addresses(place_of(url))
 
 
@@ -233,8 +235,8 @@ def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, mes
 _ADVICE = (
     "Have both look at the same place, and start Spark again. Of an object store, say where it is by `options=` of "
     "lockstep.configure, which tells both sides, or by store.* of the catalog and Hadoop's settings alike "
-    "(docs/storage.md). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl as "
-    "Hadoop has it"
+    "(docs/storage.md). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl and "
+    "fs.hdfs.impl as Hadoop has them"
 )
 
 _PASSWORD = re.compile(r"//[^\s/@:]*:[^\s/@]*@")

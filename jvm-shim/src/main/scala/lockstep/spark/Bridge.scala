@@ -1,8 +1,9 @@
 package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import lockstep.spark.host.{Callers, Host, HostEnded, RootLook, SpawnedHost}
+import lockstep.spark.host.{Callers, HadoopFiles, Host, HostEnded, RootLook, SpawnedHost}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
@@ -41,6 +42,9 @@ object Bridge {
 
   /** For the driver's own Python: the id of a session's open transaction; null if it has none. */
   def current(session: SparkSession): String = Transactions.current(session).orNull
+
+  /** For the driver's own Python: what it wants of a file of HDFS, see [[HadoopFiles]]. */
+  def files(conf: Configuration, request: Array[Byte]): Array[Byte] = HadoopFiles.call(conf, request)
 
   /** For the driver's own Python: a request's arguments and its answer as JSON. */
   def ask(session: SparkSession, op: String, arguments: String): String =

@@ -2,11 +2,21 @@ package lockstep.spark.host
 
 import java.io.{BufferedReader, IOException, InputStream, InputStreamReader, OutputStream}
 import java.nio.charset.StandardCharsets.UTF_8
-import java.util.concurrent.{CompletableFuture, CompletionException, ConcurrentHashMap, ConcurrentLinkedDeque, TimeUnit}
+import java.util.Base64
+import java.util.concurrent.{
+  CompletableFuture,
+  CompletionException,
+  ConcurrentHashMap,
+  ConcurrentLinkedDeque,
+  LinkedBlockingQueue,
+  ThreadPoolExecutor,
+  TimeUnit
+}
 import java.util.concurrent.atomic.AtomicLong
 
 import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.lockstep.LockstepException
@@ -18,14 +28,17 @@ private[spark] class HostEnded(message: String) extends Exception(message)
 
 /**
  * The host as a child process: a request is a line to its standard input, an answer a line of its standard output, and
- * each has the request's number. See `lockstep.spark.spawned`.
+ * each has the request's number. See `lockstep.spark.spawned`. What the host wants of HDFS, it asks by the same pipes.
  *
  * The child ends when its input does, so it outlives no driver, however that ended.
  */
-private[spark] class SpawnedHost private (process: Process) extends Host with Logging {
+private[spark] class SpawnedHost private (process: Process, conf: Configuration) extends Host with Logging {
+  import SpawnedHost.{Files, filesThreads}
+
   private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]()
   private val numbers = new AtomicLong()
   private val input: OutputStream = process.getOutputStream
+  private val files = filesThreads()
   @volatile private var ended = false
 
   def isAlive: Boolean = !ended
@@ -52,19 +65,37 @@ private[spark] class SpawnedHost private (process: Process) extends Host with Lo
     try
       Iterator.continually(answers.readLine()).takeWhile(_ != null).foreach { line =>
         val blank = line.indexOf(' ')
-        Option(waiting.get(line.take(blank).toLong)).foreach(_.complete(line.drop(blank + 1)))
+        line.take(blank) match {
+          case Files => files.execute(() => answerFile(line.drop(blank + 1)))
+          case number => Option(waiting.get(number.toLong)).foreach(_.complete(line.drop(blank + 1)))
+        }
       }
     catch { case e: IOException => logWarning("Lockstep's host cannot be read", e) }
     finally end()
 
+  /** The other way round: Python asks for a file of HDFS, for it has no client itself. The thread that listens does no work. */
+  private def answerFile(line: String): Unit = {
+    val blank = line.indexOf(' ')
+    val answer = HadoopFiles.call(conf, Base64.getDecoder.decode(line.drop(blank + 1)))
+    try send(s"$Files ${line.take(blank)} ${Base64.getEncoder.encodeToString(answer)}")
+    catch { case _: IOException => end() }
+  }
+
   private def end(): Unit = {
     ended = true
+    files.shutdown()
     val _ = process.destroyForcibly() // one that cannot be heard must not go on
     waiting.values.asScala.foreach(_.completeExceptionally(new HostEnded(s"process ${process.pid} ended")))
   }
 }
 
 private[spark] object SpawnedHost {
+
+  /** What such a line begins with that is about a file of HDFS, in place of a request's number. */
+  private val Files = "files"
+  private val MostFilesAtOnce = 64
+  private val IdleSeconds = 60L
+
   private val Module = "lockstep.spark.spawned"
   private val StartSeconds = 120L
   private val KeptLines = 20
@@ -109,7 +140,7 @@ private[spark] object SpawnedHost {
       throw notStarted(python, complaints.asScala.lastOption.getOrElse("it ended without a word"))
     }
     requireSameVersion(python, versionIn(python, answer))
-    val host = new SpawnedHost(process)
+    val host = new SpawnedHost(process, context.hadoopConfiguration)
     host.send(json.writeValueAsString(java.util.Map.of("application", context.appName)))
     inBackground("lockstep-host-answers")(host.listen(answers))
     host
@@ -158,6 +189,24 @@ private[spark] object SpawnedHost {
       kept.addLast(line)
       if (kept.size > KeptLines) { val _ = kept.pollFirst() }
     }
+  }
+
+  /** Threads that wait for HDFS, and none of them for another. */
+  private def filesThreads(): ThreadPoolExecutor = {
+    val threads = new ThreadPoolExecutor(
+      MostFilesAtOnce,
+      MostFilesAtOnce,
+      IdleSeconds,
+      TimeUnit.SECONDS,
+      new LinkedBlockingQueue[Runnable],
+      (work: Runnable) => {
+        val thread = new Thread(work, "lockstep-hadoop")
+        thread.setDaemon(true)
+        thread
+      }
+    )
+    threads.allowCoreThreadTimeOut(true)
+    threads
   }
 
   private def inBackground(name: String)(body: => Unit): Unit = {
