@@ -60,3 +60,24 @@ def test_a_schema_of_a_hive_metastore_is_adopted(tmp_path: Path) -> None:
     for folder in (tmp_path / "far away" / "days", shop / "orders"):
         assert Path(claim_path(str(folder))).exists()
     assert not [*(shop / "raw").rglob("_lockstep")]
+
+
+BY_PATH = """
+SET spark.sql.hive.convertMetastoreParquet = false;
+CREATE TABLE {lake}.default.t AS SELECT 1 AS id;
+CREATE TABLE spark_catalog.default.whole (id INT) STORED AS PARQUET LOCATION '{folder}';
+CREATE TABLE spark_catalog.default.parts (id INT) PARTITIONED BY (q INT) STORED AS PARQUET;
+ALTER TABLE spark_catalog.default.parts ADD PARTITION (q = 1) LOCATION '{folder}';
+BEGIN;
+SELECT * FROM spark_catalog.default.{table};
+"""
+
+
+@pytest.mark.parametrize("table", ["whole", "parts"])
+def test_what_hives_code_reads_of_a_table_of_the_lake_is_refused_in_a_transaction(tmp_path: Path, table: str) -> None:
+    """It would be neither the snapshot nor judged."""
+    said, script = settings(tmp_path, tmp_path / CATALOG), tmp_path / "script.sql"
+    script.write_text(BY_PATH.format(folder=tmp_path / CATALOG / "default", lake=CATALOG, table=table), encoding="utf-8")
+    done = run_program(tmp_path, "spark-sql", said, "-f", str(script))
+    assert done.returncode != 0
+    assert "is of table default.t: by its path" in done.stderr + done.stdout

@@ -22,6 +22,12 @@ def of_second_kind(spark: Any) -> Any:
     return spark.read
 
 
+def mounted(spark: Any, folder: Path) -> Any:
+    """Return a reader to which the folder is a mount of a file system of views."""
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.mounts.link./lake", f"file://{folder}")
+    return spark.read
+
+
 READS: dict[str, Callable[[Any, Path], Any]] = {
     "SQL": lambda spark, folder: spark.sql(f"SELECT * FROM {by_path(folder)}"),
     "DataFrame": lambda spark, folder: spark.read.format("delta").load(str(folder)),
@@ -31,6 +37,15 @@ READS: dict[str, Callable[[Any, Path], Any]] = {
     "files": lambda spark, folder: spark.read.parquet(str(next(folder.glob("*.parquet")))),
     "all files": lambda spark, folder: spark.read.option("recursiveFileLookup", "true").parquet(str(folder.parent)),
     "a file source of the second kind": lambda spark, folder: of_second_kind(spark).parquet(str(folder)),
+    "a scheme in upper case": lambda spark, folder: spark.read.format("delta").load(f"FILE:{folder}"),
+    "files, by such a scheme": lambda spark, folder: spark.read.parquet(f"File://{folder}"),
+    "the URI that plans show": lambda spark, folder: spark.read.format("delta").load(f"lockstep://head.file{folder}"),
+    "that URI in SQL": lambda spark, folder: spark.sql(f"SELECT * FROM {by_path(f'lockstep://head.file{folder}')}"),
+    "files by that URI": lambda spark, folder: spark.read.parquet(f"lockstep://head.file{folder}"),
+    "changes by that URI": lambda spark, folder: spark.sql(
+        f"SELECT * FROM table_changes_by_path('lockstep://head.file{folder}', 1)"
+    ),
+    "a mount of Hadoop's": lambda spark, folder: mounted(spark, folder).parquet("viewfs://mounts/lake"),
     "its log": lambda spark, folder: spark.read.json(str(folder / "_delta_log" / f"{1:020d}.json")),
 }
 
@@ -56,6 +71,40 @@ def test_in_a_transaction_no_table_is_read_by_its_path(spark: Any, folder: Path,
     assert READS[how](spark, folder).count() >= 1
     spark.sql("BEGIN")
     refused(spark, lambda: READS[how](spark, folder).count())
+    spark.sql("ROLLBACK")
+
+
+def test_a_table_of_another_catalog_is_read_that_has_no_partition_there(spark: Any, folder: Path) -> None:
+    spark.sql("CREATE TABLE spark_catalog.default.parts (id INT, q INT) USING parquet PARTITIONED BY (q)")
+    try:
+        with lockstep.transaction(spark):
+            assert spark.table("spark_catalog.default.parts").count() == 0
+        spark.sql(f"ALTER TABLE spark_catalog.default.parts ADD PARTITION (q = 1) LOCATION '{folder}'")
+        with lockstep.transaction(spark, read_only=True):
+            refused(spark, lambda: spark.table("spark_catalog.default.parts").count())
+        refused(spark, lambda: spark.sql("INSERT INTO u SELECT id FROM spark_catalog.default.parts WHERE id > 0"))
+    finally:
+        spark.sql("DROP TABLE spark_catalog.default.parts")
+
+
+def test_a_read_by_another_spelling_before_hides_nothing(spark: Any, other: Any, folder: Path) -> None:
+    """Delta keeps what it knows of a log under the path that somebody spelled first."""
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    other.sql(f"SELECT * FROM {by_path(Path(f'FILE:{folder}'))}").collect()
+    spark.sql("BEGIN")
+    refused(spark, lambda: READS["SQL"](spark, folder).count())
+    spark.sql("ROLLBACK")
+
+
+def test_what_a_transaction_staged_is_no_other_sessions_to_read_by_its_uri(spark: Any, other: Any, root: Path) -> None:
+    spark.sql("CREATE TABLE t (id INT)")
+    spark.sql("BEGIN")
+    spark.sql("INSERT INTO t VALUES (1)")
+    uri = spark.table("t").inputFiles()[0].rpartition("/")[0]
+    for read in (lambda: other.read.parquet(uri), lambda: other.read.text(f"{uri}/_delta_log")):
+        with pytest.raises(PySparkException, match="of another session") as caught:
+            read().count()
+        assert caught.value.getSqlState() == "25001"
     spark.sql("ROLLBACK")
 
 

@@ -49,7 +49,7 @@ def test_of_several_tables_the_first_by_name_is_named() -> None:
         ("../other/sales/orders-1", False),
     ],
 )
-@pytest.mark.parametrize("written", ["{}", "file:{}", "file://{}"])
+@pytest.mark.parametrize("written", ["{}", "file:{}", "file://{}", "FILE:{}", "File://{}"])
 def test_local_paths(tmp_path: Path, written: str, path: str, refused: bool) -> None:
     root = tmp_path / "lake"
     assert is_refused(written.format(f"{root}/{path}"), f"file://{root}") is refused

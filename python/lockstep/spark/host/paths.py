@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -10,6 +11,8 @@ from lockstep.errors import LockstepError, UnsupportedError
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import url_of
 from lockstep.timeline.entry import Table
+
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -> None:
@@ -22,10 +25,10 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
         UnsupportedError: one is; the message names it and the table, of several the first by name.
     """
     uris = Uris(_resolved(root_url))
-    folders = {f"{uris.real(table.location)}/": table for table in sorted(tables, key=lambda table: table.name)}
+    folders = {f"{_lower(uris.real(table.location))}/": table for table in sorted(tables, key=lambda table: table.name)}
     for path in paths:
         try:
-            meant = Uris(_resolved(url_of(path))).real("")
+            meant = _lower(Uris(_resolved(url_of(_lower(path)))).real(""))
         except LockstepError:  # of a kind of store that no lake lies in
             continue
         for folder, table in folders.items():
@@ -34,6 +37,18 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
                     f"{path} is of table {table.name}: by its path it is read as it is published just now, which is "
                     "not the snapshot, and which nobody judges. Read the table by its name"
                 )
+
+
+def _lower(url: str) -> str:
+    """Return a URL whose scheme, host or bucket are in lower case, for case counts in none of them (RFC 3986, 6.2.2.1).
+
+    Hadoop finds a file system by them without regard to case, and so `FILE:/data` is read like `file:/data`.
+    """
+    if (scheme := _SCHEME.match(url)) is None:
+        return url
+    rest = url[scheme.end() :]
+    authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
+    return scheme[0].lower() + (f"//{authority.lower()}{slash}{path}" if authority else rest)
 
 
 def _resolved(url: str) -> str:

@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.Bridge
 import lockstep.spark.overlay.Overlay
-import lockstep.spark.scans.{ReadLog, Scan, Scans}
+import lockstep.spark.scans.{ByPath, ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.hadoop.fs.Path
@@ -44,7 +44,7 @@ private[spark] object Reads {
       val batch: Option[Executed],
       val isBatch: Boolean) {
     val log = new ReadLog
-    val paths: java.util.Set[String] = ConcurrentHashMap.newKeySet[String]()
+    val paths: java.util.Set[ByPath] = ConcurrentHashMap.newKeySet[ByPath]()
     val views: java.util.Set[JsonNode] = ConcurrentHashMap.newKeySet[JsonNode]()
   }
 
@@ -65,7 +65,8 @@ private[spark] object Reads {
 
   /** What a statement on its own read by path. The source of a stream is read as a stream is, version by version. */
   def pathsOfExecution(session: SparkSession): Seq[String] =
-    current(session).filterNot(_.isBatch).fold(Seq.empty[String])(_.paths.asScala.toSeq)
+    current(session).filterNot(_.isBatch).fold(Seq.empty[String])(
+      _.paths.asScala.toSeq.flatMap(_.all(session)).distinct)
 
   /** Which definitions of views a statement on its own used. */
   def viewsOfExecution(session: SparkSession): Seq[JsonNode] =
@@ -103,7 +104,7 @@ private[spark] object Reads {
         tx.passed.addAll(unchecked.asJava)
         tx.passedViews.addAll(views.asJava)
       }
-      val paths = Scans.paths(plan).filterNot(tx.passedPaths.contains)
+      val paths = ByPath.of(session, plan).all(session).filterNot(tx.passedPaths.contains)
       if (paths.nonEmpty) {
         Bridge.tell("by_path", session, "paths" -> paths.toSeq)
         tx.passedPaths.addAll(paths.asJava)
@@ -140,9 +141,9 @@ private[spark] object Reads {
       val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
-      val paths = Scans.paths(plan)
-      current(session).foreach(_.paths.addAll(paths.asJava))
-      if (scans.nonEmpty || paths.nonEmpty || Scans.folders(plan).nonEmpty) {
+      val paths = ByPath.of(session, plan)
+      if (!paths.isEmpty) current(session).foreach(_.paths.add(paths))
+      if (scans.nonEmpty || !paths.isEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan)
         val told = logs(session)
         told.foreach(_.add(run, plan))
@@ -181,7 +182,8 @@ private[spark] object Reads {
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
     current(session).foreach { executed =>
-      executed.paths.addAll(Scans.paths(plan).asJava)
+      val paths = ByPath.of(session, plan)
+      if (!paths.isEmpty) executed.paths.add(paths)
       executed.views.addAll(Scans.views(plan).asJava)
     }
   }

@@ -3,7 +3,6 @@ package lockstep.spark.scans
 import com.fasterxml.jackson.databind.node.ObjectNode
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import lockstep.spark.overlay.Overlay
-import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute,
   AttributeReference,
@@ -18,7 +17,7 @@ import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, View}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
-import org.apache.spark.sql.delta.{DeltaColumnMapping, DeltaLogFileIndex, NoMapping}
+import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
 import org.apache.spark.sql.delta.commands.{
   CloneSource,
@@ -33,8 +32,7 @@ import org.apache.spark.sql.execution.{FileSourceScanExec, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.{AdaptiveSparkPlanExec, AdaptiveSparkPlanHelper}
 import org.apache.spark.sql.execution.columnar.{InMemoryRelation, InMemoryTableScanExec}
 import org.apache.spark.sql.execution.command.CreateViewCommand
-import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation, FileTable}
-import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
+import org.apache.spark.sql.execution.datasources.LogicalRelation
 import org.apache.spark.sql.internal.SQLConf
 
 import scala.jdk.CollectionConverters._
@@ -136,30 +134,6 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
     (fields(plan).flatMap(all).flatMap(OverlaidRelation.of).map(_.folder) ++ sources).map(_.toUri.getPath)
   }
 
-  /**
-   * Where files lie that a plan reads by their path, and not as a table of a Lockstep catalog: they may be one's all the
-   * same. What Delta reads of a log to know a table's state is none of it.
-   */
-  def paths(plan: LogicalPlan): Set[String] = {
-    val read = fields(plan).flatMap(all).flatMap(_.relation match {
-      case HadoopFsRelation(_: DeltaLogFileIndex, _, _, _, _, _) => Nil
-      case HadoopFsRelation(index, _, _, _, _, _) => index.rootPaths
-      case changes: DeltaCDFRelation => Seq(changes.snapshotWithSchemaMode.snapshot.deltaLog.dataPath)
-      case _ => Nil
-    })
-    val sources = plan.collect { case node => cloned(node) }.flatten.map(_.dataPath)
-    (read ++ sources ++ fields(plan).flatMap(ofFileTables)).filter(_.toUri.getScheme != Overlay.Scheme)
-      .map(_.toString).toSet
-  }
-
-  /** The paths of Spark's file sources of the second kind, see `spark.sql.sources.useV1SourceList`. */
-  private def ofFileTables(plan: LogicalPlan): Seq[Path] =
-    plan.collectWithSubqueries {
-      case relation: DataSourceV2Relation => relation.table
-      case scan: DataSourceV2ScanRelation => scan.relation.table
-    }.collect { case files: FileTable => files.fileIndex.rootPaths }.flatten ++
-      cached(plan).flatMap(cache => ofFileTables(cache.cacheBuilder.logicalPlan))
-
   /** And a view names under this one which definition of it is used. */
   val Viewed = "lockstep.viewed"
 
@@ -210,15 +184,15 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   private def withSubqueries(plan: LogicalPlan): Seq[LogicalRelation] =
     plan.collectWithSubqueries { case relation: LogicalRelation => relation }
 
-  private def cached(plan: LogicalPlan): Seq[InMemoryRelation] =
+  private[scans] def cached(plan: LogicalPlan): Seq[InMemoryRelation] =
     plan.collectWithSubqueries { case cache: InMemoryRelation => cache }
 
   /** The relations of a plan, those below caches among them. */
-  private def all(plan: LogicalPlan): Seq[LogicalRelation] =
+  private[scans] def all(plan: LogicalPlan): Seq[LogicalRelation] =
     withSubqueries(plan) ++ cached(plan).flatMap(cache => all(cache.cacheBuilder.logicalPlan))
 
   /** An analyzed command has its query in a field. That of a view is not run. */
-  private def fields(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
+  private[scans] def fields(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
     case view: CreateViewCommand => Seq(view.plan)
     case DeleteCommand(_, _, target, _) => Seq(target)
     case update: UpdateCommand => Seq(update.target)
@@ -237,7 +211,7 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   }
 
   /** What a command makes a clone of: it has that in a field of a field. */
-  private def cloned(plan: LogicalPlan): Option[CloneSource] = plan match {
+  private[scans] def cloned(plan: LogicalPlan): Option[CloneSource] = plan match {
     case command: CreateDeltaTableCommand => command.query.collect { case clone: CloneTableCommand =>
         clone.sourceTable
       }

@@ -3,7 +3,7 @@ package lockstep.spark.transactions
 import java.util.Properties
 import java.util.concurrent.ConcurrentHashMap
 
-import lockstep.spark.scans.{ReadLog, Scans}
+import lockstep.spark.scans.{ByPath, ReadLog, Scans}
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -108,7 +108,7 @@ private[spark] object Transactions {
   /** Refuses a plan that reads what another session's open transaction sees: it may yet be rolled back. */
   def checkOwn(session: SparkSession, plan: LogicalPlan): Unit =
     if (!open.isEmpty) {
-      Scans.relations(plan).flatMap(_.view.id).foreach(checkOwn(session, _))
+      (Scans.relations(plan).flatMap(_.view.id) ++ ByPath.transactions(plan)).foreach(checkOwn(session, _))
       for (rdd <- Lineage.of(plan); id <- Lineage.transactions(rdd)) checkOwn(session, id)
     }
 
