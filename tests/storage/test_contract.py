@@ -380,6 +380,8 @@ def test_of_eight_racing_threads_one_writes(store: Storage) -> None:
         ("file:", InvalidError, "names no folder"),
         ("file:relative", InvalidError, "names no folder"),
         ("file://host/lake", InvalidError, "names the host 'host'"),
+        ("s3:/bucket/lake", InvalidError, "begins with 's3:', as a URL does"),
+        ("FILE:/data/lake", InvalidError, "write file:///"),
         ("s3://", InvalidError, "names no bucket"),
         ("s3:///prefix", InvalidError, "names no bucket"),
         ("s3://bucket/../x", InvalidError, "is not a path"),

@@ -372,8 +372,12 @@ class Exporter:
         """
         self.lake.storage.delete(begun_path(record.id))
         if self.lake.clock() - record.created_at > ABANDONED / 2:
-            self.lake.fence()  # see `_prepare`
-            self.lake.timeline.at(record.database_version)
+            try:
+                self.lake.fence()  # see `_prepare`
+                self.lake.timeline.at(record.database_version)
+            except LockstepError:
+                self.lake.storage.put(begun_path(record.id), b"")  # nothing is in the target: it need keep nothing
+                raise
 
     def _write(self, storage: Storage, record: ExportRecord, plans: list[TablePlan], database: Database) -> None:
         copies = [each for plan in plans for each in plan.copies]

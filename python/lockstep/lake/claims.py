@@ -138,10 +138,14 @@ def _take_over(storage: Storage, path: str, ours: bytes, now: datetime) -> list[
             raise _taking_over(by, path, over)
         left[over] = outcome.data
         over = f"{folder}/{hashlib.sha256(outcome.data).hexdigest()[:32]}-{OVER}"
-    for each, data in left.items():
-        if storage.get(each) != data:  # somebody has gone on with it, and ended
-            storage.delete(over)
-            raise _taking_over(_read(ours, over), path, over)
+    try:
+        is_as_found = all(storage.get(each) == data for each, data in left.items())
+    except UnavailableError:
+        storage.delete(over)
+        raise
+    if not is_as_found:  # somebody has gone on with one, and ended
+        storage.delete(over)
+        raise _taking_over(_read(ours, over), path, over)
     return [*left, over]
 
 

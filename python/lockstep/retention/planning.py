@@ -263,7 +263,7 @@ def _removed(
         for location in known
         if database.table_at(location) is None
         and not (is_outside(location) or location in not_ours)
-        and (location not in found or not found[location].log)
+        and (location not in found or found[location].has_no_log)
     )
 
 

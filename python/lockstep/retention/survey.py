@@ -47,6 +47,11 @@ class Folder:
         return [found for found in self.files if found.path.startswith(prefix) and "/" not in found.path[len(prefix) :]]
 
     @property
+    def has_no_log(self) -> bool:
+        """Whether nothing is there from which a version could be read, be it that a hint or a checksum is left."""
+        return log_files_of(found.path.rpartition("/")[2] for found in self.log).is_empty
+
+    @property
     def has_table_inside(self) -> bool:
         """Whether some folder in it has a log: that of a table which nobody here knows."""
         own = f"{self.location}/{LOG}/"

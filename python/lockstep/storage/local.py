@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import random
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -367,6 +368,9 @@ def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStor
     return storage
 
 
+_SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
+
+
 def root_of(url: str) -> Path:
     """Return the folder that a URL or a path names, whether it is there or not.
 
@@ -379,6 +383,11 @@ def root_of(url: str) -> Path:
 def _path(url: str) -> str:
     """Return the local path that a URL or a plain path means."""
     path = url.removeprefix("file:")
+    if path == url and (scheme := _SCHEME.match(url)) is not None:
+        raise InvalidError(
+            f"{url!r} begins with {scheme[0]!r}, as a URL does, and is none that can be opened: write file:///… for a "
+            f"local folder, s3://… for a bucket, or ./{url} for a folder of that name"
+        )
     if path.startswith("//") and path != url:
         host, slash, rest = path[2:].partition("/")
         if host not in {"", "localhost"}:
