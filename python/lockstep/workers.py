@@ -10,6 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from lockstep.errors import LockstepError
+
 PATIENCE_SECONDS = 0.002
 """After so long of quick work the rest goes to threads: the disk is no quick one, or is asked very often."""
 
@@ -97,7 +99,8 @@ class Workers:
         futures = [self._pool.submit(work, item) for item in waiting]
         errors += [failure for future in futures if (failure := future.exception()) is not None]
         for other in errors[1:]:
-            _log.warning("beside the error that is told: %s", other, exc_info=other)
+            cause = None if isinstance(other, LockstepError) else other  # where ours come from says nothing more
+            _log.warning("beside the error that is told: %s", other, exc_info=cause)
         if errors:
             raise errors[0]
         return results + [future.result() for future in futures]

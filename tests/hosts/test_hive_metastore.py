@@ -77,7 +77,8 @@ SELECT * FROM spark_catalog.default.{table};
 def test_what_hives_code_reads_of_a_table_of_the_lake_is_refused_in_a_transaction(tmp_path: Path, table: str) -> None:
     """It would be neither the snapshot nor judged."""
     said, script = settings(tmp_path, tmp_path / CATALOG), tmp_path / "script.sql"
-    script.write_text(BY_PATH.format(folder=tmp_path / CATALOG / "default", lake=CATALOG, table=table), encoding="utf-8")
+    text = BY_PATH.format(folder=tmp_path / CATALOG / "default", lake=CATALOG, table=table)
+    script.write_text(text, encoding="utf-8")
     done = run_program(tmp_path, "spark-sql", said, "-f", str(script))
     assert done.returncode != 0
     assert "is of table default.t: by its path" in done.stderr + done.stdout

@@ -13,7 +13,7 @@ import lockstep
 from lockstep.timeline.entry import Name
 
 
-def by_path(folder: Path) -> str:
+def by_path(folder: Path | str) -> str:
     return f"spark_catalog.delta.`{folder}`"
 
 
@@ -90,7 +90,7 @@ def test_a_table_of_another_catalog_is_read_that_has_no_partition_there(spark: A
 def test_a_read_by_another_spelling_before_hides_nothing(spark: Any, other: Any, folder: Path) -> None:
     """Delta keeps what it knows of a log under the path that somebody spelled first."""
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-    other.sql(f"SELECT * FROM {by_path(Path(f'FILE:{folder}'))}").collect()
+    other.sql(f"SELECT * FROM {by_path(f'FILE:{folder}')}").collect()
     spark.sql("BEGIN")
     refused(spark, lambda: READS["SQL"](spark, folder).count())
     spark.sql("ROLLBACK")
