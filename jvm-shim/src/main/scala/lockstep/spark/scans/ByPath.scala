@@ -55,15 +55,18 @@ private[spark] object ByPath {
   }
 
   /**
-   * A table that a name led to has a description that says so (`Scans.Touch`). Of what else is in the overlay, a whole
-   * version or its changes are what somebody gave the URI of; chosen files are those of a command of Delta's.
+   * A table that a name led to has a description that says so (`Scans.Touch`), as a command's own queries of it have. Of
+   * what else is in the overlay, a whole version or its changes are what somebody gave the URI of; chosen files are those
+   * of a command of Delta's.
    */
   private def ofFiles(relation: LogicalRelation): Seq[Path] = {
     lazy val isByName = relation.catalogTable.exists(isNamed)
     relation.relation match {
       case HadoopFsRelation(_: DeltaLogFileIndex, _, _, _, _, _) => Nil
       case HadoopFsRelation(index: TahoeFileIndex, _, _, _, _, _) if isOverlaid(index.path) =>
-        if (index.isInstanceOf[TahoeLogFileIndex] && !isByName) Seq(index.path) else Nil
+        Option(index).collect {
+          case log: TahoeLogFileIndex if !isByName && !log.catalogTableOpt.exists(isNamed) => log.path
+        }.toSeq
       case HadoopFsRelation(index, _, _, _, _, _) => index.rootPaths
       case changes: DeltaCDFRelation =>
         Seq(changes.snapshotWithSchemaMode.snapshot.deltaLog.dataPath).filterNot(isOverlaid(_) && isByName)
