@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -111,6 +113,41 @@ def test_a_file_is_never_seen_before_it_is_whole(store: HadoopStorage, hadoop: A
     with pytest.raises(UnavailableError, match="the other store failed"):
         store.put_chunks("f/a", pieces())
     assert names(store, hadoop, "f") == []
+
+
+def synced(hadoop: Any) -> tuple[int, int]:
+    """Return how often blocks were synced so far, and how many files and directories of the data node were."""
+    time.sleep(on_hdfs.COUNTED_SECONDS + 0.2)
+    [node] = hadoop.getDataNodeStats()
+    with urlopen(f"http://127.0.0.1:{node.getInfoPort()}/jmx") as answer:
+        beans = json.load(answer)["beans"]
+    return (
+        sum(bean.get("FsyncCount", 0) for bean in beans),
+        sum(bean.get("SyncIoRateNumOps", 0) for bean in beans),
+    )
+
+
+def test_each_block_is_on_disk_before_the_rename(store: HadoopStorage, hadoop: Any) -> None:
+    """With the directory that the data node moves it to; but for advice, unless it is written over what is read."""
+    configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
+    configuration.set("dfs.blocksize", "1048576")
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
+    calls: list[tuple[int, Callable[[], object]]] = [
+        (1, lambda: store.put_if_absent("f/a", b"x")),
+        (3, lambda: store.put("f/a", bytes(3 * 1048576))),
+        (5, lambda: store.put_chunks("f/a", [bytes(5 * 1048576 - 1)])),
+        (0, lambda: store.put_advice("f/b", b"x")),
+        (1, lambda: store.put_advice("f/b", b"y", over=True)),
+    ]
+    before = synced(hadoop)
+    for blocks, call in calls:
+        call()
+        after = synced(hadoop)
+        assert after[0] - before[0] == blocks
+        # Its data, its checksums and the directory it is written in are three; the rest is where it is moved to.
+        assert after[1] - before[1] >= 4 * blocks
+        assert blocks or after == before
+        before = after
 
 
 def test_a_lost_answer_is_settled_by_trying_again(store: HadoopStorage, transport: Transport) -> None:

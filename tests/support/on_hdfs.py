@@ -40,6 +40,8 @@ SOONER = {
 """Settings by which Spark's own writes end sooner: see docs/storage.md."""
 
 START_SECONDS = 60
+COUNTED_SECONDS = 1
+"""So old the cluster's counters may be that are asked for."""
 
 
 @contextmanager
@@ -47,8 +49,10 @@ def cluster(folder: Path) -> Iterator[str]:
     """Run HDFS for as long as the block; the URL of its root."""
     details = folder / "details.json"
     options = ("-datanodes", "1", "-format", "-nnport", "0", f"-Dhdfs.minidfs.basedir={folder / 'base'}")
-    main = ("org.apache.hadoop.test.MiniDFSClusterManager", *options, "-writeDetails", str(details))
-    classes = f"{cluster_jar()}:{jars.spark_jars_folder()}/*"
+    counted = "-Ddfs.datanode.fileio.profiling.sampling.percentage=100"  # what it syncs, files and directories
+    main = ("org.apache.hadoop.test.MiniDFSClusterManager", *options, counted, "-writeDetails", str(details))
+    (folder / "hadoop-metrics2.properties").write_text(f"*.period={COUNTED_SECONDS}\n")
+    classes = f"{folder}:{cluster_jar()}:{jars.spark_jars_folder()}/*"
     command = [jars.java(), "-Xmx512m", *JAVA.split(), "-cp", classes, *main]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -92,7 +92,7 @@ def connect(transport: Transport | None) -> None:
 
 
 class HadoopStorage(Storage):
-    """Objects are files. One is written under a hidden name, put on the data nodes' disks, closed, and then renamed.
+    """Objects are files. One is written under a hidden name, closed when it is on the disks, and then renamed.
 
     The rename is one step of the name node, and refuses a name that is taken: that makes `try_put` atomic. A rename
     whose answer is missing is settled by the hidden name: who can delete that file knows that it was not renamed and
@@ -171,7 +171,8 @@ class HadoopStorage(Storage):
         self._write(path, data, replace=True)
 
     def put_advice(self, path: str, data: bytes, *, over: bool = False) -> bool:
-        return self._write(path, data, replace=over, sync=False)
+        # What is written over is the hint, on each opening's way: one that a power cut took the block of could not be read.
+        return self._write(path, data, replace=over, sync=over)
 
     def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
         self._write_pieces(path, chunks, replace=True)
