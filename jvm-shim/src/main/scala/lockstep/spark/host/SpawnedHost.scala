@@ -2,6 +2,7 @@ package lockstep.spark.host
 
 import java.io.{BufferedReader, IOException, InputStream, InputStreamReader, OutputStream}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.security.PrivilegedAction
 import java.util.Base64
 import java.util.concurrent.{
   CompletableFuture,
@@ -17,6 +18,7 @@ import java.util.concurrent.atomic.AtomicLong
 import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.security.UserGroupInformation
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.lockstep.LockstepException
@@ -32,7 +34,8 @@ private[spark] class HostEnded(message: String) extends Exception(message)
  *
  * The child ends when its input does, so it outlives no driver, however that ended.
  */
-private[spark] class SpawnedHost private (process: Process, conf: Configuration) extends Host with Logging {
+private[spark] class SpawnedHost private (process: Process, conf: Configuration, user: UserGroupInformation) extends Host
+    with Logging {
   import SpawnedHost.{Files, filesThreads}
 
   private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]()
@@ -76,7 +79,9 @@ private[spark] class SpawnedHost private (process: Process, conf: Configuration)
   /** The other way round: Python asks for a file of HDFS, for it has no client itself. The thread that listens does no work. */
   private def answerFile(line: String): Unit = {
     val blank = line.indexOf(' ')
-    val answer = HadoopFiles.call(conf, Base64.getDecoder.decode(line.drop(blank + 1)))
+    val request = Base64.getDecoder.decode(line.drop(blank + 1))
+    // Else the thread would ask as whose statement happened to start it, and with a client that closes when that one leaves.
+    val answer = user.doAs[Array[Byte]]((() => HadoopFiles.call(conf, request)): PrivilegedAction[Array[Byte]])
     try send(s"$Files ${line.take(blank)} ${Base64.getEncoder.encodeToString(answer)}")
     catch { case _: IOException => end() }
   }
@@ -140,10 +145,16 @@ private[spark] object SpawnedHost {
       throw notStarted(python, complaints.asScala.lastOption.getOrElse("it ended without a word"))
     }
     requireSameVersion(python, versionIn(python, answer))
-    val host = new SpawnedHost(process, context.hadoopConfiguration)
+    val host = new SpawnedHost(process, context.hadoopConfiguration, userOf(context))
     host.send(json.writeValueAsString(java.util.Map.of("application", context.appName)))
     inBackground("lockstep-host-answers")(host.listen(answers))
     host
+  }
+
+  /** Who runs the driver. Where a server acts as its clients (`doAs`), the current user is the client whose statement this is. */
+  private def userOf(context: SparkContext): UserGroupInformation = {
+    val current = UserGroupInformation.getCurrentUser
+    if (current.getShortUserName == context.sparkUser) current else UserGroupInformation.getLoginUser
   }
 
   private def versionIn(python: String, hello: String): String = {
