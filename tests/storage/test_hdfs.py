@@ -324,13 +324,22 @@ def test_another_client_in_place_of_hadoops_own_is_refused(store: HadoopStorage)
         store.put_if_absent("a", b"x")
 
 
-def test_name_nodes_that_only_observe_are_refused(store: HadoopStorage) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "of"),
+    [
+        ("failover.proxy.provider.", "ObserverReadProxyProvider", "ha."),
+        ("failover.proxy.provider.", "ObserverReadProxyProviderWithIPFailover", "ha."),
+        ("failover.proxy.provider.", "RouterObserverReadConfiguredFailoverProxyProvider", "ha."),
+        ("rbf.observer.read.enable", "true", ""),
+    ],
+)
+def test_name_nodes_that_only_observe_are_refused(store: HadoopStorage, key: str, value: str, of: str) -> None:
     """What one client wrote, another would not find yet."""
     configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
-    provider = "org.apache.hadoop.hdfs.server.namenode.ha.ObserverReadProxyProvider"
-    configuration.set(f"dfs.client.failover.proxy.provider.{urlsplit(ROOTS).hostname}", provider)
+    host = urlsplit(ROOTS).hostname if of else ""
+    configuration.set(f"dfs.client.{key}{host}", f"org.apache.hadoop.hdfs.server.namenode.{of}{value}" if of else value)
     connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
-    with pytest.raises(UnsupportedError, match=r"ObserverReadProxyProvider, and what observers answer may be old"):
+    with pytest.raises(UnsupportedError, match=f"{value}, and what observers answer may be old"):
         store.get("a")
 
 

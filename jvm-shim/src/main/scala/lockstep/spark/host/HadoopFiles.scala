@@ -14,6 +14,11 @@ import org.apache.hadoop.hdfs.DistributedFileSystem
 import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys
 import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys.BlockWrite
 import org.apache.hadoop.hdfs.protocol.{DirectoryListing, HdfsFileStatus}
+import org.apache.hadoop.hdfs.server.namenode.ha.{
+  ConfiguredFailoverProxyProvider,
+  ObserverReadProxyProvider,
+  RouterObserverReadProxyProvider
+}
 import org.apache.hadoop.ipc.RemoteException
 import org.apache.hadoop.security.AccessControlException
 
@@ -112,14 +117,21 @@ private[spark] object HadoopFiles {
     }
   }
 
+  /** What asks name nodes that only observe, itself or through a router. Others may be derived of these. */
+  private val Observing = Seq(classOf[ObserverReadProxyProvider[_]], classOf[RouterObserverReadProxyProvider[_]])
+
   /** Name nodes that only observe answer what was true a moment ago, and what one client wrote another would not find. */
   private def refuseObservers(conf: Configuration, uri: URI): Unit = {
     val name = s"${HdfsClientConfigKeys.Failover.PROXY_PROVIDER_KEY_PREFIX}.${uri.getHost}"
-    Option(conf.getTrimmed(name)).filter(_.contains("Observer")).foreach { provider =>
+    Option(conf.getClass(name, null)).filter(found => Observing.exists(_.isAssignableFrom(found))).foreach { provider =>
       throw new UnsupportedOperationException(
-        s"$name is $provider, and what observers answer may be old: set it to " +
-          "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider for Spark")
+        s"$name is ${provider.getName}, and what observers answer may be old: set it to " +
+          s"${classOf[ConfiguredFailoverProxyProvider[_]].getName} for Spark")
     }
+    val byRouters = HdfsClientConfigKeys.DFS_RBF_OBSERVER_READ_ENABLE
+    if (conf.getBoolean(byRouters, HdfsClientConfigKeys.DFS_RBF_OBSERVER_READ_ENABLE_DEFAULT))
+      throw new UnsupportedOperationException(
+        s"$byRouters is true, and what observers answer may be old: set it to false for Spark")
   }
 
   /** As it was thrown by the name node. */
