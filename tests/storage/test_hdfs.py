@@ -251,8 +251,11 @@ def test_hidden_files_of_the_dead_go_when_their_folder_is_listed_a_day_later(sto
     for name, age in ((dead, DAY_MILLIS + 60_000), (young, DAY_MILLIS - 600_000), (delta, 10 * DAY_MILLIS)):
         hadoop.create(path_of(store, f"f/{name}")).close()
         hadoop.setTimes(path_of(store, f"f/{name}"), now - age, -1)
-    assert store.list("f") == [delta]
-    assert names(store, hadoop, "f") == sorted([delta, young])
+    written = f".{'c' * 32}.tmp"
+    with contextlib.closing(hadoop.create(path_of(store, f"f/{written}"))):
+        hadoop.setTimes(path_of(store, f"f/{written}"), now - 10 * DAY_MILLIS, -1)
+        assert store.list("f") == [delta]
+        assert names(store, hadoop, "f") == sorted([delta, young, written])
 
 
 def test_files_have_the_permissions_that_hadoop_is_set_to(store: HadoopStorage, hadoop: Any) -> None:

@@ -133,9 +133,14 @@ private[host] object HadoopWrites {
 
   private val DeadMillis = 24L * 3600 * 1000
 
-  /** A writer that was killed leaves its hidden file. Whoever lists the folder a day later removes it, if it may. */
+  /**
+   * A writer that was killed leaves its hidden file. Whoever lists the folder a day later removes it, if it may. One that is
+   * written for so long is not closed, and has the time of its creation; those of the dead the name node closes in an hour.
+   */
   def removeDead(folder: Place, found: HdfsFileStatus): Unit =
     if (System.currentTimeMillis - found.getModificationTime > DeadMillis) {
-      val _ = Try(folder.files.getClient.delete(s"${folder.path.stripSuffix("/")}/${found.getLocalName}", false))
+      val client = folder.files.getClient
+      val path = s"${folder.path.stripSuffix("/")}/${found.getLocalName}"
+      val _ = Try(client.isFileClosed(path) && client.delete(path, false))
     }
 }
