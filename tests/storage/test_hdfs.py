@@ -277,6 +277,7 @@ def test_who_may_only_read_is_known_before_a_write_and_refused_by_one(store: Had
     store.put("f/a", b"x")
     assert store.is_writable("f")
     assert store.is_writable("f/absent/deeper")
+    assert not store.is_writable("f/a/below")
     owner = users.getLoginUser()
     users.setLoginUser(users.createRemoteUser("reader"))
     configuration = jvm.org.apache.hadoop.conf.Configuration()

@@ -235,7 +235,7 @@ private[spark] object HadoopFiles {
         val _ = plainly(place.files.getClient.delete(place.path, !onlyIfEmpty))
       } catch { case _: PathIsNotEmptyDirectoryException if onlyIfEmpty => () }
 
-  /** Whether files can be made in a folder; of an absent one, the nearest above it that is there is looked at. */
+  /** Whether files can be made in a folder; of an absent one, the nearest above it is looked at. Below a file, none can. */
   @tailrec
   private def isWritable(place: Place): Boolean = {
     val allowed =
@@ -243,7 +243,7 @@ private[spark] object HadoopFiles {
         plainly(place.files.getClient.checkAccess(place.path, FsAction.WRITE_EXECUTE))
         Some(true)
       } catch {
-        case _: AccessControlException => Some(false)
+        case _: AccessControlException | _: ParentNotDirectoryException => Some(false)
         case _: FileNotFoundException if place.path != "/" => None
       }
     allowed match {
