@@ -47,7 +47,7 @@ private[spark] object HadoopFiles {
     val answer = json.createObjectNode()
     val found =
       try answered(conf, json.readTree(head), content.drop(1), answer)
-      catch { case e @ (NonFatal(_) | _: LinkageError) => failed(answer, e) }
+      catch { case e: Throwable => failed(answer, e) } // whoever asked waits for an answer
     val out = new ByteArrayOutputStream(found.length + 256)
     out.write(json.writeValueAsBytes(answer))
     out.write(NewLine.toInt)
@@ -149,7 +149,7 @@ private[spark] object HadoopFiles {
     val cause = unwrapped(thrown)
     val (mayBeDone, error) = cause match {
       case doubt: HadoopWrites.Doubt => (true, unwrapped(doubt.getCause))
-      case other => (false, other)
+      case other => (!NonFatal(other), other) // no memory, for one: it may have ended anything in the middle
     }
     answer.removeAll()
     val said = Option(error.getMessage).getOrElse("").linesIterator.nextOption().getOrElse("")

@@ -123,6 +123,9 @@ private[host] object HadoopWrites {
     renamed(opened.temporary, opened.place, replace)
   }
 
+  /** The files that are being written. */
+  def open: Seq[String] = streams.keySet.asScala.toSeq
+
   def abort(stream: String): Unit =
     Option(streams.remove(stream)).foreach { opened =>
       val _ = Try(opened.out.close())

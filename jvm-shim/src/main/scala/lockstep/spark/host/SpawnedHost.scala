@@ -13,7 +13,7 @@ import java.util.concurrent.{
   ThreadPoolExecutor,
   TimeUnit
 }
-import java.util.concurrent.atomic.AtomicLong
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
@@ -36,15 +36,15 @@ private[spark] class HostEnded(message: String) extends Exception(message)
  */
 private[spark] class SpawnedHost private (process: Process, conf: Configuration, user: UserGroupInformation) extends Host
     with Logging {
-  import SpawnedHost.{Files, filesThreads}
+  import SpawnedHost.{Files, filesThreads, inBackground}
 
   private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]()
   private val numbers = new AtomicLong()
   private val input: OutputStream = process.getOutputStream
   private val files = filesThreads()
-  @volatile private var ended = false
+  private val ended = new AtomicBoolean()
 
-  def isAlive: Boolean = !ended
+  def isAlive: Boolean = !ended.get
 
   override def call(request: String): String = {
     val number = numbers.incrementAndGet()
@@ -52,7 +52,7 @@ private[spark] class SpawnedHost private (process: Process, conf: Configuration,
     val _ = waiting.put(number, answer)
     try send(s"$number $request")
     catch { case _: IOException => end() }
-    if (ended) end() // it may have ended before this request stood among those that wait
+    if (ended.get) end() // it may have ended before this request stood among those that wait
     // Not to be interrupted: a cancelled job's COMMIT is decided all the same, and its answer must not be lost.
     try answer.join()
     catch { case e: CompletionException => throw e.getCause }
@@ -77,19 +77,28 @@ private[spark] class SpawnedHost private (process: Process, conf: Configuration,
     finally end()
 
   /** The other way round: Python asks for a file of HDFS, for it has no client itself. The thread that listens does no work. */
-  private def answerFile(line: String): Unit = {
+  private def answerFile(line: String): Unit = if (!ended.get) {
     val blank = line.indexOf(' ')
-    val request = Base64.getDecoder.decode(line.drop(blank + 1))
-    // Else the thread would ask as whose statement happened to start it, and with a client that closes when that one leaves.
-    val answer = user.doAs[Array[Byte]]((() => HadoopFiles.call(conf, request)): PrivilegedAction[Array[Byte]])
-    try send(s"$Files ${line.take(blank)} ${Base64.getEncoder.encodeToString(answer)}")
-    catch { case _: IOException => end() }
+    try {
+      val request = Base64.getDecoder.decode(line.drop(blank + 1))
+      // Else the thread would ask as whose statement happened to start it, and with a client that closes when that one leaves.
+      val answer = user.doAs[Array[Byte]]((() => HadoopFiles.call(conf, request)): PrivilegedAction[Array[Byte]])
+      send(s"$Files ${line.take(blank)} ${Base64.getEncoder.encodeToString(answer)}")
+    } catch {
+      case e: Throwable => // the host would wait for an answer that never comes
+        if (!ended.get) logWarning("Lockstep's host cannot be answered", e)
+        end()
+    }
   }
 
   private def end(): Unit = {
-    ended = true
-    files.shutdown()
-    val _ = process.destroyForcibly() // one that cannot be heard must not go on
+    if (ended.compareAndSet(false, true)) {
+      files.shutdown()
+      files.getQueue.clear()
+      val _ = process.destroyForcibly() // one that cannot be heard must not go on
+      val left = HadoopWrites.open // before another host is started; nobody else in this JVM has any
+      if (left.nonEmpty) inBackground("lockstep-hadoop-end")(left.foreach(HadoopWrites.abort))
+    }
     waiting.values.asScala.foreach(_.completeExceptionally(new HostEnded(s"process ${process.pid} ended")))
   }
 }
