@@ -24,6 +24,7 @@ import org.apache.hadoop.security.AccessControlException
 
 import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 import scala.util.control.NonFatal
 
 /**
@@ -92,20 +93,32 @@ private[spark] object HadoopFiles {
 
   private val clients = new ConcurrentHashMap[String, Client]()
 
-  private def fileSystem(conf: Configuration, store: String): DistributedFileSystem =
-    clients.compute(
+  private def fileSystem(conf: Configuration, store: String): DistributedFileSystem = {
+    var replaced = Option.empty[Client]
+    val client = clients.compute(
       store,
       (_, known) =>
         if (known != null && known.conf.eq(conf) && known.files.getClient.isClientRunning) known
-        else Client(conf, newFileSystem(new Configuration(conf), store))
-    ).files
+        else {
+          val made = Client(conf, newFileSystem(new Configuration(conf), store))
+          replaced = Option(known)
+          made
+        }
+    )
+    replaced.foreach(old => Try(old.files.close())) // its context has ended
+    client.files
+  }
 
   /** Only HDFS's own client says that its rename is atomic. One that somebody has put in its place may be anything. */
   private def newFileSystem(conf: Configuration, store: String): DistributedFileSystem = {
     // Who closes a file asks the name node whether it knows of the last block, mostly a moment before it does, and waits for
     // 400 ms then. Asked again sooner, and for as long in all, half of all writes take a tenth of the time.
-    conf.setInt(BlockWrite.LOCATEFOLLOWINGBLOCK_INITIAL_DELAY_MS_KEY, 5)
-    conf.setInt(BlockWrite.LOCATEFOLLOWINGBLOCK_RETRIES_KEY, 12)
+    val (delay, retries) =
+      (BlockWrite.LOCATEFOLLOWINGBLOCK_INITIAL_DELAY_MS_KEY, BlockWrite.LOCATEFOLLOWINGBLOCK_RETRIES_KEY)
+    if (Seq(delay, retries).forall(isDefault(conf, _))) {
+      conf.setInt(delay, 5)
+      conf.setInt(retries, 12)
+    }
     val uri = URI.create(store)
     refuseObservers(conf, uri)
     FileSystem.newInstance(uri, conf) match {
@@ -116,6 +129,10 @@ private[spark] object HadoopFiles {
           s"${other.getClass.getName} is set for $store (fs.hdfs.impl): have Hadoop use its own client of HDFS")
     }
   }
+
+  /** Whether nobody has set what Hadoop's own defaults say. */
+  private def isDefault(conf: Configuration, key: String): Boolean =
+    Option(conf.getPropertySources(key)).forall(_.forall(_.endsWith("-default.xml")))
 
   /** What asks name nodes that only observe, itself or through a router. Others may be derived of these. */
   private val Observing = Seq(classOf[ObserverReadProxyProvider[_]], classOf[RouterObserverReadProxyProvider[_]])

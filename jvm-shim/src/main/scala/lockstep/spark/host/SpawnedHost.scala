@@ -34,7 +34,8 @@ private[spark] class HostEnded(message: String) extends Exception(message)
  *
  * The child ends when its input does, so it outlives no driver, however that ended.
  */
-private[spark] class SpawnedHost private (process: Process, conf: Configuration, user: UserGroupInformation) extends Host
+private[spark] class SpawnedHost private (process: Process, conf: Configuration, user: UserGroupInformation)
+    extends Host
     with Logging {
   import SpawnedHost.{Files, filesThreads, inBackground}
 
