@@ -185,16 +185,18 @@ class HadoopStorage(Storage):
 
     def _write_pieces(self, path: str, chunks: Iterable[bytes | memoryview], *, replace: bool) -> bool:
         stream = secrets.token_hex(16)
-        self._ask("begin", path, "write", stream=stream)
         try:
+            self._ask("begin", path, "write", stream=stream)
             for chunk in chunks:
                 view = memoryview(chunk)
                 view = view.cast("B") if view.nbytes else view
                 for start in range(0, view.nbytes, PIECE_BYTES):
                     self._ask("piece", path, "write", bytes(view[start : start + PIECE_BYTES]), stream=stream)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(UnavailableError):  # it is given up there after an hour
                 self._ask("abort", path, "write", stream=stream)
+            if isinstance(error, UnavailableError):
+                error.definite = True  # whatever became of the request: who does not finish renames nothing
             raise
         return self._ask("finish", path, "write", stream=stream, replace=replace)[0].written
 
