@@ -40,6 +40,7 @@ def answering(**answer: Any) -> bytes:
         ("hdfs:///lake", "names no name node"),
         ("hdfs://me@name/lake", r"the root \(hdfs://…\) has a user before its name node"),
         ("hdfs://name/a/../b", "is not a path in this store"),
+        ("hdfs://name//lake", "is not a path in this store"),
         ("hdfs://name/a:b", "has a colon in its path"),
     ],
 )

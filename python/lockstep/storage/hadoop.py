@@ -311,5 +311,5 @@ def check_url(url: str) -> None:
         raise InvalidError(f"{url!r} names no name node: write {HDFS}name:8020/path, or {HDFS}nameservice/path")
     if "@" in authority:
         raise InvalidError(f"the root ({HDFS}…) has a user before its name node: Hadoop's settings say who asks")
-    if (path := path.strip("/")) and ":" in checked(path):
+    if (path := path.rstrip("/")) and ":" in checked(path):
         raise InvalidError(f"{url!r} has a colon in its path, which no name in HDFS can have")
