@@ -201,7 +201,13 @@ class HadoopStorage(Storage):
         return self._ask("finish", path, "write", stream=stream, replace=replace)[0].written
 
     def list(self, folder: str, after: str | None = None) -> Names:
-        return sorted(name for answer in self._listed(folder, after or "") for name, _, _ in answer.files)
+        """See `Storage.list`; with `after`, names that are not ASCII may be left out.
+
+        Name nodes compare signed bytes, so that such names come before others. Listed in parts is nothing but the
+        timeline, tables' logs and what waits for deletion, of which each name that counts is ASCII.
+        """
+        found = (name for answer in self._listed(folder, after or "") for name, _, _ in answer.files)
+        return sorted(name for name in found if after is None or name > after)
 
     def walk(self, folder: str) -> Iterator[Found]:
         waiting = [folder]
