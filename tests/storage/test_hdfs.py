@@ -190,7 +190,8 @@ def test_a_write_whose_rename_is_lost_on_the_way_says_what_is_known(
             through.put_if_absent("f/a", b"x")
         assert caught.value.definite == (fault != "lost answer, and dead")
         line.revive()
-        line.deliver()
+        answer = line.deliver()
+        assert (b"FileNotFoundException" in answer) == (fault == "late"), "it did reach the name node"
         is_there = fault == "lost answer, and dead"
         assert store.get("f/a") == (b"x" if is_there else None), "what was definite stays so"
     assert through.put_if_absent("f/a", b"x") == Mine()
@@ -241,6 +242,17 @@ def test_what_hdfs_refuses_was_not_written(store: HadoopStorage, hadoop: Any) ->
     assert caught.value.definite
     assert "\n" not in caught.value.message
     assert store.get("f/a") is None
+
+
+def test_a_rename_that_is_refused_was_not_done_and_leaves_nothing(store: HadoopStorage, hadoop: Any) -> None:
+    """A folder is not replaced by a file."""
+    store.put("f/d/a", b"x")
+    for write in (lambda: store.put("f/d", b"y"), lambda: store.put_chunks("f/d", [b"y"])):
+        with pytest.raises(UnavailableError, match=r"cannot write f/d in hdfs://") as caught:
+            write()
+        assert caught.value.definite
+    assert names(store, hadoop, "f") == ["d"]
+    assert store.get("f/d/a") == b"x"
 
 
 def test_hidden_files_of_the_dead_go_when_their_folder_is_listed_a_day_later(store: HadoopStorage, hadoop: Any) -> None:

@@ -28,6 +28,7 @@ IS_WANTED = ROOTS.startswith("hdfs://")
 """Whether tests may use HDFS."""
 
 _SHA256 = {
+    "3.4.1": "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
     "3.4.2": "ae2406c544825b7734b8aad4f87eff60d9ec422284f0b16c2856032083b63c77",
     "3.5.0": "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
 }
