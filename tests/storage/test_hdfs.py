@@ -297,6 +297,7 @@ def test_who_may_only_read_is_known_before_a_write_and_refused_by_one(store: Had
     try:
         assert not store.is_writable("f")
         assert not store.is_writable("f/absent/deeper")
+        assert not store.is_writable("f/a/below")
         assert (store.get("f/a"), store.list("f")) == (b"x", ["a"])
         with pytest.raises(UnavailableError, match=r"cannot write f/b in .*: AccessControlException") as caught:
             store.put_if_absent("f/b", b"x")
