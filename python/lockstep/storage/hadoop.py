@@ -171,7 +171,7 @@ class HadoopStorage(Storage):
         self._write(path, data, replace=True)
 
     def put_advice(self, path: str, data: bytes, *, over: bool = False) -> bool:
-        # What is written over is the hint, which each opening reads: one whose block a power cut took could not be read.
+        # What is written over is the hint, which each opening reads: after a power cut its block might be gone.
         return self._write(path, data, replace=over, sync=over)
 
     def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
