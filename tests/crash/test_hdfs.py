@@ -19,8 +19,9 @@ from tests.crash.test_kill import AFTER, SET_UP, TRANSACTION
 from tests.support import on_hdfs
 from tests.support.driver import Driver
 from tests.support.gate import wait_until
-from tests.support.hosts import command, environment, hosts_of, run_program, settings
+from tests.support.hosts import ThriftConnection, command, environment, hosts_of, run_program, server, settings
 from tests.support.lakes import named
+from tests.support.runner import Result
 from tests.support.sessions import CATALOG, ROOTS
 
 # Slow: each starts a Spark of its own.
@@ -110,6 +111,30 @@ def test_the_host_of_a_driver_that_is_killed_ends_too(tmp_path: Path, root: str)
     process.stdin.close()
     wait_until(lambda: not Path(f"/proc/{host}").exists(), "the host goes on without its driver", 30)
     assert TransactionalCatalog.open(root).database().tables[named("a")].version == 1
+
+
+def test_a_thrift_server_that_acts_as_its_clients_asks_hdfs_as_itself(tmp_path: Path, root: str) -> None:
+    """Not as the client whose statement started the host, whose logout would take the others' way to HDFS along."""
+    jvm = on_hdfs.gateway().jvm
+    path = jvm.org.apache.hadoop.fs.Path(root)
+    hadoop = path.getFileSystem(jvm.org.apache.hadoop.conf.Configuration())
+    hadoop.mkdirs(path)
+    hadoop.setPermission(path, jvm.org.apache.hadoop.fs.permission.FsPermission("777"))
+    runs = hadoop.getFileStatus(path).getOwner()
+    more = {"spark.hadoop.hive.server2.enable.doAs": "true", "spark.hadoop.fs.permissions.umask-mode": "000"}
+    with server(tmp_path, Path(), said(tmp_path, root) | more) as thrift:
+        for user in ("alice", "bob"):
+            client = ThriftConnection(thrift.thrift, root, user)
+            create, insert = f"CREATE TABLE {user} (id INT) USING delta", f"INSERT INTO {user} VALUES (1)"
+            for sql in (create, "BEGIN", insert, "COMMIT"):
+                assert isinstance(found := client.run(sql), Result), found
+            client.close()
+
+    def owners(pattern: str) -> set[str]:
+        return {each.getOwner() for each in hadoop.globStatus(jvm.org.apache.hadoop.fs.Path(f"{root}/{pattern}"))}
+
+    assert owners("_lockstep/timeline/*") == {runs}
+    assert owners("default/*/_delta_log") == {"alice", "bob"}, "what Delta makes is the clients'"
 
 
 CLUSTER_CASES = ("merge_forms", "rfc73_three_tables")

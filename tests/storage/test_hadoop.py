@@ -40,6 +40,7 @@ def answering(**answer: Any) -> bytes:
         ("hdfs:///lake", "names no name node"),
         ("hdfs://me@name/lake", r"the root \(hdfs://…\) has a user before its name node"),
         ("hdfs://name/a/../b", "is not a path in this store"),
+        ("hdfs://name//lake", "is not a path in this store"),
         ("hdfs://name/a:b", "has a colon in its path"),
     ],
 )
@@ -121,6 +122,25 @@ def test_what_hadoop_throws_says_whether_a_write_may_be_done() -> None:
         with pytest.raises(UnavailableError, match="cannot write f/a in hdfs://name/lake: IOException: no") as caught:
             open_storage("hdfs://name/lake").put_if_absent("f/a", b"")
         assert caught.value.definite != may_be_done
+
+
+def test_a_long_file_is_in_doubt_only_once_its_end_was_asked_for() -> None:
+    """Before that nothing is renamed, whatever became of a request."""
+    long = bytes(hadoop.PIECE_BYTES + 1)
+    for lost in ("begin", "piece", "finish"):
+        asked: list[str] = []
+
+        def losing(request: bytes, lost: str = lost, asked: list[str] = asked) -> bytes:
+            asked.append(json.loads(request.partition(b"\n")[0])["op"])
+            if asked[-1] == lost:
+                raise UnavailableError("lost")
+            return answering(written=True)
+
+        connect(losing)
+        with pytest.raises(UnavailableError, match="cannot write f/a in hdfs://name/lake: lost") as caught:
+            open_storage("hdfs://name/lake").put_if_absent("f/a", long)
+        assert caught.value.definite == (lost != "finish")
+        assert (asked[-1] == "abort") == (lost != "finish")
 
 
 # --- the two ways to a driver -----------------------------------------------------------------------------------------

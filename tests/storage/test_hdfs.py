@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -113,6 +115,41 @@ def test_a_file_is_never_seen_before_it_is_whole(store: HadoopStorage, hadoop: A
     assert names(store, hadoop, "f") == []
 
 
+def synced(hadoop: Any) -> tuple[int, int]:
+    """Return how often blocks were synced so far, and how many files and directories of the data node were."""
+    time.sleep(on_hdfs.COUNTED_SECONDS + 0.2)
+    [node] = hadoop.getDataNodeStats()
+    with urlopen(f"http://127.0.0.1:{node.getInfoPort()}/jmx") as answer:
+        beans = json.load(answer)["beans"]
+    return (
+        sum(bean.get("FsyncCount", 0) for bean in beans),
+        sum(bean.get("SyncIoRateNumOps", 0) for bean in beans),
+    )
+
+
+def test_each_block_is_on_disk_before_the_rename(store: HadoopStorage, hadoop: Any) -> None:
+    """With the directory that the data node moves it to; but for advice, unless it is written over what is read."""
+    configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
+    configuration.set("dfs.blocksize", "1048576")
+    connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
+    calls: list[tuple[int, Callable[[], object]]] = [
+        (1, lambda: store.put_if_absent("f/a", b"x")),
+        (3, lambda: store.put("f/a", bytes(3 * 1048576))),
+        (5, lambda: store.put_chunks("f/a", [bytes(5 * 1048576 - 1)])),
+        (0, lambda: store.put_advice("f/b", b"x")),
+        (1, lambda: store.put_advice("f/b", b"y", over=True)),
+    ]
+    before = synced(hadoop)
+    for blocks, call in calls:
+        call()
+        after = synced(hadoop)
+        assert after[0] - before[0] == blocks
+        # Its data, its checksums and the directory it is written in are three; the rest is where it is moved to.
+        assert after[1] - before[1] >= 4 * blocks
+        assert blocks or after == before
+        before = after
+
+
 def test_a_lost_answer_is_settled_by_trying_again(store: HadoopStorage, transport: Transport) -> None:
     """The error says that it may have been written, and whoever writes the same again finds its own."""
     connect(losing(transport, "put"))
@@ -153,7 +190,8 @@ def test_a_write_whose_rename_is_lost_on_the_way_says_what_is_known(
             through.put_if_absent("f/a", b"x")
         assert caught.value.definite == (fault != "lost answer, and dead")
         line.revive()
-        line.deliver()
+        answer = line.deliver()
+        assert (b"FileNotFoundException" in answer) == (fault == "late"), "it did reach the name node"
         is_there = fault == "lost answer, and dead"
         assert store.get("f/a") == (b"x" if is_there else None), "what was definite stays so"
     assert through.put_if_absent("f/a", b"x") == Mine()
@@ -206,6 +244,17 @@ def test_what_hdfs_refuses_was_not_written(store: HadoopStorage, hadoop: Any) ->
     assert store.get("f/a") is None
 
 
+def test_a_rename_that_is_refused_was_not_done_and_leaves_nothing(store: HadoopStorage, hadoop: Any) -> None:
+    """A folder is not replaced by a file."""
+    store.put("f/d/a", b"x")
+    for write in (lambda: store.put("f/d", b"y"), lambda: store.put_chunks("f/d", [b"y"])):
+        with pytest.raises(UnavailableError, match=r"cannot write f/d in hdfs://") as caught:
+            write()
+        assert caught.value.definite
+    assert names(store, hadoop, "f") == ["d"]
+    assert store.get("f/d/a") == b"x"
+
+
 def test_hidden_files_of_the_dead_go_when_their_folder_is_listed_a_day_later(store: HadoopStorage, hadoop: Any) -> None:
     """Only those that Lockstep names so, and none that somebody may still be writing."""
     jvm = on_hdfs.gateway().jvm
@@ -214,8 +263,11 @@ def test_hidden_files_of_the_dead_go_when_their_folder_is_listed_a_day_later(sto
     for name, age in ((dead, DAY_MILLIS + 60_000), (young, DAY_MILLIS - 600_000), (delta, 10 * DAY_MILLIS)):
         hadoop.create(path_of(store, f"f/{name}")).close()
         hadoop.setTimes(path_of(store, f"f/{name}"), now - age, -1)
-    assert store.list("f") == [delta]
-    assert names(store, hadoop, "f") == sorted([delta, young])
+    written = f".{'c' * 32}.tmp"
+    with contextlib.closing(hadoop.create(path_of(store, f"f/{written}"))):
+        hadoop.setTimes(path_of(store, f"f/{written}"), now - 10 * DAY_MILLIS, -1)
+        assert store.list("f") == [delta]
+        assert names(store, hadoop, "f") == sorted([delta, young, written])
 
 
 def test_files_have_the_permissions_that_hadoop_is_set_to(store: HadoopStorage, hadoop: Any) -> None:
@@ -237,6 +289,7 @@ def test_who_may_only_read_is_known_before_a_write_and_refused_by_one(store: Had
     store.put("f/a", b"x")
     assert store.is_writable("f")
     assert store.is_writable("f/absent/deeper")
+    assert not store.is_writable("f/a/below")
     owner = users.getLoginUser()
     users.setLoginUser(users.createRemoteUser("reader"))
     configuration = jvm.org.apache.hadoop.conf.Configuration()
@@ -244,6 +297,7 @@ def test_who_may_only_read_is_known_before_a_write_and_refused_by_one(store: Had
     try:
         assert not store.is_writable("f")
         assert not store.is_writable("f/absent/deeper")
+        assert not store.is_writable("f/a/below")
         assert (store.get("f/a"), store.list("f")) == (b"x", ["a"])
         with pytest.raises(UnavailableError, match=r"cannot write f/b in .*: AccessControlException") as caught:
             store.put_if_absent("f/b", b"x")
@@ -287,13 +341,22 @@ def test_another_client_in_place_of_hadoops_own_is_refused(store: HadoopStorage)
         store.put_if_absent("a", b"x")
 
 
-def test_name_nodes_that_only_observe_are_refused(store: HadoopStorage) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "of"),
+    [
+        ("failover.proxy.provider.", "ObserverReadProxyProvider", "ha."),
+        ("failover.proxy.provider.", "ObserverReadProxyProviderWithIPFailover", "ha."),
+        ("failover.proxy.provider.", "RouterObserverReadConfiguredFailoverProxyProvider", "ha."),
+        ("rbf.observer.read.enable", "true", ""),
+    ],
+)
+def test_name_nodes_that_only_observe_are_refused(store: HadoopStorage, key: str, value: str, of: str) -> None:
     """What one client wrote, another would not find yet."""
     configuration = on_hdfs.gateway().jvm.org.apache.hadoop.conf.Configuration()
-    provider = "org.apache.hadoop.hdfs.server.namenode.ha.ObserverReadProxyProvider"
-    configuration.set(f"dfs.client.failover.proxy.provider.{urlsplit(ROOTS).hostname}", provider)
+    host = urlsplit(ROOTS).hostname if of else ""
+    configuration.set(f"dfs.client.{key}{host}", f"org.apache.hadoop.hdfs.server.namenode.{of}{value}" if of else value)
     connect(OverPy4J(on_hdfs.gateway(), lambda: configuration))
-    with pytest.raises(UnsupportedError, match=r"ObserverReadProxyProvider, and what observers answer may be old"):
+    with pytest.raises(UnsupportedError, match=f"{value}, and what observers answer may be old"):
         store.get("a")
 
 

@@ -206,7 +206,7 @@ def answers(port: int, process: subprocess.Popen[bytes], log: Path) -> bool:
 class ThriftConnection:
     """A session of the Thrift server, by PyHive."""
 
-    def __init__(self, port: int, root: Path, user: str = "somebody") -> None:
+    def __init__(self, port: int, root: Path | str, user: str = "somebody") -> None:
         from pyhive import hive
 
         self.connection = hive.connect("127.0.0.1", port, auth="NOSASL", username=user)

@@ -28,6 +28,7 @@ IS_WANTED = ROOTS.startswith("hdfs://")
 """Whether tests may use HDFS."""
 
 _SHA256 = {
+    "3.4.1": "5b90be54a39d856f237a4530e25f62aea4b67c180c73b5cfb1aff35c502b2d29",
     "3.4.2": "ae2406c544825b7734b8aad4f87eff60d9ec422284f0b16c2856032083b63c77",
     "3.5.0": "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
 }
@@ -40,6 +41,8 @@ SOONER = {
 """Settings by which Spark's own writes end sooner: see docs/storage.md."""
 
 START_SECONDS = 60
+COUNTED_SECONDS = 1
+"""So old the cluster's counters may be that are asked for."""
 
 
 @contextmanager
@@ -47,8 +50,10 @@ def cluster(folder: Path) -> Iterator[str]:
     """Run HDFS for as long as the block; the URL of its root."""
     details = folder / "details.json"
     options = ("-datanodes", "1", "-format", "-nnport", "0", f"-Dhdfs.minidfs.basedir={folder / 'base'}")
-    main = ("org.apache.hadoop.test.MiniDFSClusterManager", *options, "-writeDetails", str(details))
-    classes = f"{cluster_jar()}:{jars.spark_jars_folder()}/*"
+    counted = "-Ddfs.datanode.fileio.profiling.sampling.percentage=100"  # what it syncs, files and directories
+    main = ("org.apache.hadoop.test.MiniDFSClusterManager", *options, counted, "-writeDetails", str(details))
+    (folder / "hadoop-metrics2.properties").write_text(f"*.period={COUNTED_SECONDS}\n")
+    classes = f"{folder}:{cluster_jar()}:{jars.spark_jars_folder()}/*"
     command = [jars.java(), "-Xmx512m", *JAVA.split(), "-cp", classes, *main]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from queue import Queue
 from typing import Literal, Self, TypeAlias
 
 Fault: TypeAlias = Literal["lost request", "lost answer", "lost answer, and dead", "late"]
@@ -28,6 +29,7 @@ FAULTS: tuple[Fault, ...] = ("lost request", "lost answer", "lost answer, and de
 _RENAME = b"rename2"
 PASSING_SECONDS = 0.5
 """In so long a request is carried out."""
+ANSWER_SECONDS = 10
 
 
 class RpcLine:
@@ -43,6 +45,7 @@ class RpcLine:
         self._open: list[socket.socket] = []
         self._late: list[tuple[socket.socket, bytes]] = []
         self._muted: list[socket.socket] = []
+        self._unheard: Queue[bytes] = Queue()
         self._is_dead = False
         self.next: Fault | None = None
 
@@ -63,12 +66,13 @@ class RpcLine:
         """Let connections through again."""
         self._is_dead = False
 
-    def deliver(self) -> None:
-        """Bring late requests to the name node, and give it time to carry them out."""
-        while self._late:
-            above, request = self._late.pop()
-            above.sendall(request)
-            time.sleep(PASSING_SECONDS)
+    def deliver(self) -> bytes:
+        """Bring a late request to the name node, if there is one, and return what it answers."""
+        if not self._late:
+            return b""
+        above, request = self._late.pop()
+        above.sendall(request)
+        return self._unheard.get(timeout=ANSWER_SECONDS)
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -91,6 +95,7 @@ class RpcLine:
                     continue
                 self.next = None
                 if fault == "late":
+                    self._muted.append(below)
                     self._late.append((above, request))
                 elif fault != "lost request":
                     self._is_dead = fault == "lost answer, and dead"
@@ -103,7 +108,9 @@ class RpcLine:
     def _answers(self, below: socket.socket, above: socket.socket) -> None:
         with suppress(OSError):
             while answer := above.recv(65536):
-                if below not in self._muted:
+                if below in self._muted:
+                    self._unheard.put(answer)
+                else:
                     below.sendall(answer)
 
 

@@ -92,7 +92,7 @@ def connect(transport: Transport | None) -> None:
 
 
 class HadoopStorage(Storage):
-    """Objects are files. One is written under a hidden name, put on the data nodes' disks, closed, and then renamed.
+    """Objects are files. One is written under a hidden name, closed when it is on the disks, and then renamed.
 
     The rename is one step of the name node, and refuses a name that is taken: that makes `try_put` atomic. A rename
     whose answer is missing is settled by the hidden name: who can delete that file knows that it was not renamed and
@@ -171,7 +171,8 @@ class HadoopStorage(Storage):
         self._write(path, data, replace=True)
 
     def put_advice(self, path: str, data: bytes, *, over: bool = False) -> bool:
-        return self._write(path, data, replace=over, sync=False)
+        # What is written over is the hint, which each opening reads: after a power cut its block might be gone.
+        return self._write(path, data, replace=over, sync=over)
 
     def put_chunks(self, path: str, chunks: Iterable[bytes | memoryview]) -> None:
         self._write_pieces(path, chunks, replace=True)
@@ -184,21 +185,29 @@ class HadoopStorage(Storage):
 
     def _write_pieces(self, path: str, chunks: Iterable[bytes | memoryview], *, replace: bool) -> bool:
         stream = secrets.token_hex(16)
-        self._ask("begin", path, "write", stream=stream)
         try:
+            self._ask("begin", path, "write", stream=stream)
             for chunk in chunks:
                 view = memoryview(chunk)
                 view = view.cast("B") if view.nbytes else view
                 for start in range(0, view.nbytes, PIECE_BYTES):
                     self._ask("piece", path, "write", bytes(view[start : start + PIECE_BYTES]), stream=stream)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(UnavailableError):  # it is given up there after an hour
                 self._ask("abort", path, "write", stream=stream)
+            if isinstance(error, UnavailableError):
+                error.definite = True  # whatever became of the request: who does not finish renames nothing
             raise
         return self._ask("finish", path, "write", stream=stream, replace=replace)[0].written
 
     def list(self, folder: str, after: str | None = None) -> Names:
-        return sorted(name for answer in self._listed(folder, after or "") for name, _, _ in answer.files)
+        """See `Storage.list`; with `after`, names that are not ASCII may be left out.
+
+        Name nodes compare signed bytes, so that such names come before others. Listed in parts is nothing but the
+        timeline, tables' logs and what waits for deletion, of which each name that counts is ASCII.
+        """
+        found = (name for answer in self._listed(folder, after or "") for name, _, _ in answer.files)
+        return sorted(name for name in found if after is None or name > after)
 
     def walk(self, folder: str) -> Iterator[Found]:
         waiting = [folder]
@@ -308,5 +317,5 @@ def check_url(url: str) -> None:
         raise InvalidError(f"{url!r} names no name node: write {HDFS}name:8020/path, or {HDFS}nameservice/path")
     if "@" in authority:
         raise InvalidError(f"the root ({HDFS}…) has a user before its name node: Hadoop's settings say who asks")
-    if (path := path.strip("/")) and ":" in checked(path):
+    if (path := path.rstrip("/")) and ":" in checked(path):
         raise InvalidError(f"{url!r} has a colon in its path, which no name in HDFS can have")

@@ -14,11 +14,17 @@ import org.apache.hadoop.hdfs.DistributedFileSystem
 import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys
 import org.apache.hadoop.hdfs.client.HdfsClientConfigKeys.BlockWrite
 import org.apache.hadoop.hdfs.protocol.{DirectoryListing, HdfsFileStatus}
+import org.apache.hadoop.hdfs.server.namenode.ha.{
+  ConfiguredFailoverProxyProvider,
+  ObserverReadProxyProvider,
+  RouterObserverReadProxyProvider
+}
 import org.apache.hadoop.ipc.RemoteException
 import org.apache.hadoop.security.AccessControlException
 
 import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 import scala.util.control.NonFatal
 
 /**
@@ -42,7 +48,7 @@ private[spark] object HadoopFiles {
     val answer = json.createObjectNode()
     val found =
       try answered(conf, json.readTree(head), content.drop(1), answer)
-      catch { case e @ (NonFatal(_) | _: LinkageError) => failed(answer, e) }
+      catch { case e: Throwable => failed(answer, e) } // whoever asked waits for an answer
     val out = new ByteArrayOutputStream(found.length + 256)
     out.write(json.writeValueAsBytes(answer))
     out.write(NewLine.toInt)
@@ -87,20 +93,32 @@ private[spark] object HadoopFiles {
 
   private val clients = new ConcurrentHashMap[String, Client]()
 
-  private def fileSystem(conf: Configuration, store: String): DistributedFileSystem =
-    clients.compute(
+  private def fileSystem(conf: Configuration, store: String): DistributedFileSystem = {
+    var replaced = Option.empty[Client]
+    val client = clients.compute(
       store,
       (_, known) =>
         if (known != null && known.conf.eq(conf) && known.files.getClient.isClientRunning) known
-        else Client(conf, newFileSystem(new Configuration(conf), store))
-    ).files
+        else {
+          val made = Client(conf, newFileSystem(new Configuration(conf), store))
+          replaced = Option(known)
+          made
+        }
+    )
+    replaced.foreach(old => Try(old.files.close())) // its context has ended
+    client.files
+  }
 
   /** Only HDFS's own client says that its rename is atomic. One that somebody has put in its place may be anything. */
   private def newFileSystem(conf: Configuration, store: String): DistributedFileSystem = {
     // Who closes a file asks the name node whether it knows of the last block, mostly a moment before it does, and waits for
     // 400 ms then. Asked again sooner, and for as long in all, half of all writes take a tenth of the time.
-    conf.setInt(BlockWrite.LOCATEFOLLOWINGBLOCK_INITIAL_DELAY_MS_KEY, 5)
-    conf.setInt(BlockWrite.LOCATEFOLLOWINGBLOCK_RETRIES_KEY, 12)
+    val (delay, retries) =
+      (BlockWrite.LOCATEFOLLOWINGBLOCK_INITIAL_DELAY_MS_KEY, BlockWrite.LOCATEFOLLOWINGBLOCK_RETRIES_KEY)
+    if (Seq(delay, retries).forall(isDefault(conf, _))) {
+      conf.setInt(delay, 5)
+      conf.setInt(retries, 12)
+    }
     val uri = URI.create(store)
     refuseObservers(conf, uri)
     FileSystem.newInstance(uri, conf) match {
@@ -112,14 +130,25 @@ private[spark] object HadoopFiles {
     }
   }
 
+  /** Whether nobody has set what Hadoop's own defaults say. */
+  private def isDefault(conf: Configuration, key: String): Boolean =
+    Option(conf.getPropertySources(key)).forall(_.forall(_.endsWith("-default.xml")))
+
+  /** What asks name nodes that only observe, itself or through a router. Others may be derived of these. */
+  private val Observing = Seq(classOf[ObserverReadProxyProvider[_]], classOf[RouterObserverReadProxyProvider[_]])
+
   /** Name nodes that only observe answer what was true a moment ago, and what one client wrote another would not find. */
   private def refuseObservers(conf: Configuration, uri: URI): Unit = {
     val name = s"${HdfsClientConfigKeys.Failover.PROXY_PROVIDER_KEY_PREFIX}.${uri.getHost}"
-    Option(conf.getTrimmed(name)).filter(_.contains("Observer")).foreach { provider =>
+    Option(conf.getClass(name, null)).filter(found => Observing.exists(_.isAssignableFrom(found))).foreach { provider =>
       throw new UnsupportedOperationException(
-        s"$name is $provider, and what observers answer may be old: set it to " +
-          "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider for Spark")
+        s"$name is ${provider.getName}, and what observers answer may be old: set it to " +
+          s"${classOf[ConfiguredFailoverProxyProvider[_]].getName} for Spark")
     }
+    val byRouters = HdfsClientConfigKeys.DFS_RBF_OBSERVER_READ_ENABLE
+    if (conf.getBoolean(byRouters, HdfsClientConfigKeys.DFS_RBF_OBSERVER_READ_ENABLE_DEFAULT))
+      throw new UnsupportedOperationException(
+        s"$byRouters is true, and what observers answer may be old: set it to false for Spark")
   }
 
   /** As it was thrown by the name node. */
@@ -137,7 +166,7 @@ private[spark] object HadoopFiles {
     val cause = unwrapped(thrown)
     val (mayBeDone, error) = cause match {
       case doubt: HadoopWrites.Doubt => (true, unwrapped(doubt.getCause))
-      case other => (false, other)
+      case other => (!NonFatal(other), other) // no memory, for one: it may have ended anything in the middle
     }
     answer.removeAll()
     val said = Option(error.getMessage).getOrElse("").linesIterator.nextOption().getOrElse("")
@@ -223,7 +252,7 @@ private[spark] object HadoopFiles {
         val _ = plainly(place.files.getClient.delete(place.path, !onlyIfEmpty))
       } catch { case _: PathIsNotEmptyDirectoryException if onlyIfEmpty => () }
 
-  /** Whether files can be made in a folder; of an absent one, the nearest above it that is there is looked at. */
+  /** Whether files can be made in a folder; of an absent one, the nearest above it is looked at. Below a file, none can. */
   @tailrec
   private def isWritable(place: Place): Boolean = {
     val allowed =
@@ -231,7 +260,7 @@ private[spark] object HadoopFiles {
         plainly(place.files.getClient.checkAccess(place.path, FsAction.WRITE_EXECUTE))
         Some(true)
       } catch {
-        case _: AccessControlException => Some(false)
+        case _: AccessControlException | _: ParentNotDirectoryException => Some(false)
         case _: FileNotFoundException if place.path != "/" => None
       }
     allowed match {

@@ -15,7 +15,7 @@ import scala.util.control.NonFatal
 
 /**
  * How a file of HDFS is made such that it is there whole or not at all, and by one of several writers alone. HDFS shows a file
- * from its creation on, so it is written under a hidden name, put on the disks of its data nodes, closed, and then renamed:
+ * from its creation on, so it is written under a hidden name, closed when it is on the disks of its data nodes, and then renamed:
  * that is one step of the name node, which refuses a name that is taken unless it is told to replace.
  *
  * The hidden name is random, and so tells what became of a rename whose answer is missing: whoever deletes that file has shown
@@ -41,20 +41,24 @@ private[host] object HadoopWrites {
     (replace || status(place).isEmpty) && {
       val temporary = temporaryFor(place)
       written(temporary) {
-        val out = create(temporary)
-        try {
-          out.write(content)
-          if (sync) out.hsync()
-        } finally out.close()
+        val out = create(temporary, sync)
+        try out.write(content)
+        finally out.close()
       }
       renamed(temporary, place, replace)
     }
 
-  /** Folders are made, too. Under a policy of erasure coding it is replicated all the same: only that can be synced. */
-  private def create(place: Place): FSDataOutputStream = {
+  /**
+   * Folders are made, too. Under a policy of erasure coding it is replicated all the same: only that can be synced.
+   *
+   * Synced is each block when it ends, and with it the data node's directory that it is moved to. An `hsync` before the close
+   * is not that: it syncs the last block where it lies while it is written, and of the move that follows nobody syncs anything.
+   */
+  private def create(place: Place, sync: Boolean): FSDataOutputStream = {
     val uri = place.files.getUri
     val path = new Path(uri.getScheme, uri.getAuthority, place.path)
-    place.files.createFile(path).overwrite(false).recursive().replicate().build()
+    val file = place.files.createFile(path).overwrite(false).recursive().replicate()
+    (if (sync) file.syncBlock() else file).build()
   }
 
   /** Leaves nothing behind that is half written, as far as it can. */
@@ -102,7 +106,7 @@ private[host] object HadoopWrites {
     streams.asScala.collect { case (name, each) if now - each.usedAt > IdleNanos => name }.foreach(abort)
     if (streams.size >= MostOpen) throw new IOException(s"$MostOpen files are being written in pieces already")
     val temporary = temporaryFor(place)
-    val _ = streams.put(stream, new Opened(place, temporary, create(temporary)))
+    val _ = streams.put(stream, new Opened(place, temporary, create(temporary, sync = true)))
   }
 
   def piece(stream: String, content: Array[Byte]): Unit = {
@@ -115,12 +119,12 @@ private[host] object HadoopWrites {
   def finish(stream: String, replace: Boolean): Boolean = {
     val opened = streams.remove(stream)
     if (opened == null) throw new IOException("the file that this was the end of was given up: it waited for too long")
-    written(opened.temporary) {
-      try opened.out.hsync()
-      finally opened.out.close()
-    }
+    written(opened.temporary)(opened.out.close())
     renamed(opened.temporary, opened.place, replace)
   }
+
+  /** The files that are being written. */
+  def open: Seq[String] = streams.keySet.asScala.toSeq
 
   def abort(stream: String): Unit =
     Option(streams.remove(stream)).foreach { opened =>
@@ -132,9 +136,14 @@ private[host] object HadoopWrites {
 
   private val DeadMillis = 24L * 3600 * 1000
 
-  /** A writer that was killed leaves its hidden file. Whoever lists the folder a day later removes it, if it may. */
+  /**
+   * A writer that was killed leaves its hidden file. Whoever lists the folder a day later removes it, if it may. One that is
+   * written for so long is not closed, and has the time of its creation; those of the dead the name node closes in an hour.
+   */
   def removeDead(folder: Place, found: HdfsFileStatus): Unit =
     if (System.currentTimeMillis - found.getModificationTime > DeadMillis) {
-      val _ = Try(folder.files.getClient.delete(s"${folder.path.stripSuffix("/")}/${found.getLocalName}", false))
+      val client = folder.files.getClient
+      val path = s"${folder.path.stripSuffix("/")}/${found.getLocalName}"
+      val _ = Try(client.isFileClosed(path) && client.delete(path, false))
     }
 }

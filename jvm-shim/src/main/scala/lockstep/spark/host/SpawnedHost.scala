@@ -2,6 +2,7 @@ package lockstep.spark.host
 
 import java.io.{BufferedReader, IOException, InputStream, InputStreamReader, OutputStream}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.security.PrivilegedAction
 import java.util.Base64
 import java.util.concurrent.{
   CompletableFuture,
@@ -12,11 +13,12 @@ import java.util.concurrent.{
   ThreadPoolExecutor,
   TimeUnit
 }
-import java.util.concurrent.atomic.AtomicLong
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.security.UserGroupInformation
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.lockstep.LockstepException
@@ -32,16 +34,18 @@ private[spark] class HostEnded(message: String) extends Exception(message)
  *
  * The child ends when its input does, so it outlives no driver, however that ended.
  */
-private[spark] class SpawnedHost private (process: Process, conf: Configuration) extends Host with Logging {
-  import SpawnedHost.{Files, filesThreads}
+private[spark] class SpawnedHost private (process: Process, conf: Configuration, user: UserGroupInformation)
+    extends Host
+    with Logging {
+  import SpawnedHost.{Files, filesThreads, inBackground}
 
   private val waiting = new ConcurrentHashMap[Long, CompletableFuture[String]]()
   private val numbers = new AtomicLong()
   private val input: OutputStream = process.getOutputStream
   private val files = filesThreads()
-  @volatile private var ended = false
+  private val ended = new AtomicBoolean()
 
-  def isAlive: Boolean = !ended
+  def isAlive: Boolean = !ended.get
 
   override def call(request: String): String = {
     val number = numbers.incrementAndGet()
@@ -49,7 +53,7 @@ private[spark] class SpawnedHost private (process: Process, conf: Configuration)
     val _ = waiting.put(number, answer)
     try send(s"$number $request")
     catch { case _: IOException => end() }
-    if (ended) end() // it may have ended before this request stood among those that wait
+    if (ended.get) end() // it may have ended before this request stood among those that wait
     // Not to be interrupted: a cancelled job's COMMIT is decided all the same, and its answer must not be lost.
     try answer.join()
     catch { case e: CompletionException => throw e.getCause }
@@ -74,17 +78,28 @@ private[spark] class SpawnedHost private (process: Process, conf: Configuration)
     finally end()
 
   /** The other way round: Python asks for a file of HDFS, for it has no client itself. The thread that listens does no work. */
-  private def answerFile(line: String): Unit = {
+  private def answerFile(line: String): Unit = if (!ended.get) {
     val blank = line.indexOf(' ')
-    val answer = HadoopFiles.call(conf, Base64.getDecoder.decode(line.drop(blank + 1)))
-    try send(s"$Files ${line.take(blank)} ${Base64.getEncoder.encodeToString(answer)}")
-    catch { case _: IOException => end() }
+    try {
+      val request = Base64.getDecoder.decode(line.drop(blank + 1))
+      // Else the thread would ask as whose statement happened to start it, and with a client that closes when that one leaves.
+      val answer = user.doAs[Array[Byte]]((() => HadoopFiles.call(conf, request)): PrivilegedAction[Array[Byte]])
+      send(s"$Files ${line.take(blank)} ${Base64.getEncoder.encodeToString(answer)}")
+    } catch {
+      case e: Throwable => // the host would wait for an answer that never comes
+        if (!ended.get) logWarning("Lockstep's host cannot be answered", e)
+        end()
+    }
   }
 
   private def end(): Unit = {
-    ended = true
-    files.shutdown()
-    val _ = process.destroyForcibly() // one that cannot be heard must not go on
+    if (ended.compareAndSet(false, true)) {
+      files.shutdown()
+      files.getQueue.clear()
+      val _ = process.destroyForcibly() // one that cannot be heard must not go on
+      val left = HadoopWrites.open // before another host is started; nobody else in this JVM has any
+      if (left.nonEmpty) inBackground("lockstep-hadoop-end")(left.foreach(HadoopWrites.abort))
+    }
     waiting.values.asScala.foreach(_.completeExceptionally(new HostEnded(s"process ${process.pid} ended")))
   }
 }
@@ -140,10 +155,16 @@ private[spark] object SpawnedHost {
       throw notStarted(python, complaints.asScala.lastOption.getOrElse("it ended without a word"))
     }
     requireSameVersion(python, versionIn(python, answer))
-    val host = new SpawnedHost(process, context.hadoopConfiguration)
+    val host = new SpawnedHost(process, context.hadoopConfiguration, userOf(context))
     host.send(json.writeValueAsString(java.util.Map.of("application", context.appName)))
     inBackground("lockstep-host-answers")(host.listen(answers))
     host
+  }
+
+  /** Who runs the driver. Where a server acts as its clients (`doAs`), the current user is the client whose statement this is. */
+  private def userOf(context: SparkContext): UserGroupInformation = {
+    val current = UserGroupInformation.getCurrentUser
+    if (current.getShortUserName == context.sparkUser) current else UserGroupInformation.getLoginUser
   }
 
   private def versionIn(python: String, hello: String): String = {
