@@ -13,10 +13,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
 
+from lockstep.adoption.making import free_place
 from lockstep.arbiters import arbiter_of
 from lockstep.arguments import current_user, takes
 from lockstep.commit.announce import Announcer
@@ -435,18 +437,25 @@ class TransactionalCatalog:
             raise ReadOnlyError(self.lake.refusal)
 
     @takes(name=Name)
-    def reserve(self, name: Name, *, case_sensitive: bool = True) -> Creation:
+    def reserve(self, name: Name, *, case_sensitive: bool = True, location: str | None = None) -> Creation:
         """Choose where a new table will lie, if it could be created now.
 
+        Args:
+            location: an absolute path or URL of its folder, if a statement says one; see `lockstep.adoption.making`.
+
         Raises:
+            LockstepError: it may not lie at that location.
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
             ReadOnlyError: see `check_writable`.
         """
         self.check_writable()
-        id_ = self.lake.new_id()
-        creation = Creation(id=id_, name=name, location=new_location(name, id_), case_sensitive=case_sensitive)
-        new_table(self.lake.refresh(), creation)
-        return creation
+        id_, head = self.lake.new_id(), self.lake.refresh()
+        place = new_location(name, id_, lambda folder: head.table_at(folder) is not None)
+        creation = Creation(id=id_, name=name, location=place, case_sensitive=case_sensitive)
+        new_table(head, creation)
+        if location is None:
+            return creation
+        return replace(creation, location=free_place(self.lake, head, name, location), elsewhere=True)
 
     def write(
         self,

@@ -11,6 +11,7 @@ from typing import Any
 
 from lockstep.arbiters import Arbiter
 from lockstep.catalog import NO_LOCK, TransactionalCatalog, new_id
+from lockstep.commit.elsewhere import hold, reserve
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path, staged_path
@@ -151,9 +152,10 @@ def stage_new(
     *actions: Action,
     start: Sequence[Action] = NEW_TABLE,
     data: bytes = b"rows",
+    where: Path | None = None,
 ) -> str:
-    """Stage the first commit of a new table, and return the table's location."""
-    creation = tx.reserve(named(name), catalog.lake.new_id())
+    """Stage the first commit of a new table, at a folder that a statement names or not; return its location."""
+    creation = reserve(catalog.lake, tx, named(name), None if where is None else str(where))
     table = Table(id=creation.id, name=creation.name, location=creation.location, version=-1, since=0)
     version = _stage(catalog, tx, table, [*start, *actions], operation="CREATE TABLE AS SELECT", data=data)
     catalog.claim(tx, creation.location, version)
@@ -172,6 +174,7 @@ def _stage(
     version = [table.version, *tx.staged.get(table.id, [])][-1] + 1
     storage = catalog.lake.storage
     lay(storage, table.location, actions, data)
+    hold(catalog.lake, tx, table.location)
     storage.put(
         staged_path(table.location, tx.id, version), render([{"commitInfo": {"operation": operation}}, *actions])
     )

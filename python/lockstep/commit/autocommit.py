@@ -9,6 +9,8 @@ from functools import partial
 
 from msgspec import structs
 
+from lockstep.adoption.making import hold_new
+from lockstep.commit.elsewhere import give_back, remove_made, taken
 from lockstep.commit.ended import ended_by_conflict, note
 from lockstep.commit.ending import staging_folders
 from lockstep.commit.files import Gone, added_files, missing_files
@@ -69,22 +71,34 @@ def commit_statement(
         InvalidError: a property of Lockstep's has a value that it cannot have.
         UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed.
     """
-    litter = staging_folder(location, info.id) if creation is None else location
+    undo = partial(_undo, lake, info, location, actions, creation)
     try:
+        if creation is not None and creation.elsewhere:
+            hold_new(lake, info.id, location)
         actions = traced(real_paths(actions), info.id)
         assert_real(actions)
         wanted = Wanted(files=old_files([actions], location, lake.storage.url, lake.clock()))
         statement = _Statement(lake, info, location, version, actions, creation, scans, views, wanted)
         outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed
-        lake.delete([litter], [])
+        undo()
         raise
     if isinstance(outcome, Conflict | Taken | Contended | Gone):
-        lake.delete([litter], [])
+        undo()
     if isinstance(outcome, Conflict):
         table = lake.timeline.head.table_at(location)
         note(lake, ended_by_conflict(info, outcome, lake.clock(), tables=[] if table is None else [table.name]))
     return outcome
+
+
+def _undo(lake: Lake, info: TransactionInfo, location: str, actions: list[Action], creation: Creation | None) -> None:
+    """Remove, at best effort, what a statement has written that is not committed and never will be."""
+    if creation is None:
+        lake.delete([staging_folder(location, info.id)], [])
+    elif creation.elsewhere:
+        give_back(lake, info.id, location, remove_made(lake, info.id, location, [real_paths(actions)]))
+    else:
+        lake.delete([location], [])
 
 
 @dataclass(slots=True)
@@ -146,7 +160,9 @@ class _Statement:
         writes = {table.id: lake.past.footprint(self.actions, location, before=self.version - 1)}
         mine = Changes(self.info.id, writes=writes, isolation=self.info.isolation)
         read_version = next((info.get("readVersion", NEW) for info in bodies(self.actions, "commitInfo")), NEW)
-        verdict = judge_statement(lake, head, mine, self.scans, read_version, views=self.views)
+        verdict = _elsewhere_taken(lake, self.info, self.creation) or judge_statement(
+            lake, head, mine, self.scans, read_version, views=self.views
+        )
         if isinstance(verdict, Conflict):
             return Settled(verdict)
         if (gone := self._missing(head)) is not None:
@@ -185,6 +201,13 @@ class _Statement:
             commits=[store(self.lake, self.location, self.info.id, self.version, self.actions)],
             counts=total([self.actions]),
         )
+
+
+def _elsewhere_taken(lake: Lake, info: TransactionInfo, creation: Creation | None) -> Conflict | None:
+    """Return the conflict with who has made a table where a statement said that a new one is to lie."""
+    if creation is None or not creation.elsewhere:
+        return None
+    return taken(lake, info.id, creation.name, creation.location)
 
 
 def _unchanged(tables: Collection[str], draft: MakeEntry, entries: Sequence[Entry], _: Database) -> MakeEntry | None:
@@ -231,7 +254,18 @@ def new_table(head: Database, creation: Creation) -> Table:
             f"{kind} {creation.name} exists; nothing was written. Choose another name, DROP it first, or CREATE … IF "
             "NOT EXISTS"
         )
+    others = head.tables.values() if creation.elsewhere else ()
+    if (other := next((each for each in others if _overlap(each.location, creation.location)), None)) is not None:
+        raise DuplicateError(
+            f"table {creation.name} cannot lie at {creation.location}, where table {other.name} is by now, at "
+            f"{other.location}; nothing was written. Choose another folder"
+        )
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Tell whether two folders are one, or one of them is inside of the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _entry(
@@ -248,7 +282,7 @@ def _entry(
     precedes = None if first is None else first.winner.database_version
 
     def draft(version: int, committed_at: datetime) -> Entry:
-        return Entry(
+        entry = Entry(
             format=FORMAT,
             version=version,
             committed_at=committed_at,
@@ -256,13 +290,22 @@ def _entry(
             transaction=structs.replace(
                 info, base_version=(precedes or version) - 1, statements=info.statements or [operation]
             ),
-            tables=[TableDdl(action="create", id=creation.id, name=creation.name, location=creation.location)]
-            if creation is not None
-            else [],
+            tables=[] if creation is None else [_ddl(creation)],
             writes=[write],
             reads=reads,
             view_reads=sorted(views),
             precedes=precedes,
         )
+        return structs.replace(entry, format=entry.needed_format)
 
     return draft
+
+
+def _ddl(creation: Creation) -> TableDdl:
+    return TableDdl(
+        action="create",
+        id=creation.id,
+        name=creation.name,
+        location=creation.location,
+        adopted=creation.elsewhere,
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from lockstep.commit.drafts import staged_commit
+from lockstep.commit.elsewhere import give_back, remove_staged
 from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.conflict.writes import Conflict
@@ -88,7 +89,10 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
         except LockstepError as error:
             _log.warning("what Lockstep left in the log of %s stays, which does no harm: %s", table.location, error)
     _keep_claims(lake, tx)
-    _give_up(lake, tx)
+    abandoned = [table for table in tx.dropped_tables if tx.is_made_elsewhere(table)]
+    if abandoned and any(_names_others(lake, tx, table) for table in tx.written_tables()):
+        abandoned = []
+    _give_up(lake, tx, {table.location: remove_staged(lake, tx, table) for table in abandoned})
 
 
 def _released(tx: Transaction) -> list[Table]:
@@ -141,10 +145,18 @@ def _is_refreshed(lake: Lake) -> bool:
     return True
 
 
-def _give_up(lake: Lake, tx: Transaction) -> None:
-    """Take back what a transaction claimed for tables that are not its lake's; of these the lake has just looked."""
+def _give_up(lake: Lake, tx: Transaction, emptied: Mapping[str, set[str]]) -> None:
+    """Take back what a transaction claimed for tables that are not its lake's; of these the lake has just looked.
+
+    Args:
+        emptied: by location, folders of tables that it made elsewhere, and of which nothing is left.
+    """
     for location in tx.claimed:
-        if lake.timeline.head.table_at(location) is None:
+        if lake.timeline.head.table_at(location) is not None:
+            continue
+        if location in emptied or tx.reserved_elsewhere(location) is not None:
+            give_back(lake, tx.id, location, emptied.get(location, ()))
+        else:
             give_up(lake.storage, location, tx.id)
 
 
@@ -260,7 +272,10 @@ def discard(lake: Lake, tx: Transaction) -> None:
         lake.delete([staging_folder(table.location, tx.id) for table in tx.written_tables()], tx.vectors)
         return
     folders, files = [*tx.created_folders()], [*tx.vectors]
+    emptied: dict[str, set[str]] = {}
     for table in (*tx.written_tables(), *tx.dropped_tables):
+        if tx.is_made_elsewhere(table):
+            emptied[table.location] = remove_staged(lake, tx, table)
         if table.version == NEW:
             continue
         folders.append(staging_folder(table.location, tx.id))
@@ -272,4 +287,4 @@ def discard(lake: Lake, tx: Transaction) -> None:
         files += [f"{table.location}/{path}" for path in created_paths(commits)]
     lake.delete(folders, files)
     if tx.claimed and _is_refreshed(lake):
-        _give_up(lake, tx)
+        _give_up(lake, tx, emptied)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from lockstep.commit.elsewhere import give_back, remove_made
+from lockstep.delta.actions import Action
 from lockstep.delta.combine.collapse import created_paths
 from lockstep.delta.log import read_staged, staging_folder
 from lockstep.errors import CorruptTimelineError, UnavailableError
@@ -26,13 +28,21 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
             transaction has failed, and can only be rolled back as a whole.
     """
     undone = tx.go_back_to(name)
+    emptied: dict[str, set[str]] = {}
     try:
         for table, kept_versions, cut_versions in undone.cut:
-            _cut(lake, tx, table, kept_versions, cut_versions)
+            if table.location in undone.elsewhere:
+                commits = _staged(lake, tx, table, cut_versions)
+                emptied[table.location] = remove_made(lake, tx.id, table.location, commits)
+            else:
+                _cut(lake, tx, table, kept_versions, cut_versions)
     except UnavailableError as error:
         tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
         raise
     lake.delete(undone.folders, [])
+    for location in undone.elsewhere:
+        give_back(lake, tx.id, location, emptied.get(location, ()))
+        tx.claimed.discard(location)
 
 
 def _cut(lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]) -> None:
@@ -51,11 +61,14 @@ def _created_files(
     lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]
 ) -> set[str]:
     """Return the files that only the commits to be cut made; none, which leaves litter, if they cannot be read."""
+    commits = _staged(lake, tx, table, [*kept_versions, *cut_versions])
+    return created_paths(commits) - created_paths(commits[: len(kept_versions)])
+
+
+def _staged(lake: Lake, tx: Transaction, table: Table, versions: list[int]) -> list[list[Action]]:
+    """Return what staged versions of a table say; nothing, which leaves litter, if they cannot be read."""
     try:
-        commits = [
-            read_staged(lake.storage, table.location, tx.id, version) for version in (*kept_versions, *cut_versions)
-        ]
+        return [read_staged(lake.storage, table.location, tx.id, version) for version in versions]
     except CorruptTimelineError as error:
         _log.warning("files of statements that were undone in table %s stay: %s", table.name, error)
-        return set()
-    return created_paths(commits) - created_paths(commits[: len(kept_versions)])
+        return []

@@ -213,11 +213,23 @@ def _view_changed(mine: Changes, winner: Changes) -> Hit | None:
 
 def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
     theirs = {ddl.location: ddl for ddl in winner.tables if ddl.action == "create" and ddl.location}
-    for ddl in mine.tables:
-        if ddl.action == "create" and ddl.location in theirs:
-            other = theirs[ddl.location].name
-            return Hit(f"created table {other} at {ddl.location}, as this transaction {ddl.name}", about=str(other))
+    above = {folder: ddl for location, ddl in theirs.items() for folder in _folders_above(location)}
+    for ddl in mine.tables if theirs else ():
+        if ddl.action != "create":
+            continue
+        if (other := theirs.get(ddl.location)) is not None:
+            what = f"created table {other.name} at {ddl.location}, as this transaction {ddl.name}"
+            return Hit(what, about=str(other.name))
+        inside = (theirs[folder] for folder in _folders_above(ddl.location) if folder in theirs)
+        if (other := above.get(ddl.location) or next(inside, None)) is not None:
+            what = f"created table {other.name} at {other.location}, and this transaction {ddl.name} at {ddl.location}"
+            return Hit(f"{what}: one of the two folders is inside of the other", about=str(other.name))
     return None
+
+
+def _folders_above(location: str) -> list[str]:
+    parts = location.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 _PAST = {"create": "created", "rename": "renamed", "replace": "replaced", "drop": "dropped", "alter": "altered"}
@@ -377,7 +389,7 @@ RULES: tuple[Rule, ...] = (
     Rule("name-taken", "both gave a table or a view the same name, created or renamed", _name_taken),
     Rule("view-changed", "both replaced or dropped the same view, or one did this and the other that", _view_changed),
     Rule("tag-changed", "both created or dropped the same tag", _tag_changed),
-    Rule("location-taken", "both created a table in the same folder", _location_taken),
+    Rule("location-taken", "both created a table in the same folder, or one inside of the other's", _location_taken),
     Rule("namespace-gone", "the winner dropped a namespace in which we made something", _namespace_gone),
     Rule("namespace-filled", "the winner made something in a namespace that we dropped", _namespace_filled),
     Rule("namespace-changed", "both created, altered or dropped the same namespace", _namespace_changed),

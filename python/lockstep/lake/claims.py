@@ -107,6 +107,53 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
         raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
 
 
+def claim_new(storage: Storage, location: str, transaction: str, *, clock: Clock) -> None:
+    """Claim a folder for a new table that a transaction is about to make there; it may have done so before.
+
+    Unlike `claim` it gives way to other transactions of this lake, too: only one of them can make the table.
+
+    Raises:
+        DuplicateError (42P07): another transaction, of this lake or another, has claimed it.
+        InvalidError: the claim that is there cannot be read.
+        UnsupportedError, UnavailableError: see `claim`.
+    """
+    _refuse_looks_first(storage, location)
+    path = claim_path(location)
+    outcome = storage.put_if_absent(path, _encoded(storage, transaction, clock()))
+    if isinstance(outcome, Theirs):
+        _refuse_unless_of(_read(outcome.data, path), storage, location, transaction)
+
+
+def check_unclaimed(storage: Storage, location: str, transaction: str) -> None:
+    """Raise unless `claim_new` would claim a folder for a transaction just now; nothing is written.
+
+    Raises:
+        DuplicateError, InvalidError, UnsupportedError, UnavailableError: see `claim_new`.
+    """
+    _refuse_looks_first(storage, location)
+    path = claim_path(location)
+    if (data := storage.get(path)) is not None:
+        _refuse_unless_of(_read(data, path), storage, location, transaction)
+
+
+def _refuse_unless_of(found: Claim, storage: Storage, location: str, transaction: str) -> None:
+    if _is_ours(found, storage) and found.transaction == transaction:
+        return
+    raise DuplicateError(
+        f"{location} was claimed by the lake {found.root} at {found.claimed_at:%Y-%m-%d %H:%M} UTC: transaction "
+        f"{found.transaction} there has made a table in it, or is about to. Choose another folder, or wait for that "
+        f"transaction to end. If no lake has a table there, delete {claim_path(location)}"
+    )
+
+
+def _refuse_looks_first(storage: Storage, location: str) -> None:
+    if storage.looks_first and not is_outside(location):
+        raise UnsupportedError(
+            f"a new table cannot be made at {location}: {storage.url} is in a store that knows no conditional writes, "
+            "and nothing there keeps two lakes, or a plain Delta writer, from one folder. Leave LOCATION out"
+        )
+
+
 def _clear(storage: Storage, path: str, found: bytes, ours: bytes, now: datetime) -> None:
     """Remove a claim that is nobody's any more, unless it is another one by now; nobody else does meanwhile.
 

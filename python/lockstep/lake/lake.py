@@ -335,6 +335,11 @@ class Lake:
         ]
         self._pool.map(lambda removal: _at_best_effort(*removal), removals)
 
+    def delete_empty(self, folders: Iterable[str]) -> None:
+        """Remove folders in which nothing is, one after the other, at best effort."""
+        for folder in folders:
+            _at_best_effort(self.storage.delete_empty_folder, folder)
+
 
 def _at_best_effort(remove: Callable[[str], None], path: str) -> None:
     try:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lockstep import __version__
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.elsewhere import hold
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import staged_path
 from lockstep.errors import UnavailableError
@@ -75,12 +76,14 @@ def stage(
 
     Raises:
         UnavailableError: the store failed; where nobody knows whether it wrote, only a rollback is left.
+        DuplicateError: see `lockstep.commit.elsewhere.hold`.
         ConflictError, NoTransactionError: see `TransactionalCatalog.claim`.
     """
     version = tx.next_version(location)
     info = {"commitInfo": operation.info(version=version, now_ms=now_ms(catalog), after_ms=after_ms)}
     content = render([info, *actions])
     path = staged_path(location, tx.id, version)
+    hold(catalog.lake, tx, location, content.decode())
     try:
         outcome = catalog.lake.storage.put_if_absent(path, content)
     except UnavailableError as error:

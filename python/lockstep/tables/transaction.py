@@ -12,6 +12,7 @@ import pyarrow as pa
 from lockstep.arguments import check_texts, list_of_names, takes
 from lockstep.blocks import Block
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit.elsewhere import reserve
 from lockstep.errors import (
     NoTransactionError,
     TransactionStateError,
@@ -201,7 +202,7 @@ class LakeTransaction(Block):
         self.core.change_names(lambda names: names.drop_namespace(namespace_of(name), cascade=cascade))
 
     @writes
-    @takes(schema=pa.Schema, partition_by=str | Sequence | None, properties=Mapping | None)
+    @takes(schema=pa.Schema, partition_by=str | Sequence | None, properties=Mapping | None, location=str | None)
     def create(
         self,
         name: AName,
@@ -209,6 +210,7 @@ class LakeTransaction(Block):
         *,
         partition_by: str | Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
+        location: str | None = None,
     ) -> TransactionTable:
         """Make a table, and return it.
 
@@ -216,19 +218,21 @@ class LakeTransaction(Block):
             schema: its columns, as Arrow's; one that is not nullable is NOT NULL.
             partition_by: the column, or the columns, that files are parted by; none by default.
             properties: the table's, as in SQL; of Delta's own those that are known here.
+            location: the path or URL of an empty folder for it, which stays when the table is dropped; by default the
+                lake chooses one below its root.
 
         Raises:
-            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name, or the location, is taken.
             InvalidError, UnsupportedError: columns or properties that a table cannot have, see
                 `lockstep.tables.properties`; nothing was written.
         """
         tx, full_name = self.core, name_of(name)
-        now, id_ = now_ms(self._catalog), self._catalog.lake.new_id()
+        now = now_ms(self._catalog)
         by = [partition_by] if isinstance(partition_by, str) else list_of_names(partition_by or (), "partition_by")
         protocol, metadata = new_table(
             str(full_name), schema, tuple(by), dict(properties or {}), id=_uuid(), now_ms=now
         )
-        creation = tx.reserve(full_name, id_)
+        creation = reserve(self._catalog.lake, tx, full_name, location)
         operation = Operation("CREATE TABLE", f"create {full_name}", {"partitionBy": "[]"}, {}, blind=True)
         actions = [{"protocol": protocol}, {"metaData": metadata}]
         after = 0 if is_on(metadata["configuration"], COMMIT_TIMES) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Name
@@ -19,10 +20,20 @@ def check_root(url: str) -> None:
         raise InvalidError(f"{url} cannot be a lake's root: tables in a folder {folders[0]} could not be written")
 
 
-def new_location(name: Name, id: str) -> str:
-    """Return a folder for a new table: readable, and unique because the id is."""
-    parts = (*name.namespace[: MAX_FOLDERS - 1], name.table)
-    return f"{'/'.join(map(_folder, parts))}-{id}"
+def _nowhere(_: str) -> bool:
+    return False
+
+
+def new_location(name: Name, id: str, is_table: Callable[[str], bool] = _nowhere) -> str:
+    """Return a folder for a new table: readable, unique because the id is, and in the folder of no other table.
+
+    Args:
+        is_table: whether a table lies in a folder, as one may that somebody put where a namespace has its tables.
+    """
+    folders = [_folder(part) for part in (*name.namespace[: MAX_FOLDERS - 1], name.table)]
+    if any(is_table("/".join(folders[:count])) for count in range(1, len(folders))):
+        folders = folders[-1:]
+    return f"{'/'.join(folders)}-{id}"
 
 
 def is_own(location: str, id: str) -> bool:

@@ -231,8 +231,13 @@ class Names:
         self._adopted[table.id] = None
         self.put(table)
 
+    def create_elsewhere(self, table: Table) -> None:
+        """Have a new table in a folder that is not the lake's to delete, for a statement has said which it is."""
+        self._adopted[table.id] = None
+        self.put(table)
+
     def is_adopted(self, table: Table) -> bool:
-        """Whether the transaction itself took the table in."""
+        """Whether the transaction itself took the table in, or made it where a statement said."""
         return table.id in self._adopted
 
     def is_returned(self, table: Table) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lockstep.errors import InvalidError, UndefinedError
@@ -15,12 +15,18 @@ NO_SAVEPOINT = "3B001"
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """A table that is about to be created: its name is taken once its first version is staged."""
+    """A table that is about to be created: its name is taken once its first version is staged.
+
+    Attributes:
+        elsewhere: whether the statement said where it is to lie: then the folder, and what others have put into it, is
+            not the lake's to delete.
+    """
 
     id: str
     name: Name
     location: str
     case_sensitive: bool = True
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +36,12 @@ class Undone:
     Attributes:
         cut: tables with staged commits that were undone: the versions that are kept, and those that go.
         folders: folders of tables that were made since.
+        elsewhere: where statements have said that tables are to lie which were made since.
     """
 
     cut: list[tuple[Table, list[int], list[int]]]
     folders: list[str]
+    elsewhere: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +54,27 @@ class Savepoint:
     creations: Mapping[str, Creation]
     statements: tuple[str, ...]
 
-    def undone(self, staged: Mapping[str, list[int]], tables: Mapping[str, Table], *, folders: list[str]) -> Undone:
+    def undone(
+        self, staged: Mapping[str, list[int]], tables: Mapping[str, Table], *, since: Iterable[Creation]
+    ) -> Undone:
         """Return what going back to it leaves in the store.
 
         Args:
             staged: by table id, the versions that are staged now.
             tables: those tables by their ids.
-            folders: those of tables that were made since.
+            since: what was made since.
         """
+        by_place: dict[bool, list[str]] = {False: [], True: []}
+        for creation in since:
+            by_place[creation.elsewhere].append(creation.location)
+        folders = by_place[False]
         kept = {id: list(self.staged.get(id, ())) for id in staged}
         cut = [
             (tables[id], kept[id], versions[len(kept[id]) :])
             for id, versions in staged.items()
             if len(versions) > len(kept[id]) and tables[id].location not in folders
         ]
-        return Undone(cut, folders)
+        return Undone(cut, folders, by_place[True])
 
 
 class Savepoints:

@@ -328,7 +328,8 @@ class Transaction:
         self.check_not_dry()
         if version != (expected := self.next_version(location)):
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
-        self.names.put(table := self._table_at(location))
+        table = self._table_at(location)
+        (self.names.create_elsewhere if self.is_made_elsewhere(table) else self.names.put)(table)
         self.staged.setdefault(table.id, []).append(version)
         self._contents.keep(table.id, version, content)
         self.state = State.INFLIGHT
@@ -350,8 +351,11 @@ class Transaction:
         self.names.check_free(creation.name)
         return Table(id=creation.id, name=creation.name, location=location, version=NEW, since=self.base.version)
 
-    def reserve(self, name: Name, id: str) -> Creation:
+    def reserve(self, name: Name, id: str, elsewhere: str | None = None) -> Creation:
         """Choose where a new table of this name will lie; `stage` of its first version makes it real.
+
+        Args:
+            elsewhere: where, if a statement says so, see `lockstep.adoption.making`.
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
@@ -359,9 +363,25 @@ class Transaction:
         self.check_writable()
         self.seen.every_name = True
         self.names.check_free(name)
-        creation = Creation(id=id, name=name, location=new_location(name, id))
+        location = elsewhere or new_location(name, id, lambda folder: self.names.table_at(folder) is not None)
+        creation = Creation(id=id, name=name, location=location, elsewhere=elsewhere is not None)
         self._creations[creation.location] = creation
         return creation
+
+    def refuse_dropped_at(self, location: str) -> None:
+        """Raise InvalidError if it made a table at a location that a statement named, and dropped it."""
+        if any(table.location == location and self.is_made_elsewhere(table) for table in self.dropped_tables):
+            raise InvalidError(
+                f"no new table can be made at {location}: this transaction itself has made one there and dropped it, "
+                "and its files stay until COMMIT or ROLLBACK. Choose another folder, or ROLLBACK TO a savepoint from "
+                "before"
+            )
+
+    def reserved_elsewhere(self, location: str) -> Creation | None:
+        """Return the new table that a statement began to make at a location that it named, as long as none is there."""
+        creation = self._creations.get(location)
+        is_there = self.names.table_at(location) is not None
+        return None if creation is None or is_there or not creation.elsewhere else creation
 
     def changing(self) -> Names:
         """Return the names that it sees, to be changed.
@@ -420,7 +440,8 @@ class Transaction:
         by_id = {table.id: table for table in self.dropped_tables}
         for names in (self.names, point.names):
             by_id |= {id: table for id in self.staged if (table := names.table_by_id(id)) is not None}
-        undone = point.undone(self.staged, by_id, folders=self._folders_since(point))
+        since = [each for location, each in self._creations.items() if point.creations.get(location) != each]
+        undone = point.undone(self.staged, by_id, since=since)
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
         self.statements, self._creations = list(point.statements), dict(point.creations)
@@ -437,9 +458,6 @@ class Transaction:
         self.check_sound()
         self._savepoints.release(name)
 
-    def _folders_since(self, point: Savepoint) -> list[str]:
-        return [location for location in self._creations if location not in point.creations]
-
     # --- what it changed ----------------------------------------------------------------------------------------------
 
     def written_tables(self) -> list[Table]:
@@ -449,11 +467,22 @@ class Transaction:
 
     def created_folders(self) -> list[str]:
         """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
-        return list(self._creations)
+        return [creation.location for creation in self._creations.values() if not creation.elsewhere]
 
     def abandoned_folders(self) -> list[str]:
         """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
-        return [location for location in self._creations if self.names.table_at(location) is None]
+        return [location for location in self.created_folders() if self.names.table_at(location) is None]
+
+    def is_made_elsewhere(self, table: Table) -> bool:
+        """Whether it made a table where a statement said, be it dropped since."""
+        creation = self._creations.get(table.location)
+        return creation is not None and creation.elsewhere and table.version == NEW
+
+    def made_elsewhere(self) -> list[Table]:
+        """The tables that it made where statements said, and that it has."""
+        places = (creation.location for creation in self._creations.values() if creation.elsewhere)
+        tables = [table for location in places if (table := self.names.table_at(location)) is not None]
+        return [table for table in tables if table.version == NEW]
 
     @property
     def dropped_tables(self) -> list[Table]:

@@ -22,7 +22,7 @@ from lockstep.recovery.changes import undrop
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
 from lockstep.retention.expiring import expire_snapshots
-from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, TAKEN, Scope, need_at, plan, shared_files
+from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, NOT_OURS, TAKEN, Scope, need_at, plan, shared_files
 from lockstep.retention.upkeep import Maintained, maintain
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import OutsideStorage
@@ -107,6 +107,24 @@ def test_a_guest_stays_in_whatever_folder_it_lies(
         catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
     nights(catalog, clock)
     assert ids(folder) == [1, 2]
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_table_that_was_made_where_a_statement_said_keeps_all_its_files(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, is_dropped: bool
+) -> None:
+    folder = tmp_path / "lake" / f"customer-{OF_AN_OBJECT}" / "orders"
+    tx = catalog.begin()
+    stage_new(catalog, tx, "orders", add("p"), where=folder)
+    catalog.commit(tx)
+    tx = catalog.begin()
+    stage(catalog, tx, "orders", remove("p"), add("q"))
+    catalog.commit(tx)
+    if is_dropped:
+        catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
+    done = nights(catalog, clock)
+    assert {path.name for path in folder.iterdir()} == {"_delta_log", "p", "q"}
+    assert done[-1].swept.kept_whole.get(f"{folder.parent.name}/orders", NOT_OURS) == NOT_OURS
 
 
 @pytest.mark.parametrize("is_guest", [True, False])

@@ -1,0 +1,89 @@
+"""New tables where a statement says that they are to lie, and not in a folder that the lake chooses.
+
+To the timeline that is a table which was adopted before it had any version: it may lie outside of the lake's root, and
+its folder is not the lake's to delete. What makes it more: nothing may be in the folder. Of several who find it empty
+at once, lakes or transactions of one lake, one makes the table: the one whose claim is there first. A plain Delta
+writer asks for no claim. He is found by COMMIT, which looks at the log, or by who publishes, for version 0 is put if
+absent.
+"""
+
+from __future__ import annotations
+
+from lockstep.adoption.places import Surroundings, place
+from lockstep.delta.log import LOG, log_files
+from lockstep.errors import DuplicateError, InvalidError
+from lockstep.lake.claims import check_unclaimed, claim_new
+from lockstep.lake.guests import note_guests
+from lockstep.lake.lake import Lake
+from lockstep.timeline.database import Database
+from lockstep.timeline.entry import Name
+from lockstep.transactions.names import Names
+
+
+def free_place(lake: Lake, names: Names | Database, name: Name, text: str, *, transaction: str = "") -> str:
+    """Return where a new table is to lie, as the lake calls the place; nothing is there.
+
+    Args:
+        names: what the lake has, to whoever asks.
+        name: what the table is to be called.
+        text: an absolute path or URL of its folder.
+        transaction: whose claim of the folder is no hindrance.
+
+    Raises:
+        DuplicateError (42P07): a table of this lake is there, or somebody is about to make one.
+        InvalidError: no table may lie there, or something is there already.
+        LockstepError: there is no store for it, or it failed.
+    """
+    at = place(lake.storage.url, text)
+    if (table := names.table_at(at.location)) is not None:
+        raise DuplicateError(f"new table {name} cannot lie at {text}: it is table {table.name} of this lake already")
+    if (reason := Surroundings(lake.storage, names.tables.values()).refusal(at)) is not None:
+        raise InvalidError(f"new table {name} cannot lie at {text}: {reason}. Choose another folder")
+    check_unclaimed(lake.storage, at.location, transaction)
+    _check_empty(lake, name, text, at.location)
+    if (old := _was_there(lake, at.location)) is not None:
+        raise InvalidError(
+            f"new table {name} cannot lie at {text}: it is where table {old} was, which older database versions have, "
+            "and who reads those would be shown the new table. Choose another folder"
+        )
+    return at.location
+
+
+def _check_empty(lake: Lake, name: Name, text: str, location: str) -> None:
+    """Raise InvalidError if anything is in a folder."""
+    if not log_files(lake.storage, location).is_empty:
+        raise InvalidError(
+            f"new table {name} cannot lie at {text}: a Delta table is there already. CREATE TABLE {name} LOCATION … "
+            "alone takes that in as it is, and then it can be filled or replaced; or choose another folder"
+        )
+    if (found := next(lake.storage.walk(location), None)) is not None:
+        is_log = found.path.startswith(f"{location}/{LOG}/")
+        what = " (what a transaction that was killed has left)" if is_log else ""
+        raise InvalidError(
+            f"new table {name} cannot lie at {text}: the folder is not empty, and has no Delta table in it. The first "
+            f"file found is {found.path}{what}. Choose another folder, or empty this one if nobody needs what is there"
+        )
+
+
+def _was_there(lake: Lake, location: str) -> Name | None:
+    """Return what a table was called that readable versions have at a location, and the newest has not."""
+    timeline, expired = lake.timeline, lake.timeline.head.expired
+    for version in (expired.first_kept, *expired.kept):
+        if (table := timeline.at(version).table_at(location)) is not None:
+            return table.name
+    for entry in timeline.past(after=expired.first_kept):
+        for ddl in entry.tables:
+            if ddl.action == "create" and ddl.location == location:
+                return ddl.name
+    return None
+
+
+def hold_new(lake: Lake, transaction: str, location: str) -> None:
+    """Claim a folder in which a transaction is about to make a table, and note that it is not the lake's to delete.
+
+    Raises:
+        DuplicateError (42P07): another transaction, of this lake or another, was first.
+        LockstepError: see `lockstep.lake.claims.claim_new`.
+    """
+    claim_new(lake.storage, location, transaction, clock=lake.clock)
+    note_guests(lake.storage, lake.new_id(), [location])

@@ -1,0 +1,145 @@
+"""New tables in folders that statements named: what COMMIT looks at once more, and what ROLLBACK removes.
+
+Such a folder is nobody's alone, as that of other new tables is, so it is never removed as a whole: others may have put
+something there since it was found to be empty. What goes is what the transaction's own commits name, and folders that
+are empty then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from urllib.parse import unquote
+
+from lockstep.adoption.making import free_place, hold_new
+from lockstep.adoption.places import place
+from lockstep.conflict.writes import Conflict
+from lockstep.delta.actions import Action, bodies, parse
+from lockstep.delta.combine.collapse import is_inside
+from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.log import LOG, log_files, read_staged, staging_folder
+from lockstep.delta.real_paths import real_paths
+from lockstep.errors import CorruptTimelineError, LockstepError
+from lockstep.lake.claims import confirm, give_up
+from lockstep.lake.lake import Lake
+from lockstep.timeline.entry import Name, Table
+from lockstep.transactions.savepoint import Creation
+from lockstep.transactions.transaction import Transaction
+
+IN_LOGS = ("_lockstep", "_staged_commits", "_sidecars")
+"""Folders in the log of a table that Lockstep makes, or Delta does before there is any commit."""
+
+_log = logging.getLogger(__name__)
+
+
+def reserve(lake: Lake, tx: Transaction, name: Name, location: str | None = None) -> Creation:
+    """Choose where a new table of a transaction will lie, see `Transaction.reserve`.
+
+    Args:
+        location: an absolute path or URL of its folder, if the statement says one.
+
+    Raises:
+        InvalidError: the transaction itself has made a table there, and dropped it.
+        LockstepError: see `free_place`, and `Transaction.reserve`.
+    """
+    if location is None:
+        return tx.reserve(name, lake.new_id())
+    tx.check_writable()
+    tx.names.check_free(name)
+    tx.refuse_dropped_at(place(lake.storage.url, location).location)
+    return tx.reserve(name, lake.new_id(), free_place(lake, tx.names, name, location, transaction=tx.id))
+
+
+def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None) -> None:
+    """Claim the folder that a statement named for a new table, before its first commit is staged.
+
+    Nothing is done for any other table, nor for a later commit.
+
+    Args:
+        content: the commit; the files that it adds are removed if the folder is somebody else's.
+
+    Raises:
+        DuplicateError (42P07): another transaction, of this lake or another, was first.
+        LockstepError: see `hold_new`.
+    """
+    if tx.reserved_elsewhere(location) is None:
+        return
+    tx.claimed.add(location)  # first, for what failed may have been written: whoever gives it up looks whose it is
+    try:
+        hold_new(lake, tx.id, location)
+    except LockstepError:
+        commits = [] if content is None else [real_paths(parse(content))]
+        lake.delete_empty(sorted(remove_made(lake, tx.id, location, commits), key=len, reverse=True))
+        raise
+
+
+def taken(lake: Lake, transaction: str, name: Name, location: str) -> Conflict | None:
+    """Return the conflict with who has made a table at a location which a transaction has claimed for a new one.
+
+    Raises:
+        LockstepError: nobody can tell.
+    """
+    other = confirm(lake.storage, location, transaction, clock=lake.clock)
+    if other is not None:
+        who = f"the lake {other.root} has claimed {location}"
+    elif not log_files(lake.storage, location).is_empty:
+        who = f"a plain Delta writer has made a table at {location}"
+    else:
+        return None
+    return Conflict(
+        "location-taken",
+        f"{who}, where this transaction makes table {name}. Nothing of this transaction was committed; choose another "
+        "folder, or take that table in by CREATE TABLE … LOCATION alone.",
+        about=str(name),
+    )
+
+
+def remove_staged(lake: Lake, tx: Transaction, table: Table) -> set[str]:
+    """Remove what a transaction wrote of a table that it made elsewhere, at best effort; return folders to look at."""
+    try:
+        commits = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+    except LockstepError as error:
+        _log.warning("files that transaction %s wrote at %s stay: %s", tx.id, table.location, error)
+        commits = []
+    return remove_made(lake, tx.id, table.location, commits)
+
+
+def remove_made(lake: Lake, transaction: str, location: str, commits: Iterable[Sequence[Action]]) -> set[str]:
+    """Remove what commits of a new table name, and what was staged, at best effort; return folders to look at.
+
+    Args:
+        commits: all of the table's, which nobody has seen.
+    """
+    files = _files(commits, location, lake.storage.url)
+    lake.delete([staging_folder(location, transaction)], files)
+    return _folders(location, files)
+
+
+def give_back(lake: Lake, transaction: str, location: str, folders: Iterable[str] = ()) -> None:
+    """Take back the claim of a folder in which no table was made after all, and remove what is empty in it."""
+    give_up(lake.storage, location, transaction)
+    logs = {f"{location}/{LOG}", *(f"{location}/{LOG}/{name}" for name in IN_LOGS)}
+    lake.delete_empty(sorted({*folders, *logs}, key=len, reverse=True))
+
+
+def _files(commits: Iterable[Sequence[Action]], location: str, root: str) -> set[str]:
+    """Return the data, change and deletion vector files of commits, as far as they are in the table's folder."""
+    files: set[str] = set()
+    for commit in commits:
+        added = [*bodies(commit, "add"), *bodies(commit, "cdc")]
+        files |= {f"{location}/{unquote(body['path'])}" for body in added if is_inside(body["path"])}
+        vectors = [body["deletionVector"] for body in added if body.get("deletionVector")]
+        for vector in (each for each in vectors if each["storageType"] == "u"):
+            with suppress(CorruptTimelineError):
+                files.add(file_path(vector, location=location, root=root))
+    return files
+
+
+def _folders(location: str, files: Iterable[str]) -> set[str]:
+    """Return the folders that files are in, below a table's."""
+    found: set[str] = set()
+    for file in files:
+        folders = file.removeprefix(f"{location}/").split("/")[:-1]
+        found |= {f"{location}/{'/'.join(folders[:count])}" for count in range(1, len(folders) + 1)}
+    return found
