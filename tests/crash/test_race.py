@@ -82,6 +82,38 @@ def test_transactions_on_different_tables_both_land(pair: tuple[Driver, Driver])
             assert driver.sql(f"SELECT count(*) AS n FROM {table}") == [{"n": 2}]
 
 
+def test_of_two_tables_made_in_one_folder_one_is_there(pair: tuple[Driver, Driver], tmp_path: Path) -> None:
+    """By statements on their own, and in transactions: the loser is told, and leaves nothing of its own."""
+    if ROOTS:
+        pytest.skip("a lake in a bucket has no tables on a local disk")
+    make = "CREATE TABLE {{}} USING delta LOCATION '{}' AS SELECT {{}} AS id"
+    for number in range(3):
+        alone, inside = (make.format(tmp_path / f"{kind}{number}") for kind in ("alone", "inside"))
+        names = f"one{number}", f"two{number}"
+        scripts = [
+            [(alone.format(names[0], 1), alone.format(names[1], 2))],
+            [
+                ("BEGIN", "BEGIN"),
+                (inside.format(f"in_{names[0]}", 1), inside.format(f"in_{names[1]}", 2)),
+                ("COMMIT", "COMMIT"),
+            ],
+        ]
+        for script, folder, prefix in zip(scripts, ("alone", "inside"), ("", "in_"), strict=True):
+            answers = both(pair, *script)
+            lost = [each["sqlstate"] for mine, theirs in answers for each in (mine, theirs) if "rows" not in each]
+            assert set(lost) <= {"42P07", "40001", "25P02", "22023"}, answers
+            assert {"42P07", "40001", "22023"} & {*lost}, "one was told why"
+            found = [pair[0].ask({"sql": f"SELECT id FROM {prefix}{name}"}).get("rows") for name in names]
+            [rows] = [each for each in found if each is not None]
+            files = list((tmp_path / f"{folder}{number}").glob("*.parquet"))
+            assert (len(files), pair[1].sql(f"SELECT id FROM {prefix}{names[found.index(rows)]}")) == (
+                1,
+                [{"id": rows[0][0]}],
+            )
+            for driver in pair:
+                driver.ask({"sql": "ROLLBACK"})
+
+
 def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Driver], root: Path | str) -> None:
     """A transaction writes two tables alike, and RESTORE DATABASE comes at each point of it: no version tears them."""
     one, two = pair

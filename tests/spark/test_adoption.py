@@ -224,3 +224,48 @@ def test_what_a_location_says_of_columns_and_of_the_table_is_compared_and_not_dr
     spark.sql(f"{start} (id BIGINT, v BIGINT) USING delta LOCATION '{warehouse}/t'")
     spark.sql(f"INSERT INTO {CATALOG}.default.t (id) VALUES (1)")
     assert [tuple(row) for row in spark.sql(f"SELECT id, v FROM {CATALOG}.default.t").collect()] == [(1, 7)]
+
+
+def test_dataframes_and_builders_make_tables_where_they_are_told(spark: Any, warehouse: Path) -> None:
+    from delta.tables import DeltaTable as Builder
+
+    def made(name: str) -> Any:
+        return Builder.create(spark).tableName(f"{CATALOG}.default.{name}").addColumn("id", "BIGINT")
+
+    writer = spark.range(3).write.format("delta").option("path", str(warehouse / "saved"))
+    spark.sql("BEGIN")
+    writer.saveAsTable(f"{CATALOG}.default.saved")
+    made("built").location(str(warehouse / "built")).execute()
+    spark.sql("ROLLBACK")
+    assert not [path for path in warehouse.rglob("*") if path.is_file()]
+    writer.saveAsTable(f"{CATALOG}.default.saved")
+    writer.mode("append").saveAsTable(f"{CATALOG}.default.saved")
+    made("built").location(str(warehouse / "built")).execute()
+    spark.sql(f"INSERT INTO {CATALOG}.default.built VALUES (7)")
+    assert rows(spark, f"spark_catalog.delta.`{warehouse}/saved`") == [(0,), (0,), (1,), (1,), (2,), (2,)]
+    assert rows(spark, f"spark_catalog.delta.`{warehouse}/built`") == [(7,)]
+    with pytest.raises(PySparkException, match="what replaces a table stays where it is") as refused:
+        writer.mode("overwrite").option("path", str(warehouse / "other")).saveAsTable(f"{CATALOG}.default.saved")
+    assert refused.value.getSqlState() == "42613"
+    assert not (warehouse / "other").exists()
+
+
+def test_files_of_every_kind_that_a_transaction_wrote_elsewhere_go_with_it(spark: Any, warehouse: Path) -> None:
+    """Partitions, deletion vectors and change data; what another writer has put beside them stays."""
+    table, folder = f"{CATALOG}.default.t", warehouse / "t"
+    properties = "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true'"
+    spark.sql("BEGIN")
+    spark.sql(
+        f"CREATE TABLE {table} USING delta PARTITIONED BY (p) LOCATION '{folder}' TBLPROPERTIES ({properties}) "
+        "AS SELECT id, id % 2 AS p FROM range(0, 100, 1, 1)"
+    )
+    spark.sql(f"DELETE FROM {table} WHERE id < 30")
+    spark.sql(f"UPDATE {table} SET id = -id WHERE id > 90")
+    assert list(folder.rglob("*.bin"))
+    assert list(folder.rglob("_change_data/**/*.parquet"))
+    (folder / "p=1" / "theirs.parquet").write_bytes(b"")
+    spark.sql("ROLLBACK")
+    assert [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))] == ["p=1", "p=1/theirs.parquet"]
+    with pytest.raises(PySparkException, match="the folder is not empty") as refused:
+        spark.sql(f"CREATE TABLE {table} USING delta LOCATION '{folder}' AS SELECT 1 AS id")
+    assert refused.value.getSqlState() == "22023"

@@ -39,6 +39,7 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
         "text": None,
         "provider": None,
         "location": None,
+        "creation": None,
         "reads": [],
         "paths": [],
         "views": [],

@@ -47,6 +47,7 @@ def test_a_transaction_is_its_sessions_own(one: Client, two: Client) -> None:
         "table": two.lake().database().tables[named("a")].id,
         "name": ["default", "a"],
         "location": "",
+        "external": False,
         "pin": 1,
     }
     answer = one.ok("commit")

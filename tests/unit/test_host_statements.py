@@ -41,7 +41,7 @@ X = {"namespace": [], "table": "x"}
         ("create", A | {"mode": "create"}, "42P07", "LOCKSTEP_DUPLICATE"),
         ("create", X | {"mode": "replace"}, "42P01", "LOCKSTEP_UNDEFINED"),
         ("create", X | {"mode": "create", "provider": "csv"}, "0A000", "LOCKSTEP_UNSUPPORTED"),
-        ("create", X | {"mode": "create", "location": "/t"}, "0A000", "LOCKSTEP_UNSUPPORTED"),
+        ("create", X | {"mode": "create", "location": "s3://bucket/t"}, "22023", "LOCKSTEP_INVALID"),
         ("drop_namespace", {"namespace": ["default"], "cascade": False}, "2BP01", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "@99"}, "22023", "LOCKSTEP_INVALID"),
         ("resolve", A | {"use": "pinned", "version": "nine"}, "22023", "LOCKSTEP_INVALID"),

@@ -105,6 +105,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "reads": [READ],
         "paths": ["file:/a"],
         "views": [VIEWED],
+        "creation": "0f3c5d7e9a1b2c4d6e8f0a1b",
     },
     "staging": COMMIT,
     "staged": {**COMMIT, "text": "…"},

@@ -14,7 +14,7 @@ from lockstep.cli.main import main
 from lockstep.spark.host.host import Host
 from tests.support.adopting import plain_table
 from tests.support.client import Client, content
-from tests.support.lakes import add, named
+from tests.support.lakes import NEW_TABLE, add, files, named
 
 
 @pytest.fixture
@@ -174,9 +174,86 @@ def test_a_comment_is_compared_and_no_location_is_none(client: Client, warehouse
     assert not client.lake().database().tables
 
 
-def test_where_no_table_is_none_is_made(client: Client, warehouse: Path) -> None:
-    for location in (warehouse / "nothing", client.lake().lake.storage.url.removeprefix("file://") + "/inside"):
-        state, _, message = client.refused("create_at", **created(client, "t", location))
-        assert (state, "lie under its root" in message) == ("0A000", True)
+def at(client: Client, table: str, location: object, mode: str = "create") -> dict[str, Any]:
+    """Return what a statement asks that fills, or replaces, what it makes at a location."""
+    return {"namespace": ["default"], "table": table, "mode": mode, "provider": "delta", "location": f"file:{location}"}
+
+
+def rows_in(client: Client, uri: str, *files: str, creation: str | None = None) -> dict[str, Any]:
+    """Return the first commit of a table, made by a statement on its own."""
+    return {"uri": uri, "version": 0, "actions": content(*NEW_TABLE, *map(add, files)), "creation": creation}
+
+
+def test_where_no_table_is_one_is_made(client: Client, warehouse: Path) -> None:
+    """By a statement on its own, and in a transaction; the lake has it where it is."""
+    inside = client.lake().lake.storage.url.removeprefix("file://") + "/inside"
+    for table, location in (("a", warehouse / "a"), ("b", inside)):
+        asked = client.ok("create_at", **created(client, table, location))
+        client.ok("write", **rows_in(client, asked["uri"], "p", creation=asked["creation"]))
+        found = client.resolve(table, use="live")
+        assert (found["location"], found["external"]) == (f"file://{location}", True)
+    client.begin()
+    asked = client.ok("create_at", **created(client, "c", warehouse / "c"))
+    assert "creation" not in asked
+    client.stage(asked["uri"], 0, *NEW_TABLE, add("p"))
+    client.stage(client.resolve("c", use="target")["uri"], 1, add("q"))
+    client.ok("commit")
+    assert files(client.lake(), "c") == {"p", "q"}
+    assert not client.resolve("a")["external"] or client.lake().database().tables[named("a")].version == 0
+
+
+def test_what_is_no_place_for_a_new_table_is_refused(client: Client, warehouse: Path) -> None:
     assert client.refused("create_at", **created(client, "t", warehouse, provider="csv"))[0] == "0A000"
+    for nowhere in ("", " "):
+        for mode in ("create", "create_or_replace"):
+            assert client.refused("create", **at(client, "t", nowhere, mode))[0] == "22023"
+    plain_table(warehouse / "plain", 1)
+    for mode in ("create", "create_or_replace"):
+        state, _, message = client.refused("create", **at(client, "t", warehouse / "plain", mode))
+        assert (state, "a Delta table is there already" in message) == ("22023", True)
+    (warehouse / "csv").mkdir()
+    (warehouse / "csv" / "x.csv").write_text("1")
+    state, _, message = client.refused("create_at", **created(client, "t", warehouse / "csv"))
+    assert (state, "the folder is not empty" in message) == ("22023", True)
     assert not client.lake().database().tables
+
+
+def test_what_replaces_a_table_stays_where_it_is(client: Client, warehouse: Path) -> None:
+    asked = client.ok("create", **at(client, "t", warehouse / "t", "create_or_replace"))
+    client.ok("write", **rows_in(client, asked["uri"], "p", creation=asked["creation"]))
+    for mode in ("replace", "create_or_replace"):
+        assert client.ok("create", **at(client, "t", warehouse / "t", mode))["uri"] == asked["uri"]
+        state, _, message = client.refused("create", **at(client, "t", warehouse / "u", mode))
+        assert (state, "what replaces a table stays where it is" in message) == ("42613", True)
+    assert client.refused("create", **at(client, "u", warehouse / "u", "replace"))[0] == "42P01"
+    assert client.refused("create", **at(client, "t", warehouse / "u"))[0] == "42P07"
+
+
+def test_statements_of_one_driver_that_name_one_folder_are_told_apart(client: Client, warehouse: Path) -> None:
+    """The URI is the same: what is written is the table of the statement that wrote it, or of none."""
+    rival = Client(client.host, warehouse.parent / "rival", "s2", catalog="other")
+    folder = warehouse / "t"
+    first, second = (client.ok("create", **at(client, table, folder)) for table in ("first", "second"))
+    third = rival.ok("create", **at(rival, "third", folder))
+    unknown = rows_in(client, first["uri"], "p")
+    state, _, message = client.refused("write", **unknown)
+    assert (state, "which of them has written this is not known" in message) == ("22023", True)
+    assert first["uri"] == second["uri"] == third["uri"]
+    both = {"lake": client.options, "other": rival.options}
+    assert client.refused("write", **unknown, catalogs=both)[0] == "22023"
+    client.ok("write", **rows_in(client, first["uri"], "p", creation=second["creation"]), catalogs=both)
+    for asked, who in ((first, client), (third, rival)):
+        late = rows_in(who, asked["uri"], "q", creation=asked["creation"])
+        assert who.refused("write", **late, catalogs=both)[0] == "42P07"
+    assert [str(name) for name in client.lake().database().tables] == ["default.second"]
+    assert not rival.lake().database().tables
+    assert files(client.lake(), "second") == {"p"}
+    assert not (folder / "q").exists()
+
+
+def test_a_namespace_has_no_location(client: Client) -> None:
+    place = {"location": "file:/data"}
+    state, _, message = client.refused("create_namespace", namespace=["s"], properties=place)
+    assert (state, "have no folder" in message) == ("0A000", True)
+    client.ok("create_namespace", namespace=["s"], properties={})
+    assert client.refused("alter_namespace", namespace=["s"], set=place, unset=[])[0] == "0A000"

@@ -102,21 +102,63 @@ class Creations:
     They do not go with idle sessions: a statement that takes hours writes its first version at its end. Nor do they
     belong to one lake in memory: the key of the store may have changed by then, and of two catalogs with one root the
     URI that is written does not say which announced it. A failed CREATE leaves its own behind.
+
+    Where a statement says where the table lies, others may say the same, in other lakes too. So a write says which
+    creation it carries out; one that does not is told apart by where it writes, as long as that says it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pending: FIFOCache[str, Creation] = FIFOCache(PENDING_CREATIONS)
+        self._pending: FIFOCache[str, _Pending] = FIFOCache(PENDING_CREATIONS)
 
     def add(self, house: Lakehouse, creation: Creation) -> None:
         """Remember one; the oldest of very many is forgotten, and its statement is refused when it writes."""
         with self._lock:
-            self._pending[house.uris.real(creation.location)] = creation
+            self._pending[creation.id] = _Pending(creation, house.uris.real(creation.location), house.uris.real(""))
 
-    def take(self, house: Lakehouse, location: str) -> Creation | None:
-        """Return the one at a location, for the last time: a refused creation's files are removed."""
+    def take(self, house: Lakehouse, location: str, id: str | None = None) -> Creation | None:
+        """Return the one at a location, for the last time: a refused creation's files are removed.
+
+        Args:
+            id: the new table's, if it is known.
+
+        Raises:
+            InvalidError: it is not, and it may be any of several.
+        """
+        where = house.uris.real(location)
         with self._lock:
-            return self._pending.pop(house.uris.real(location), None)
+            there = {key: each for key, each in self._pending.items() if each.where == where}
+            if id is None and len(there) > 1:
+                raise InvalidError(
+                    f"{len(there)} statements of this driver are making tables at {where}, and which of them has "
+                    "written this is not known; nothing was committed. Run it again, in a transaction"
+                )
+            key = next(iter(there), None) if id is None else id
+            if key not in there or there[key].root != house.uris.real(""):
+                return None
+            del self._pending[key]
+            return there[key].creation
+
+    def has(self, house: Lakehouse, location: str, id: str | None) -> bool:
+        """Tell whether a table is about to be made at a location, in the lake of a catalog.
+
+        Args:
+            id: the new table's, if it is known.
+        """
+        where, root = house.uris.real(location), house.uris.real("")
+        with self._lock:
+            return any(
+                (each.where, each.root) == (where, root) and id in (None, k) for k, each in self._pending.items()
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A new table that was announced, where it will lie, and its lake's root."""
+
+    creation: Creation
+    where: str
+    root: str
 
 
 class Lakehouses:
@@ -192,12 +234,15 @@ class Lakehouses:
                 return self.get(name, options)
         return None
 
-    def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]]) -> Lakehouse:
+    def writer(self, uri: str, catalogs: Mapping[str, Mapping[str, str]], creation: str | None = None) -> Lakehouse:
         """Return the catalog, of those that a session has, which an overlay URI lies in: the one with the longest root.
 
         One that lies in none of them is of a table that one of them has adopted. Of two with the same root it is the
         stricter: the URI does not say which of them the statement named. No other catalog is opened, for whether it can
         be is nothing to this statement.
+
+        Args:
+            creation: the id of the table that the statement makes, if it says so.
 
         Raises:
             InvalidError: there is none.
@@ -206,7 +251,7 @@ class Lakehouses:
         roots = {name: uris.real("") for name, options in catalogs.items() if (uris := self._holder(uri, options))}
         if not roots:
             location = outside_location(uri)
-            adopters = [house for house in self if house.name in catalogs and _has(house, location)]
+            adopters = [house for house in self if house.name in catalogs and self._has(house, location, creation)]
             adopters = [house for house in adopters if self.get(house.name, catalogs[house.name]) is house]
             if adopters:
                 return max(adopters, key=lambda house: house.strictness)
@@ -217,6 +262,12 @@ class Lakehouses:
         longest = max(map(len, roots.values()))
         houses = [self.get(name, catalogs[name]) for name, root in roots.items() if len(root) == longest]
         return max(houses, key=lambda house: house.strictness)
+
+    def _has(self, house: Lakehouse, location: str, creation: str | None) -> bool:
+        """Tell whether a lake has a table at a location outside of its root, or is about to."""
+        if creation is None and house.catalog.timeline.head.table_at(location) is not None:
+            return True
+        return self.creations.has(house, location, creation)
 
     def _holder(self, uri: str, options: Mapping[str, str]) -> Uris | None:
         """Return the URIs of a catalog with these settings, if this is one of them."""
@@ -296,10 +347,6 @@ class Lakehouses:
         finally:
             with self._lock:
                 del self._opening[place, create]
-
-
-def _has(house: Lakehouse, location: str) -> bool:
-    return house.catalog.timeline.head.table_at(location) is not None
 
 
 def _of_another(opening: Future[Lake]) -> Lake:

@@ -9,6 +9,8 @@ from msgspec import UNSET, UnsetType, structs
 
 from lockstep.adoption.adopt import Wanted, adopt, look
 from lockstep.adoption.described import Description, difference
+from lockstep.adoption.places import place
+from lockstep.commit.elsewhere import reserve
 from lockstep.commit.scans import Scan
 from lockstep.errors import (
     ActiveTransactionError,
@@ -19,14 +21,16 @@ from lockstep.errors import (
 )
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
-from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, Read, RequestBase
+from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Dropped, Listing, Read, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version, number
 from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import NEW, Name, Table
+from lockstep.timeline.entry import NEW, Name, Namespace, Table
+from lockstep.transactions.ddl import holder
+from lockstep.transactions.folders import is_own
 from lockstep.transactions.names import NO_NAMESPACE
 from lockstep.transactions.transaction import Transaction
 
@@ -35,8 +39,12 @@ if TYPE_CHECKING:
     from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
+ANOTHER_LOCATION = "42613"
+"""As Delta says it of a table that is there, and whose location a statement says otherwise."""
+
+LOCATION = "location"
 COMMENT = "comment"
-"""What Spark calls a table's comment among its properties."""
+"""What Spark calls a namespace's folder, and a table's comment, among their properties."""
 
 
 class TableRequests(Requests):
@@ -251,6 +259,7 @@ class TableRequests(Requests):
             uri=house.uris.head(table.location),
             name=[*table.name.namespace, table.name.table],
             location=house.uris.real(table.location),
+            external=not is_own(table.location, table.id),
             version=version,
             timestamp_micros=timestamp_micros,
             table=id,
@@ -275,6 +284,7 @@ class TableRequests(Requests):
             uri=uri,
             name=[*table.name.namespace, table.name.table],
             location=house.uris.real(table.location),
+            external=not is_own(table.location, table.id),
             version=version,
             timestamp_micros=timestamp_micros,
             table=id,
@@ -304,44 +314,52 @@ class TableRequests(Requests):
         self._refuse_system(session, house, request.namespace)
         name = self._name(session, house, request)
         _check_format(name, request.provider)
-        if request.location:
-            raise _new_elsewhere(name)
-        if request.mode != "create" and name in self._names_in(session, house).tables:
+        _check_location(name, request.location)
+        there = None if request.mode == "create" else self._names_in(session, house).tables.get(name)
+        if there is not None:
+            _check_same_place(house, there, request.location)
             return self._resolve(session, _to_replace(request))
         if request.mode == "replace":
             raise UndefinedError(f"no table {name} to replace; CREATE OR REPLACE TABLE makes it if need be")
+        return self._new(session, house, request, name, request.location)
+
+    def _new(
+        self, session: Session, house: Lakehouse, request: AboutCatalog, name: Name, location: str | None
+    ) -> protocol.CreateAnswer:
+        """Answer where Delta has to create a table that is not there."""
         if (tx := session.inside(house)) is not None:
-            creation = tx.reserve(name, house.catalog.lake.new_id())
+            creation = reserve(house.catalog.lake, tx, name, location)
             uri = house.uris.own(creation.location, tx.id, NEW, tx.epoch)
             session.used_tables.add((uri, name))
             return protocol.CreateAnswer(uri=uri)
-        creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive)
+        creation = house.catalog.reserve(name, case_sensitive=request.case_sensitive, location=location)
         self._host.lakehouses.creations.add(house, creation)
-        return protocol.CreateAnswer(uri=house.uris.head(creation.location))
+        return protocol.CreateAnswer(uri=house.uris.head(creation.location), creation=creation.id)
 
-    def _create_at(self, session: Session, request: protocol.CreateAt) -> Answer:
-        """Take in the Delta table that is at a location, if it is what the statement says of it."""
+    def _create_at(self, session: Session, request: protocol.CreateAt) -> protocol.CreateAtAnswer:
+        """Take in the Delta table that is at a location, if it is what the statement says of it; or have one made."""
         house = self._house(request)
         self._refuse_system(session, house, request.namespace)
         name = self._name(session, house, request)
         _check_format(name, request.provider)
-        if not request.location.removeprefix("file:").strip():
-            raise InvalidError(f"table {name}: LOCATION {request.location!r} names no folder. Nothing was changed")
+        _check_location(name, request.location)
+        names, wanted = self._names_in(session, house), Wanted(name, request.location)
+        if holder(name, names) is None and look(house.catalog.lake, names, [wanted])[0].is_nothing:
+            new = self._new(session, house, request, name, request.location)
+            return protocol.CreateAtAnswer(uri=new.uri, creation=new.creation)
         said = {key: value for key, value in request.properties.items() if key != COMMENT}
         described = Description(request.schema, request.partitions, said, request.properties.get(COMMENT, ""))
         lake = house.catalog.lake
 
         def take_in(tx: Transaction) -> None:
             tx.names.check_free(name)
-            [found] = look(lake, tx.names, [Wanted(name, request.location)])
-            if found.is_nothing:
-                raise _new_elsewhere(name)
+            [found] = look(lake, tx.names, [wanted])
             if found.header is not None and (other := difference(described, found.header.metadata)) is not None:
                 raise InvalidError(f"table {name} is not as described, for at {request.location} {other}")
             adopt(lake, tx, [found])
 
         self._change(session, request, take_in, f"CREATE TABLE {name} … LOCATION")
-        return Answer()
+        return protocol.CreateAtAnswer()
 
     def _drop(self, session: Session, request: protocol.Drop) -> Dropped:
         house = self._house(request)
@@ -384,6 +402,7 @@ class TableRequests(Requests):
 
     def _create_namespace(self, session: Session, request: protocol.CreateNamespace) -> Answer:
         name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
+        _refuse_place(name, request.properties)
         self._change(
             session,
             request,
@@ -394,6 +413,7 @@ class TableRequests(Requests):
 
     def _alter_namespace(self, session: Session, request: protocol.AlterNamespace) -> Answer:
         name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
+        _refuse_place(name, request.set)
 
         def alter(tx: Transaction) -> None:
             tx.names.check_namespace(name)
@@ -427,11 +447,28 @@ def _check_format(name: Name, provider: str | None) -> None:
         )
 
 
-def _new_elsewhere(name: Name) -> UnsupportedError:
-    return UnsupportedError(
-        f"new table {name} cannot have a LOCATION: a catalog's new tables lie under its root. Leave LOCATION out. "
-        "CREATE TABLE … LOCATION takes in a Delta table that is there already, and neither replaces nor fills it"
-    )
+def _refuse_place(name: Namespace, properties: Mapping[str, str]) -> None:
+    """Refuse a place for the tables of a namespace, who says where they lie, one by one, or leaves that to the lake."""
+    if LOCATION in properties:
+        raise UnsupportedError(
+            f"namespace {'.'.join(name)} cannot have a LOCATION: a lake's namespaces are names, and have no folder. "
+            "Leave it out, and say LOCATION of the tables that are to lie elsewhere. Nothing was changed"
+        )
+
+
+def _check_location(name: Name, location: str | None) -> None:
+    if location is not None and not location.removeprefix("file:").strip():
+        raise InvalidError(f"table {name}: LOCATION {location!r} names no folder. Nothing was changed")
+
+
+def _check_same_place(house: Lakehouse, table: Table, location: str | None) -> None:
+    """Raise InvalidError if a statement that replaces a table says another location than it has."""
+    if location is not None and place(house.catalog.lake.storage.url, location).location != table.location:
+        raise InvalidError(
+            f"table {table.name} lies at {house.uris.real(table.location)}, and not at {location}: what replaces a "
+            "table stays where it is. Leave LOCATION out; or DROP the table first, and CREATE another one",
+            sqlstate=ANOTHER_LOCATION,
+        )
 
 
 def _to_replace(request: protocol.Create) -> protocol.Resolve:

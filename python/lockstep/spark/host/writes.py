@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lockstep.commit.elsewhere import hold
 from lockstep.commit.outcomes import Taken
 from lockstep.delta.log import staged_path
 from lockstep.errors import (
@@ -50,7 +51,7 @@ class WriteRequests(Requests):
 
     def _write(self, session: Session, request: protocol.Write) -> protocol.WriteAnswer:
         """Commit one version of one table: an autocommitted statement, which must not run inside a transaction."""
-        house = self._host.lakehouses.writer(request.uri, request.catalogs)
+        house = self._host.lakehouses.writer(request.uri, request.catalogs, request.creation)
         location = house.uris.parse(request.uri).location
         if session.transaction is not None:
             raise ActiveTransactionError(
@@ -65,7 +66,8 @@ class WriteRequests(Requests):
             refuse_paths(request.paths, house.catalog.lake.storage.url, tables)
         # Before the creation is taken: another lake may have to be looked at first, and then the request comes again.
         views = self._views_of(house, request)
-        creation = self._host.lakehouses.creations.take(house, location) if request.version == 0 else None
+        creations = self._host.lakehouses.creations
+        creation = creations.take(house, location, request.creation) if request.version == 0 else None
         outcome = house.catalog.write(
             location,
             request.version,
@@ -102,6 +104,7 @@ class WriteRequests(Requests):
         with owner.lock:
             if self._is_taken(house, view, tx, request.version):
                 return protocol.StageAnswer(outcome="taken")
+            hold(house.catalog.lake, tx, view.location, request.actions)
             stage(house, tx, view.location, request)
         return protocol.StageAnswer(outcome="staged", claims=house.catalog.settles_early)
 
@@ -110,6 +113,8 @@ class WriteRequests(Requests):
         house, view, owner, tx = self._staged_by(request.uri)
         with owner.lock:
             is_taken = self._is_taken(house, view, tx, request.version)
+            if not is_taken:
+                hold(house.catalog.lake, tx, view.location)
             return protocol.StagingAnswer(outcome="taken" if is_taken else "free")
 
     def _is_taken(self, house: Lakehouse, view: OverlayView, tx: Transaction, version: int) -> bool:

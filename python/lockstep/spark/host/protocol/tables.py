@@ -100,6 +100,9 @@ class Found(Answer, frozen=True, kw_only=True):
     location: str
     """Where its folder really is, for messages."""
 
+    external: bool = False
+    """Whether the folder is not one that the lake made, which a DROP leaves as it is."""
+
     version: int | UnsetType = UNSET
     """The table version to read; not said: the newest that the URI shows."""
 
@@ -206,7 +209,7 @@ class Create(AboutName, frozen=True, kw_only=True, tag="create"):
 
 
 class CreateAt(AboutName, frozen=True, kw_only=True, tag="create_at"):
-    """Take in the Delta table that is at a location, as CREATE TABLE … LOCATION has it."""
+    """Take in the Delta table that is at a location, as CREATE TABLE … LOCATION has it; or ask where to create one."""
 
     provider: str | None
     """The format that it says; None: none."""
@@ -229,6 +232,19 @@ class CreateAnswer(Answer, frozen=True, kw_only=True):
 
     uri: str
     """Where Delta creates it."""
+
+    creation: str | UnsetType = UNSET
+    """What tells this new table from others; not said in a transaction, whose URI does."""
+
+
+class CreateAtAnswer(Answer, frozen=True, kw_only=True):
+    """What becomes of a CREATE TABLE … LOCATION."""
+
+    uri: str | UnsetType = UNSET
+    """Where Delta creates the table, for none was there; if it is not said, one was there and is taken in."""
+
+    creation: str | UnsetType = UNSET
+    """As in `CreateAnswer`."""
 
 
 class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
@@ -260,6 +276,10 @@ class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
 
     views: tuple[UsedView, ...]
     """Which views' definitions it used."""
+
+    creation: str | None
+    """What the answer to `Create` or `CreateAt` said that the same thread of the driver asked for this table; None: a
+    table that is there, or what another thread asked for."""
 
 
 class WriteAnswer(Answer, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import lockstep.spark.catalog.{
   Commits,
   CreateTableLike,
   DriverState,
+  NewTables,
   NoFunctions,
   Procedures,
   SystemTable,
@@ -211,7 +212,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     val stored = texts(answer.get("name"))
     val described = CatalogTable(
       TableIdentifier(stored.last, Some(stored.init.mkString(".")), Some(catalogName)),
-      CatalogTableType.MANAGED,
+      if (answer.get("external").asBoolean) CatalogTableType.EXTERNAL else CatalogTableType.MANAGED,
       CatalogStorageFormat.empty.copy(locationUri = Some(path.toUri)),
       snapshot.schema,
       provider = Some("delta"),
@@ -261,7 +262,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
     new Path(uri)
   }
 
-  /** Where Delta has to create the table; refused here are tables that are not Delta's, or lie elsewhere. */
+  /** Where Delta has to create the table; refused here are tables that are not Delta's, or cannot lie where they are to. */
   protected def creating(ident: Identifier, mode: String, properties: util.Map[String, String]): Identifier =
     pathIdentifier(place(ident, mode, properties).get("uri").asText)
 
@@ -275,10 +276,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       mode: String,
       provider: Option[String],
       location: Option[String]): JsonNode =
-    ask("create", names(ident) ++ Seq("mode" -> mode, "provider" -> provider, "location" -> location): _*)
+    NewTables.announced(
+      ask("create", names(ident) ++ Seq("mode" -> mode, "provider" -> provider, "location" -> location): _*))
 
+  /** What Delta is told of a table that it is to make at a path, which is all that it has to know of where that is. */
   protected def asDelta(properties: util.Map[String, String]): util.Map[String, String] = {
     val out = new util.HashMap[String, String](properties)
+    LockstepCatalog.OfPlace.foreach(out.remove)
     out.put(TableCatalog.PROP_PROVIDER, "delta")
     out
   }
@@ -290,18 +294,24 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       columns: Array[Column],
       parts: Array[Transform],
       properties: util.Map[String, String]): Table = {
-    if (properties.containsKey(TableCatalog.PROP_LOCATION)) takeIn(ident, columns, parts, properties.asScala.toMap)
-    else delta.createTable(creating(ident, "create", properties), columns, parts, asDelta(properties))
+    val isPlaced = properties.containsKey(TableCatalog.PROP_LOCATION)
+    val target =
+      if (isPlaced) takeIn(ident, columns, parts, properties.asScala.toMap)
+      else Some(creating(ident, "create", properties))
+    target.foreach(delta.createTable(_, columns, parts, asDelta(properties)))
     loadTable(ident)
   }
 
-  /** Has Python take in the table that is where the statement says, if it is as the statement says. */
+  /**
+   * Has Python take in the table that is where the statement says, if it is as the statement says; where Delta has to
+   * create one if none is there.
+   */
   private def takeIn(
       ident: Identifier,
       columns: Array[Column],
       parts: Array[Transform],
-      properties: Map[String, String]): Unit =
-    tell(
+      properties: Map[String, String]): Option[Identifier] = {
+    val answer = ask(
       "create_at",
       names(ident) ++ Seq(
         "provider" -> properties.get(TableCatalog.PROP_PROVIDER),
@@ -311,6 +321,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
         "properties" -> (properties -- LockstepCatalog.NotStored)
       ): _*
     )
+    Option(NewTables.announced(answer).get("uri")).map(uri => pathIdentifier(uri.asText))
+  }
 
   override def createTable(
       ident: Identifier,
@@ -411,14 +423,12 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
 private[spark] object LockstepCatalog {
 
+  /** What Spark says among a new table's properties of where it is to lie. */
+  private val OfPlace =
+    Set(TableCatalog.PROP_LOCATION, TableCatalog.PROP_EXTERNAL, TableCatalog.PROP_IS_MANAGED_LOCATION)
+
   /** What Spark passes on among a new table's properties, and a Delta table does not have there. */
-  private val NotStored = Set(
-    TableCatalog.PROP_PROVIDER,
-    TableCatalog.PROP_LOCATION,
-    TableCatalog.PROP_EXTERNAL,
-    TableCatalog.PROP_IS_MANAGED_LOCATION,
-    TableCatalog.PROP_OWNER
-  )
+  private val NotStored = OfPlace + TableCatalog.PROP_PROVIDER + TableCatalog.PROP_OWNER
 
   /** The Lockstep catalogs of a session, with their settings. */
   def in(session: SparkSession): Map[String, Map[String, String]] = {

@@ -4,6 +4,7 @@ import java.nio.file.FileAlreadyExistsException
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.catalog.NewTables
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.{FilePermissions, Overlay}
 import lockstep.spark.reads.Reads
@@ -47,7 +48,9 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
   private def commit(path: Path, version: Long, actions: util.Iterator[String], hadoopConf: Configuration): Unit = {
     val commit = Seq("uri" -> path.getParent.getParent.toString, "version" -> version)
     Overlay.parse(path.toUri.getAuthority).id match {
-      case None => commitAlone(path, commit, actions)
+      case None =>
+        val table = path.getParent.getParent.toString
+        commitAlone(path, commit :+ ("creation" -> Option.when(version == 0)(table).flatMap(NewTables.at)), actions)
       case Some(transaction) =>
         val session = Transactions.holder(transaction).getOrElse(SparkSession.active)
         val staged = Transactions.exclusively(session) {

@@ -39,6 +39,6 @@ private[spark] object CloneTarget {
         if (!clone.isReplaceCommand) "create" else if (clone.isCreateCommand) "create_or_replace" else "replace"
       val answer = catalog.place(ident, mode, provider = None, location = clone.targetLocation)
       val table = DeltaTableV2(session, new Path(answer.get("uri").asText))
-      clone.copy(target = DataSourceV2Relation.create(table, None, None))
+      clone.copy(target = DataSourceV2Relation.create(table, None, None), targetLocation = None)
     }
 }

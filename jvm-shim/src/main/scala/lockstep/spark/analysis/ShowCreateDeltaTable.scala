@@ -1,6 +1,8 @@
 package lockstep.spark.analysis
 
+import lockstep.spark.overlay.RealPaths
 import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.catalyst.catalog.CatalogTableType
 import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.util.{CharVarcharUtils, escapeSingleQuotedString, quoteIfNeeded}
 import org.apache.spark.sql.delta.{MaterializedRowCommitVersion, MaterializedRowId}
@@ -24,6 +26,8 @@ private[spark] case class ShowCreateDeltaTable(name: String, table: DeltaTableV2
     val lines = Seq(s"CREATE TABLE $name ${listed(columns)}", "USING delta") ++
       Option.when(partitions.nonEmpty)(s"PARTITIONED BY ${partitions.mkString("(", ", ", ")")}") ++
       Option.when(clusters.nonEmpty)(s"CLUSTER BY ${clusters.mkString("(", ", ", ")")}") ++
+      table.catalogTable.filter(_.tableType == CatalogTableType.EXTERNAL).map(_ =>
+        s"LOCATION ${quoted(RealPaths.in(table.path.toString))}") ++
       Option(snapshot.metadata.description).map(comment => s"COMMENT ${quoted(comment)}") :+
       s"TBLPROPERTIES ${listed(properties)}"
     Seq(Row(lines.mkString("", "\n", "\n")))
