@@ -118,3 +118,23 @@ def test_an_interrupted_build_leaves_nothing(project: Project) -> None:
     assert process.returncode != 0
     wait_until(lambda: not staged_commits(project.lake), "its staged commits are still there")
     assert project.database() == before
+
+
+def test_models_lie_where_location_root_says(tmp_path: Path, repository: Path) -> None:
+    """Built again they are replaced where they are, and anew; a build that fails leaves the folders as they were."""
+    project, marts = Project(tmp_path, repository), tmp_path / "marts"
+    said = project.folder / "dbt_project.yml"
+    at = f"      +materialized: table\n      +location_root: {marts}\n"
+    said.write_text(said.read_text(encoding="utf-8").replace("      +materialized: table\n", at), encoding="utf-8")
+    for options in ([], [], ["--full-refresh"]):
+        done = project.run("build", *options)
+        assert done.returncode == 0, done.stdout
+        tables = project.database().tables
+        assert {tables[named(f"shop.{model}")].location for model in ("days", "revenue")} == {
+            f"file://{marts}/days",
+            f"file://{marts}/revenue",
+        }
+    before = project.database()
+    project.add_order(WRONG_ORDER)
+    assert project.run("build").returncode == 1
+    assert project.database() == before
