@@ -23,6 +23,7 @@ API: tuple[Case, ...] = (
     *group(
         "DataFrame.write",
         new(Py("$rows.write.format('delta').saveAsTable('$new')"), before=T),
+        new(Py("$rows.write.format('delta').option('path', '$elsewhere').saveAsTable('$new')"), before=T),
         one(Py("$rows.write.format('delta').mode('append').saveAsTable('$t')")),
         one(
             Py("$others.write.format('delta').mode('append').option('mergeSchema', True).saveAsTable('$t')"),

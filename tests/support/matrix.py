@@ -9,6 +9,7 @@ their namespace, `$space` one that is not there. In Python `$rows` and `$others`
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -146,6 +147,7 @@ class Place:
         self._own = {name: f"{name}{number}" for name in ("t", "u", "new", "space")}
         self._names = {name: f"{NAMESPACE}.{own}" for name, own in self._own.items() if name != "space"}
         self._sql = SparkConnection(session)
+        self._elsewhere = f"{tempfile.mkdtemp()}/elsewhere"
         session.sql(f"USE {catalog}")
         for text in before:
             self.ok(text)
@@ -158,6 +160,7 @@ class Place:
         """Run a statement; return its rows as text, sorted, without what is each place's own."""
         own = {**self._names, "space": self._own["space"], "ns": NAMESPACE, "catalog": self._catalog}
         own |= {f"{name}_name": self._own[name] for name in self._names}
+        own["elsewhere"] = self._elsewhere
         own |= {"rows": f"spark.table('{self._names['t']}')", "others": f"spark.table('{self._names['u']}')"}
         own |= {"table": f"DeltaTable.forName(spark, '{self._catalog}.{self._names['t']}')"}
         statement = Template(text).substitute(own)

@@ -90,6 +90,31 @@ SQL: tuple[Case, ...] = (
         one("CREATE OR REPLACE TABLE $t (other INT) USING delta", COLUMNS, "SELECT * FROM $t"),
         new("CREATE OR REPLACE TABLE $new USING delta AS SELECT 1 AS one"),
         new(
+            "CREATE TABLE $new (id INT, p STRING) USING delta PARTITIONED BY (p) LOCATION '$elsewhere'",
+            "INSERT INTO $new VALUES (1, 'x')",
+        ),
+        new("CREATE TABLE $new USING delta LOCATION '$elsewhere' AS SELECT id, v FROM $t", before=T, core=True),
+        new("CREATE OR REPLACE TABLE $new USING delta LOCATION '$elsewhere' AS SELECT 1 AS one"),
+        new(
+            "CREATE OR REPLACE TABLE $new USING delta LOCATION '$elsewhere' AS SELECT 2 AS one",
+            before=("CREATE TABLE $new USING delta LOCATION '$elsewhere' AS SELECT 1 AS one",),
+            why="of a table that is there, and is said to be there",
+        ),
+        one(
+            "CREATE OR REPLACE TABLE $t USING delta LOCATION '$elsewhere' AS SELECT 1 AS other",
+            refused=everywhere("42613"),
+            why="of a table that is somewhere else",
+        ),
+        new("CREATE TABLE $new LIKE $t LOCATION '$elsewhere'", before=T, look=("DESCRIBE $new", *NEW)),
+        new("CREATE TABLE $new SHALLOW CLONE $t LOCATION '$elsewhere'", before=T),
+        new(
+            "CREATE TABLE $new USING delta LOCATION '$elsewhere' AS SELECT 1 AS one",
+            before=("CREATE TABLE $u USING delta LOCATION '$elsewhere' AS SELECT 2 AS one",),
+            look=NONE,
+            refused={"plain": "42601", **here("42P07")},
+            why="where another table is",
+        ),
+        new(
             "CREATE TABLE $new (id INT) USING parquet",
             look=NONE,
             refused=here("0A000"),
@@ -152,7 +177,7 @@ SQL: tuple[Case, ...] = (
         one(
             "ALTER TABLE $t SET LOCATION '/elsewhere'",
             refused={"plain": "42P01", **here("42613")},
-            why="there is no table there; and a catalog's tables lie under its root",
+            why="there is no table there; and a catalog's tables stay where they are",
         ),
     ),
     *group(
@@ -241,6 +266,11 @@ SQL: tuple[Case, ...] = (
         tells("DESCRIBE $t"),
         tells("DESCRIBE $t v"),
         tells(Py("spark.sql('DESCRIBE EXTENDED $t').where(\"col_name IN ('Name', 'Type', 'Provider')\")")),
+        tells(
+            Py("spark.sql('DESCRIBE EXTENDED $new').where(\"col_name = 'Type'\")"),
+            before=("CREATE TABLE $new (id INT) USING delta LOCATION '$elsewhere'",),
+            why="of a table with a `LOCATION`",
+        ),
         tells("DESCRIBE HISTORY $t", "version", "operation"),
         tells("DESCRIBE DETAIL $t", "format", "name", "partitionColumns", "numFiles", "properties", "minReaderVersion"),
         tells("SHOW COLUMNS IN $t"),
@@ -257,6 +287,13 @@ SQL: tuple[Case, ...] = (
             "CREATE NAMESPACE $space COMMENT 'c' WITH PROPERTIES ('a' = 'b')",
             "SHOW NAMESPACES LIKE '$space'",
             before=(),
+        ),
+        one(
+            "CREATE NAMESPACE $space LOCATION '$elsewhere'",
+            before=(),
+            look=(),
+            refused=here("0A000"),
+            why="a lake's namespaces have no folders; tables that are to lie elsewhere say so",
         ),
         one("CREATE NAMESPACE IF NOT EXISTS $ns", "SHOW NAMESPACES LIKE '$ns'", before=()),
         one("CREATE NAMESPACE $ns", before=(), look=(), refused=everywhere("42P06")),
