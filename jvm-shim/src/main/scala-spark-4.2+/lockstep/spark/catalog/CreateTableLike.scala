@@ -20,9 +20,10 @@ private[spark] trait CreateTableLike extends TableCatalog {
       .withColumns(info.columns)
       .withProperties(asDelta(info.properties))
       .build()
-    // Without USING, Spark says the format of the source.
-    val properties = if (StatementScope.latestText.exists(Tokens.saysUsing)) info.properties else like.properties
-    delta.createTableLike(creating(ident, "create", properties), like, source)
+    // Without USING, Spark says the format of the source; where the table is to lie, it says here alone.
+    val said = new util.HashMap[String, String](info.properties)
+    if (!StatementScope.latestText.exists(Tokens.saysUsing)) said.put(TableCatalog.PROP_PROVIDER, "delta")
+    delta.createTableLike(creating(ident, "create", said), like, source)
     loadTable(ident)
   }
 }
