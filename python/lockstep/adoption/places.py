@@ -93,6 +93,8 @@ class Surroundings:
         if self._has(place.url, FOLDER):
             return "it is the root of a lake"
         for folder in _above(place.url, comparable(self.storage.url)):
+            if (table := self._urls.get(folder)) is not None:  # it may not be in the folder's log yet
+                return f"it is inside the Delta table {folder}, table {table.name} of this lake"
             if folder not in self._seen:
                 self._seen[folder] = self._what_is(folder)
             if (what := self._seen[folder]) is not None:

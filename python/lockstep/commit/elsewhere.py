@@ -40,14 +40,13 @@ def reserve(lake: Lake, tx: Transaction, name: Name, location: str | None = None
         location: an absolute path or URL of its folder, if the statement says one.
 
     Raises:
-        InvalidError: the transaction itself has made a table there, and dropped it.
-        LockstepError: see `free_place`, and `Transaction.reserve`.
+        LockstepError: see `Transaction.check_place`, `free_place`, and `Transaction.reserve`.
     """
     if location is None:
         return tx.reserve(name, lake.new_id())
     tx.check_writable()
     tx.names.check_free(name)
-    tx.refuse_dropped_at(place(lake.storage.url, location).location)
+    tx.check_place(name, place(lake.storage.url, location).location)
     return tx.reserve(name, lake.new_id(), free_place(lake, tx.names, name, location, transaction=tx.id))
 
 

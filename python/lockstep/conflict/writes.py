@@ -20,6 +20,7 @@ from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import Rows
 from lockstep.timeline.database import tag_key
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, TagDdl, ViewDdl, folded
+from lockstep.timeline.places import folders_above
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,23 +214,18 @@ def _view_changed(mine: Changes, winner: Changes) -> Hit | None:
 
 def _location_taken(mine: Changes, winner: Changes) -> Hit | None:
     theirs = {ddl.location: ddl for ddl in winner.tables if ddl.action == "create" and ddl.location}
-    above = {folder: ddl for location, ddl in theirs.items() for folder in _folders_above(location)}
+    above = {folder: ddl for location, ddl in theirs.items() for folder in folders_above(location)}
     for ddl in mine.tables if theirs else ():
         if ddl.action != "create":
             continue
         if (other := theirs.get(ddl.location)) is not None:
             what = f"created table {other.name} at {ddl.location}, as this transaction {ddl.name}"
             return Hit(what, about=str(other.name))
-        inside = (theirs[folder] for folder in _folders_above(ddl.location) if folder in theirs)
+        inside = (theirs[folder] for folder in folders_above(ddl.location) if folder in theirs)
         if (other := above.get(ddl.location) or next(inside, None)) is not None:
             what = f"created table {other.name} at {other.location}, and this transaction {ddl.name} at {ddl.location}"
             return Hit(f"{what}: one of the two folders is inside of the other", about=str(other.name))
     return None
-
-
-def _folders_above(location: str) -> list[str]:
-    parts = location.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 _PAST = {"create": "created", "rename": "renamed", "replace": "replaced", "drop": "dropped", "alter": "altered"}

@@ -38,6 +38,17 @@ def is_folder_outside(url: str) -> bool:
     return bool(scheme and mark) and has_authority and _DOUBTFUL.search(url) is None and _is_clean(path)
 
 
+def folders_above(location: str) -> list[str]:
+    """Return the folders that a location lies in, outermost first."""
+    parts = location.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Tell whether two folders are one, or one of them is inside of the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
 def _is_clean(path: str) -> bool:
     parts = path.split("/")
     is_short = len(path.encode(errors="surrogatepass")) <= MAX_PATH_BYTES

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from lockstep.delta.pruning.row_sets import RowsRead, predicates_of
 from lockstep.errors import (
+    DuplicateError,
     FailedTransactionError,
     InvalidError,
     NoTransactionError,
@@ -36,6 +37,7 @@ from lockstep.timeline.entry import (
     TransactionInfo,
     View,
 )
+from lockstep.timeline.places import overlap
 from lockstep.transactions.contents import Contents
 from lockstep.transactions.folders import new_location
 from lockstep.transactions.names import Names
@@ -358,23 +360,43 @@ class Transaction:
             elsewhere: where, if a statement says so, see `lockstep.adoption.making`.
 
         Raises:
-            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken.
+            UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name is taken, or see `check_place`.
         """
         self.check_writable()
         self.seen.every_name = True
         self.names.check_free(name)
-        location = elsewhere or new_location(name, id, lambda folder: self.names.table_at(folder) is not None)
+        if elsewhere is not None:
+            self.check_place(name, elsewhere)
+        location = elsewhere or new_location(name, id, self._is_taken)
         creation = Creation(id=id, name=name, location=location, elsewhere=elsewhere is not None)
         self._creations[creation.location] = creation
         return creation
 
-    def refuse_dropped_at(self, location: str) -> None:
-        """Raise InvalidError if it made a table at a location that a statement named, and dropped it."""
+    def _is_taken(self, folder: str) -> bool:
+        return folder in self._creations or self.names.table_at(folder) is not None
+
+    def check_place(self, name: Name, location: str) -> None:
+        """Raise unless a new table may lie where a statement says, for what this transaction's others began to make.
+
+        A statement that began to make a table of the same name there may be said again. Those that are made are among
+        the names that the transaction sees.
+
+        Raises:
+            InvalidError: it made a table there, and dropped it.
+            DuplicateError (42P07): another statement of it began to make a table there, inside of it or around it.
+        """
         if any(table.location == location and self.is_made_elsewhere(table) for table in self.dropped_tables):
             raise InvalidError(
                 f"no new table can be made at {location}: this transaction itself has made one there and dropped it, "
                 "and its files stay until COMMIT or ROLLBACK. Choose another folder, or ROLLBACK TO a savepoint from "
                 "before"
+            )
+        begun = [each for each in self._creations.values() if each.id not in self.staged and each.name != name]
+        if (other := next((each for each in begun if overlap(each.location, location)), None)) is not None:
+            raise DuplicateError(
+                f"new table {name} cannot lie at {location}: this transaction has begun to make table {other.name} at "
+                f"{other.location}. Choose another folder; or, if the statement that made it failed, ROLLBACK TO a "
+                "savepoint from before it"
             )
 
     def reserved_elsewhere(self, location: str) -> Creation | None:

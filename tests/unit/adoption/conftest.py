@@ -29,3 +29,10 @@ def warehouse(tmp_path: Path) -> Path:
 def inside(root: Path, catalog: TransactionalCatalog) -> Path:
     """Return a folder below the lake's root, for tables."""
     return root / "plain"
+
+
+@pytest.fixture(params=["warehouse", "inside"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    """A folder for a new table, which is not there yet: outside of the root, or below it."""
+    place: Path = request.getfixturevalue(request.param)
+    return place / "orders"

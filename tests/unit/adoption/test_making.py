@@ -42,13 +42,6 @@ CLAIM = claim_path(".").removeprefix("./")
 LOG = f"_delta_log/{0:020d}.json"
 
 
-@pytest.fixture(params=["warehouse", "inside"])
-def folder(request: pytest.FixtureRequest) -> Path:
-    """A folder for a new table, which is not there yet: outside of the root, or below it."""
-    place: Path = request.getfixturevalue(request.param)
-    return place / "orders"
-
-
 def made(catalog: TransactionalCatalog, folder: Path, *, name: str = "orders") -> int:
     """Make a table with the file p in a transaction of its own, and return the database version."""
     tx = catalog.begin()
@@ -271,7 +264,7 @@ def test_what_is_taken_in_where_a_create_failed_is_no_new_table(
 
 def test_going_back_to_a_savepoint_frees_the_folder(catalog: TransactionalCatalog, folder: Path) -> None:
     tx = catalog.begin()
-    reserve(catalog.lake, tx, named("failed"), str(folder))  # a statement that got no further
+    reserve(catalog.lake, tx, named("orders"), str(folder))  # a statement that got no further
     tx.savepoint("before")
     stage_new(catalog, tx, "orders", add("p"), where=folder)
     stage(catalog, tx, "orders", add("q"))
@@ -331,7 +324,7 @@ def test_of_two_that_find_a_folder_empty_one_makes_the_table(
     """The second has written its data already; that goes, and nothing else does."""
     other = TransactionalCatalog.open(str(tmp_path / "rival" if is_rival else root), create=True)
     one, two, folder = catalog.begin(), other.begin(), warehouse / "orders"
-    mine, theirs = (reserve(c.lake, t, named("t"), str(folder)) for c, t in ((catalog, one), (other, two)))
+    mine, theirs = (reserve(c.lake, t, named("mine"), str(folder)) for c, t in ((catalog, one), (other, two)))
     alone = other.reserve(named("u"), location=str(folder))
     stage_new(catalog, one, "mine", add("p"), where=folder)
     before = files_of(folder)
