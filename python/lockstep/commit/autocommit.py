@@ -34,6 +34,7 @@ from lockstep.timeline.append import Exhausted, Proposal, Settled, append_until
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import FORMAT, NEW, Entry, Name, Table, TableDdl, TableRead, TableWrite, TransactionInfo
 from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
+from lockstep.timeline.places import folders_above, overlap
 from lockstep.transactions.ddl import check_name, holder
 from lockstep.transactions.savepoint import Creation
 
@@ -254,8 +255,7 @@ def new_table(head: Database, creation: Creation) -> Table:
             f"{kind} {creation.name} exists; nothing was written. Choose another name, DROP it first, or CREATE … IF "
             "NOT EXISTS"
         )
-    others = head.tables.values() if creation.elsewhere else ()
-    if (other := next((each for each in others if _overlap(each.location, creation.location)), None)) is not None:
+    if (other := _in_the_way(head, creation)) is not None:
         raise DuplicateError(
             f"table {creation.name} cannot lie at {creation.location}, where table {other.name} is by now, at "
             f"{other.location}; nothing was written. Choose another folder"
@@ -263,9 +263,12 @@ def new_table(head: Database, creation: Creation) -> Table:
     return Table(id=creation.id, name=creation.name, location=creation.location, version=NEW, since=head.version)
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Tell whether two folders are one, or one of them is inside of the other."""
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+def _in_the_way(head: Database, creation: Creation) -> Table | None:
+    """Return a table in whose folder a new one would lie, or in whose place or around which a statement put it."""
+    if creation.elsewhere:
+        return next((each for each in head.tables.values() if overlap(each.location, creation.location)), None)
+    above = map(head.table_at, folders_above(creation.location))
+    return next((table for table in above if table is not None), None)
 
 
 def _entry(

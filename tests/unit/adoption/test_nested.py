@@ -8,8 +8,9 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
+from lockstep.delta.actions import render
 from lockstep.errors import DuplicateError, InvalidError
-from tests.support.lakes import add, files, named, stage_new
+from tests.support.lakes import NEW_TABLE, add, files, lay, named, stage_new
 
 # --- of one transaction -----------------------------------------------------------------------------------------------
 
@@ -60,3 +61,22 @@ def test_a_folder_of_the_lake_lies_in_none_that_a_statement_of_its_transaction_n
     reserve(catalog.lake, tx, named("shop.two"))
     with pytest.raises(DuplicateError, match=r"this transaction has begun to make table shop\.two at"):
         reserve(catalog.lake, tx, named("one"), str(root / "shop"))
+
+
+# --- committed meanwhile ----------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_the_lake_chose_before_another_table_came_around_it_is_refused(
+    catalog: TransactionalCatalog, root: Path
+) -> None:
+    catalog.run(lambda tx: tx.changing().create_namespace(("shop",), {}))
+    creation = catalog.reserve(named("shop.two"))
+    tx = catalog.begin()
+    stage_new(catalog, tx, "orders", add("p"), where=root / "shop")
+    catalog.commit(tx)
+    lay(catalog.lake.storage, creation.location, [add("q")])
+    said = r"cannot lie at shop/two-.*, where table default\.orders is by now"
+    with pytest.raises(DuplicateError, match=said) as refused:
+        catalog.write(creation.location, 0, render([*NEW_TABLE, add("q")]).decode(), creation=creation)
+    assert refused.value.sqlstate == "42P07"
+    assert catalog.reserve(named("shop.two")).location.startswith("two-")
