@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError
+from lockstep.lake.claims import claim_path
 from lockstep.storage import Storage, url_of
 from lockstep.storage.outside import comparable, is_outside, url_below
 from lockstep.timeline.entry import Table
@@ -92,6 +93,14 @@ class Surroundings:
             return f"table {inside.name} of this lake lies inside of it, and VACUUM of the one would delete the other"
         if self._has(place.url, FOLDER):
             return "it is the root of a lake"
+        return self.refusal_above(place)
+
+    def refusal_above(self, place: Place) -> str | None:
+        """Return what of `refusal` is about the folders that it lies in.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
         for folder in _above(place.url, comparable(self.storage.url)):
             if (table := self._urls.get(folder)) is not None:  # it may not be in the folder's log yet
                 return f"it is inside the Delta table {folder}, table {table.name} of this lake"
@@ -105,6 +114,8 @@ class Surroundings:
         try:
             if self._has(folder, LOG):
                 return "the Delta table"
+            if self.storage.exists(claim_path(folder)):  # which is not there yet, or never came about
+                return "the place that a lake has claimed for a Delta table:"
             return "the lake" if self._has(folder, FOLDER) else None
         except UnavailableError:
             if folder.startswith("file://"):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from urllib.parse import unquote
 
 from lockstep.adoption.making import free_place, hold_new
-from lockstep.adoption.places import place
+from lockstep.adoption.places import Place, Surroundings, place
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import Action, bodies, parse
 from lockstep.delta.combine.collapse import is_inside
@@ -23,6 +23,7 @@ from lockstep.delta.real_paths import real_paths
 from lockstep.errors import CorruptTimelineError, LockstepError
 from lockstep.lake.claims import confirm, give_up
 from lockstep.lake.lake import Lake
+from lockstep.storage.outside import comparable, url_below
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.transaction import Transaction
@@ -76,6 +77,9 @@ def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None)
 def taken(lake: Lake, transaction: str, name: Name, location: str) -> Conflict | None:
     """Return the conflict with who has made a table at a location which a transaction has claimed for a new one.
 
+    Or around it: another lake's, or a plain Delta writer's, for those of this lake are judged by the timeline. Below it
+    nobody looks, which would be to list all that the table has.
+
     Raises:
         LockstepError: nobody can tell.
     """
@@ -84,6 +88,8 @@ def taken(lake: Lake, transaction: str, name: Name, location: str) -> Conflict |
         who = f"the lake {other.root} has claimed {location}"
     elif not log_files(lake.storage, location).is_empty:
         who = f"a plain Delta writer has made a table at {location}"
+    elif (reason := _around(lake, location)) is not None:
+        who = f"no table may lie at {location} any more: {reason},"
     else:
         return None
     return Conflict(
@@ -92,6 +98,12 @@ def taken(lake: Lake, transaction: str, name: Name, location: str) -> Conflict |
         "folder, or take that table in by CREATE TABLE … LOCATION alone.",
         about=str(name),
     )
+
+
+def _around(lake: Lake, location: str) -> str | None:
+    """Return why no table of a lake may lie at a location, for what lies around it in the store."""
+    url = comparable(url_below(lake.storage.url, location))
+    return Surroundings(lake.storage, ()).refusal_above(Place(location, url))
 
 
 def remove_staged(lake: Lake, tx: Transaction, table: Table) -> set[str]:

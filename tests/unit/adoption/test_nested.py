@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lockstep.adoption.making import hold_new
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
 from lockstep.delta.actions import render
-from lockstep.errors import DuplicateError, InvalidError
+from lockstep.errors import ConflictError, DuplicateError, InvalidError
+from tests.support.adopting import files_of, written_log
 from tests.support.lakes import NEW_TABLE, add, files, lay, named, stage_new
 
 # --- of one transaction -----------------------------------------------------------------------------------------------
@@ -63,7 +66,7 @@ def test_a_folder_of_the_lake_lies_in_none_that_a_statement_of_its_transaction_n
         reserve(catalog.lake, tx, named("one"), str(root / "shop"))
 
 
-# --- committed meanwhile ----------------------------------------------------------------------------------------------
+# --- meanwhile --------------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_that_the_lake_chose_before_another_table_came_around_it_is_refused(
@@ -80,3 +83,57 @@ def test_a_folder_that_the_lake_chose_before_another_table_came_around_it_is_ref
         catalog.write(creation.location, 0, render([*NEW_TABLE, add("q")]).decode(), creation=creation)
     assert refused.value.sqlstate == "42P07"
     assert catalog.reserve(named("shop.two")).location.startswith("two-")
+
+
+def plain_table(catalog: TransactionalCatalog, place: Path) -> str:
+    return f"it is inside the Delta table file://{written_log(place)}"
+
+
+def another_lake(catalog: TransactionalCatalog, place: Path) -> str:
+    TransactionalCatalog.open(str(place), create=True)
+    return f"it is inside the lake file://{place}"
+
+
+def a_claim(catalog: TransactionalCatalog, place: Path) -> str:
+    rival = TransactionalCatalog.open(f"{catalog.lake.storage.url}-rival", create=True)
+    hold_new(rival.lake, "0" * 32, f"file://{place}")
+    return f"it is inside the place that a lake has claimed for a Delta table: file://{place}"
+
+
+@pytest.mark.parametrize("is_alone", [False, True], ids=["a transaction", "a statement"])
+@pytest.mark.parametrize(
+    ("place", "made"),
+    [
+        ("warehouse", plain_table),
+        ("inside", plain_table),
+        ("warehouse", another_lake),  # a lake lies in no other
+        ("warehouse", a_claim),
+        ("inside", a_claim),
+    ],
+)
+def test_what_others_make_around_a_folder_before_commit_is_found(
+    catalog: TransactionalCatalog,
+    request: pytest.FixtureRequest,
+    place: str,
+    made: Callable[[TransactionalCatalog, Path], str],
+    is_alone: bool,
+) -> None:
+    around = request.getfixturevalue(place) / "around"
+    inner = around / "inner"
+    tx = catalog.begin()
+    if is_alone:
+        creation = catalog.reserve(named("t"), location=str(inner))
+        lay(catalog.lake.storage, creation.location, [add("p")])
+    else:
+        stage_new(catalog, tx, "t", add("p"), where=inner)
+    text = made(catalog, around)
+    with pytest.raises(ConflictError, match=text) as lost:
+        if is_alone:
+            catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
+        else:
+            catalog.commit(tx)
+    assert lost.value.sqlstate == "40001"
+    assert not catalog.database().tables
+    assert not files_of(inner)
+    with pytest.raises(InvalidError, match=text):
+        catalog.reserve(named("t"), location=str(inner))
