@@ -128,10 +128,26 @@ def remove_made(lake: Lake, transaction: str, location: str, commits: Iterable[S
 
 
 def give_back(lake: Lake, transaction: str, location: str, folders: Iterable[str] = ()) -> None:
-    """Take back the claim of a folder in which no table was made after all, and remove what is empty in it."""
+    """Take back the claim of a folder in which no table was made after all, and remove what is empty in it.
+
+    Nothing is done if the lake has a table there by now, as one that another transaction took in, which needs the
+    claim; nor if nobody can tell.
+    """
+    if not is_refreshed(lake) or lake.timeline.head.table_at(location) is not None:
+        return
     give_up(lake.storage, location, transaction)
     logs = {f"{location}/{LOG}", *(f"{location}/{LOG}/{name}" for name in IN_LOGS)}
     lake.delete_empty(sorted({*folders, *logs}, key=len, reverse=True))
+
+
+def is_refreshed(lake: Lake) -> bool:
+    """Have the lake look what it has now; tell whether it could: if not, all claims stay."""
+    try:
+        lake.timeline.refresh()
+    except LockstepError as error:
+        _log.warning("what a transaction claimed stays, which does no harm: %s", error)
+        return False
+    return True
 
 
 def _files(commits: Iterable[Sequence[Action]], location: str, root: str) -> set[str]:

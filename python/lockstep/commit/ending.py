@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from lockstep.commit.drafts import staged_commit
-from lockstep.commit.elsewhere import give_back, remove_staged
+from lockstep.commit.elsewhere import give_back, is_refreshed, remove_staged
 from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.conflict.writes import Conflict
@@ -79,7 +79,7 @@ def _leftovers(lake: Lake, tx: Transaction, entry: Entry) -> list[str]:
 def _let_go(lake: Lake, tx: Transaction) -> None:
     """Leave no trace in the logs of tables that are not the lake's any more, and take back claims of no use."""
     gone = _released(tx)
-    if not (gone or tx.claimed) or not _is_refreshed(lake):
+    if not (gone or tx.claimed) or not is_refreshed(lake):
         return
     for table in gone:
         if lake.timeline.head.table_at(table.location) is not None:
@@ -133,16 +133,6 @@ def _keep_claims(lake: Lake, tx: Transaction) -> None:
             _log.error("two lakes have one table, release it from one of them: %s", lost.message)
     except LockstepError as error:
         _log.warning("whether the tables that transaction %s took in are still claimed is not known: %s", tx.id, error)
-
-
-def _is_refreshed(lake: Lake) -> bool:
-    """Have the lake look what it has now; tell whether it could: if not, all claims stay."""
-    try:
-        lake.timeline.refresh()
-    except LockstepError as error:
-        _log.warning("what a transaction claimed stays, which does no harm: %s", error)
-        return False
-    return True
 
 
 def _give_up(lake: Lake, tx: Transaction, emptied: Mapping[str, set[str]]) -> None:
@@ -286,5 +276,5 @@ def discard(lake: Lake, tx: Transaction) -> None:
             continue
         files += [f"{table.location}/{path}" for path in created_paths(commits)]
     lake.delete(folders, files)
-    if tx.claimed and _is_refreshed(lake):
+    if tx.claimed and is_refreshed(lake):
         _give_up(lake, tx, emptied)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
 from lockstep.delta.actions import render
 from lockstep.errors import ConflictError, DuplicateError, InvalidError
-from tests.support.adopting import files_of, written_log
+from lockstep.lake.claims import claim_path
+from tests.support.adopting import adopted, files_of, written_log
 from tests.support.lakes import NEW_TABLE, add, files, lay, named, stage_new
 
 # --- of one transaction -----------------------------------------------------------------------------------------------
@@ -121,19 +123,36 @@ def test_what_others_make_around_a_folder_before_commit_is_found(
     around = request.getfixturevalue(place) / "around"
     inner = around / "inner"
     tx = catalog.begin()
+    commit: Callable[[], object] = partial(catalog.commit, tx)
     if is_alone:
         creation = catalog.reserve(named("t"), location=str(inner))
         lay(catalog.lake.storage, creation.location, [add("p")])
+        content = render([*NEW_TABLE, add("p")]).decode()
+        commit = partial(catalog.write, creation.location, 0, content, creation=creation)
     else:
         stage_new(catalog, tx, "t", add("p"), where=inner)
     text = made(catalog, around)
     with pytest.raises(ConflictError, match=text) as lost:
-        if is_alone:
-            catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
-        else:
-            catalog.commit(tx)
+        commit()
     assert lost.value.sqlstate == "40001"
     assert not catalog.database().tables
     assert not files_of(inner)
     with pytest.raises(InvalidError, match=text):
         catalog.reserve(named("t"), location=str(inner))
+
+
+def test_the_claim_of_a_table_that_the_lake_took_in_meanwhile_stays(
+    catalog: TransactionalCatalog, folder: Path
+) -> None:
+    tx = catalog.begin()
+    tx.savepoint("before")
+    stage_new(catalog, tx, "mine", add("p"), where=folder)
+    theirs = folder / "_delta_log" / f"{0:020d}.json"
+    theirs.write_bytes(render([*NEW_TABLE, add("theirs")]))
+    adopted(catalog, "theirs", folder)
+    catalog.rollback_to(tx, "before")
+    assert (folder / claim_path(".")).exists()
+    assert not (folder / "p").exists()
+    catalog.rollback(tx)
+    assert (folder / claim_path(".")).exists()
+    assert files(catalog, "theirs") == {"theirs"}
