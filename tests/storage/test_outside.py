@@ -20,7 +20,7 @@ from lockstep.storage.proof import FOLDER, path_of
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import NEW_TABLE, add, append, files, named, open_catalog
 from tests.support.memory import MemoryStorage
-from tests.support.s3 import KEYS, Ignoring, LookingFirst, moto, serving
+from tests.support.s3 import KEYS, Ignoring, LookingFirst, moto, put, serving
 
 
 @pytest.fixture
@@ -166,6 +166,41 @@ def is_adopted_and_written(base: str, options: Mapping[str, str] | None) -> None
     [found] = look(rival.lake, tx.names, [Wanted(named("t"), table)])
     with pytest.raises(InvalidError, match=r"is table default\.t of the lake"):
         adopt(rival.lake, tx, [found])
+
+
+MARKED = [
+    ("", True),
+    ("_delta_log/", True),
+    ("_delta_log/_lockstep/", True),
+    ("_delta_log/_lockstep/0a1b/", True),
+    ("_delta_log/_staged_commits/", True),
+    ("_delta_log/_sidecars/", True),
+    ("day=1/", False),
+    ("_delta_log/other/", False),
+    ("x.csv", False),
+]
+
+
+def test_markers_of_folders_do_not_fill_the_folder_of_a_new_table() -> None:
+    """Hadoop makes them, objects of no size whose keys end in a slash, before Delta writes into a folder.
+
+    All servers of a process have the same objects, so the names are this test's own.
+    """
+    with serving(moto()) as endpoint:
+        catalog = open_catalog(
+            open_reaching("s3://lake/marked/one", create=True, options={**KEYS, "endpoint": endpoint})
+        )
+        for number, (marker, is_free) in enumerate(MARKED):
+            for data in (b"", b"1"):
+                folder = f"marked/{number}{len(data)}"
+                put(endpoint, "lake", f"{folder}/{marker}", data)
+                said = None
+                try:
+                    catalog.reserve(named("t"), location=f"s3://lake/{folder}")
+                except InvalidError as error:
+                    said = error.message
+                is_marker = is_free and not data
+                assert said is None if is_marker else "the folder is not empty" in (said or ""), (marker, data)
 
 
 @pytest.mark.parametrize("path", ["file:///", "file://", "s3://bucket", "s3://bucket/"])

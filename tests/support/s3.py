@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
@@ -105,3 +106,10 @@ def serving(app: Application, *, threaded: bool = False, bucket: str = "lake") -
 def make_bucket(endpoint: str, bucket: str) -> None:
     """Make a bucket in a server that asks for no signature."""
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")).close()
+
+
+def put(endpoint: str, bucket: str, key: str, data: bytes) -> None:
+    """Put an object under a key as it stands, one that ends in a slash too, which Lockstep's client would not do."""
+    keys = {"aws_access_key_id": KEYS["access_key_id"], "aws_secret_access_key": KEYS["secret_access_key"]}
+    client = boto3.client("s3", region_name=KEYS["region"], endpoint_url=endpoint, **keys)
+    client.put_object(Bucket=bucket, Key=key, Body=data)

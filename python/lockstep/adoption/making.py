@@ -15,9 +15,13 @@ from lockstep.errors import DuplicateError, InvalidError
 from lockstep.lake.claims import check_unclaimed, claim_new
 from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
+from lockstep.storage import Found
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name
 from lockstep.transactions.names import Names
+
+IN_LOGS = ("_lockstep", "_staged_commits", "_sidecars")
+"""Folders in the log of a table that Lockstep makes, or Delta does before there is any commit."""
 
 
 def free_place(lake: Lake, names: Names | Database, name: Name, text: str, *, transaction: str = "") -> str:
@@ -50,19 +54,30 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str, *, tr
 
 
 def _check_empty(lake: Lake, name: Name, text: str, location: str) -> None:
-    """Raise InvalidError if anything is in a folder."""
+    """Raise InvalidError if anything is in a folder but others, in which nothing is."""
     if not log_files(lake.storage, location).is_empty:
         raise InvalidError(
             f"new table {name} cannot lie at {text}: a Delta table is there already. CREATE TABLE {name} LOCATION … "
             "alone takes that in as it is, and then it can be filled or replaced; or choose another folder"
         )
-    if (found := next(lake.storage.walk(location), None)) is not None:
+    files = (found for found in lake.storage.walk(location) if not _is_marker(found, location))
+    if (found := next(files, None)) is not None:
         is_log = found.path.startswith(f"{location}/{LOG}/")
         what = " (what a transaction that was killed has left)" if is_log else ""
         raise InvalidError(
             f"new table {name} cannot lie at {text}: the folder is not empty, and has no Delta table in it. The first "
             f"file found is {found.path}{what}. Choose another folder, or empty this one if nobody needs what is there"
         )
+
+
+def _is_marker(found: Found, location: str) -> bool:
+    """Tell whether an object is only there to be a folder of a table without any commit.
+
+    In an object store Hadoop makes such, and nobody removes them: a rollback knows what it wrote, and not these.
+    """
+    log = f"{location}/{LOG}"
+    inside = any(f"{found.path}/".startswith(f"{log}/{name}/") for name in IN_LOGS)
+    return found.size == 0 and (inside or found.path in (location, log))
 
 
 def _was_there(lake: Lake, location: str) -> Name | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from urllib.parse import unquote
 
-from lockstep.adoption.making import free_place, hold_new
+from lockstep.adoption.making import IN_LOGS, free_place, hold_new
 from lockstep.adoption.places import Place, Surroundings, place
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import Action, bodies, parse
@@ -27,9 +27,6 @@ from lockstep.storage.outside import comparable, url_below
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.transaction import Transaction
-
-IN_LOGS = ("_lockstep", "_staged_commits", "_sidecars")
-"""Folders in the log of a table that Lockstep makes, or Delta does before there is any commit."""
 
 _log = logging.getLogger(__name__)
 
