@@ -24,14 +24,13 @@ IN_LOGS = ("_lockstep", "_staged_commits", "_sidecars")
 """Folders in the log of a table that Lockstep makes, or Delta does before there is any commit."""
 
 
-def free_place(lake: Lake, names: Names | Database, name: Name, text: str, *, transaction: str = "") -> str:
+def free_place(lake: Lake, names: Names | Database, name: Name, text: str) -> str:
     """Return where a new table is to lie, as the lake calls the place; nothing is there.
 
     Args:
         names: what the lake has, to whoever asks.
         name: what the table is to be called.
         text: an absolute path or URL of its folder.
-        transaction: whose claim of the folder is no hindrance.
 
     Raises:
         DuplicateError (42P07): a table of this lake is there, or somebody is about to make one.
@@ -43,7 +42,7 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str, *, tr
         raise DuplicateError(f"new table {name} cannot lie at {text}: it is table {table.name} of this lake already")
     if (reason := Surroundings(lake.storage, names.tables.values()).refusal(at)) is not None:
         raise InvalidError(f"new table {name} cannot lie at {text}: {reason}. Choose another folder")
-    check_unclaimed(lake.storage, at.location, transaction)
+    check_unclaimed(lake.storage, at.location)
     _check_empty(lake, name, text, at.location)
     if (old := _was_there(lake, at.location)) is not None:
         raise InvalidError(
@@ -81,7 +80,11 @@ def _is_marker(found: Found, location: str) -> bool:
 
 
 def _was_there(lake: Lake, location: str) -> Name | None:
-    """Return what a table was called that readable versions have at a location, and the newest has not."""
+    """Return what a table was called that readable versions have at a location, and the newest has not.
+
+    It reads the entries of all versions that can be read, so it takes as long as the lake keeps versions for: what
+    expired is not read. That is once for each new table with a location, before anything is written.
+    """
     timeline, expired = lake.timeline, lake.timeline.head.expired
     for version in (expired.first_kept, *expired.kept):
         if (table := timeline.at(version).table_at(location)) is not None:

@@ -45,7 +45,7 @@ def reserve(lake: Lake, tx: Transaction, name: Name, location: str | None = None
     tx.check_writable()
     tx.names.check_free(name)
     tx.check_place(name, place(lake.storage.url, location).location)
-    return tx.reserve(name, lake.new_id(), free_place(lake, tx.names, name, location, transaction=tx.id))
+    return tx.reserve(name, lake.new_id(), free_place(lake, tx.names, name, location))
 
 
 def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None) -> None:
@@ -142,7 +142,7 @@ def is_refreshed(lake: Lake) -> bool:
     try:
         lake.timeline.refresh()
     except LockstepError as error:
-        _log.warning("what a transaction claimed stays, which does no harm: %s", error)
+        _log.warning("what a transaction claimed stays, which keeps only new tables from there: %s", error)
         return False
     return True
 

@@ -6,8 +6,10 @@ Each would take the other's commits for a plain Delta writer's, and publish its 
 
 It is made while a table is adopted, below the lake's root too, for that may be inside of what another lake calls
 outside. COMMIT looks again that it names the lake. It is removed when the transaction that made it rolls back, or a
-later one lets the table go, and never if the lake has the table. One that stays behind harms nobody: whoever finds it
-asks the lake that it names, and takes its place if that has not the table. Of several who would, one does:
+later one lets the table go, and never if the lake has the table. One that stays behind keeps nobody from adopting the
+table: whoever finds it asks the lake that it names, and takes its place if that has not the table. A new table it keeps
+away until a person deletes it: that the transaction which claimed the folder has ended, no lake can say of a process
+that died, and one that is open yet would go on behind another's claim. Of several who take its place, one does:
 
     <table>/_delta_log/_lockstep/lake-over.json     one `Claim`, put if absent by whoever removes another's claim
 
@@ -110,7 +112,8 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
 def claim_new(storage: Storage, location: str, transaction: str, *, clock: Clock) -> None:
     """Claim a folder for a new table that a transaction is about to make there; it may have done so before.
 
-    Unlike `claim` it gives way to other transactions of this lake, too: only one of them can make the table.
+    Unlike `claim` it gives way to other transactions of this lake, too, for only one of them can make the table; and to
+    a claim of any age.
 
     Raises:
         DuplicateError (42P07): another transaction, of this lake or another, has claimed it.
@@ -120,12 +123,15 @@ def claim_new(storage: Storage, location: str, transaction: str, *, clock: Clock
     _refuse_looks_first(storage, location)
     path = claim_path(location)
     outcome = storage.put_if_absent(path, _encoded(storage, transaction, clock()))
-    if isinstance(outcome, Theirs):
-        _refuse_unless_of(_read(outcome.data, path), storage, location, transaction)
+    if isinstance(outcome, Mine):
+        return
+    found = _read(outcome.data, path)
+    if not (_is_ours(found, storage) and found.transaction == transaction):
+        raise _claimed(found, location)
 
 
-def check_unclaimed(storage: Storage, location: str, transaction: str) -> None:
-    """Raise unless `claim_new` would claim a folder for a transaction just now; nothing is written.
+def check_unclaimed(storage: Storage, location: str) -> None:
+    """Raise unless nobody has claimed a folder for a new table, or could; nothing is written.
 
     Raises:
         DuplicateError, InvalidError, UnsupportedError, UnavailableError: see `claim_new`.
@@ -133,16 +139,15 @@ def check_unclaimed(storage: Storage, location: str, transaction: str) -> None:
     _refuse_looks_first(storage, location)
     path = claim_path(location)
     if (data := storage.get(path)) is not None:
-        _refuse_unless_of(_read(data, path), storage, location, transaction)
+        raise _claimed(_read(data, path), location)
 
 
-def _refuse_unless_of(found: Claim, storage: Storage, location: str, transaction: str) -> None:
-    if _is_ours(found, storage) and found.transaction == transaction:
-        return
-    raise DuplicateError(
+def _claimed(found: Claim, location: str) -> DuplicateError:
+    return DuplicateError(
         f"{location} was claimed by the lake {found.root} at {found.claimed_at:%Y-%m-%d %H:%M} UTC: transaction "
         f"{found.transaction} there has made a table in it, or is about to. Choose another folder, or wait for that "
-        f"transaction to end. If no lake has a table there, delete {claim_path(location)}"
+        f"transaction to end; if its process died, nothing takes the claim back: once you know that, and no lake has a "
+        f"table there, delete {claim_path(location)}"
     )
 
 
@@ -271,7 +276,7 @@ def give_up(storage: Storage, location: str, transaction: str) -> None:
     try:
         _remove(storage, location, transaction)
     except (InvalidError, UnavailableError) as error:
-        _log.warning("the claim %s stays, which does no harm: %s", claim_path(location), error)
+        _log.warning("the claim %s stays, which keeps only new tables from there: %s", claim_path(location), error)
 
 
 def remove_traces(storage: Storage, location: str) -> None:
