@@ -80,6 +80,7 @@ OF_TRANSACTIONS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "create schema": (lambda tx, x: tx.create("u", x), (*NEITHER, None, {"id": "long"}, [("id", pa.int64())])),
     "create partition_by": (lambda tx, x: tx.create("u", SCHEMA, partition_by=x), (*NEITHER, [1], [None])),
     "create properties": (lambda tx, x: tx.create("u", SCHEMA, properties=x), (*NEITHER, "a", [("a", "b")])),
+    "create location": (lambda tx, x: tx.create("u", SCHEMA, location=x), NEITHER),
     "drop name": (lambda tx, x: tx.drop(x), (*NEITHER, None)),
     "rename name": (lambda tx, x: tx.rename(x, "u"), (*NEITHER, None)),
     "rename new_name": (lambda tx, x: tx.rename("t", x), (*NEITHER, None)),
