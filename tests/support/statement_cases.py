@@ -22,6 +22,7 @@ from tests.support.matrix import (
 )
 
 NONE = ("SHOW TABLES IN $ns LIKE '$new_name'",)
+TYPE = Py("spark.sql('DESCRIBE EXTENDED $new').where(\"col_name = 'Type'\")")
 MAPPED = (*T, "ALTER TABLE $t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
 WIDENED = (*T, "ALTER TABLE $t SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
 WITH_DEFAULTS = (*T, "ALTER TABLE $t SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported')")
@@ -105,7 +106,7 @@ SQL: tuple[Case, ...] = (
             refused=everywhere("42613"),
             why="of a table that is somewhere else",
         ),
-        new("CREATE TABLE $new LIKE $t LOCATION '$elsewhere'", before=T, look=("DESCRIBE $new", *NEW)),
+        new("CREATE TABLE $new LIKE $t LOCATION '$elsewhere'", before=T, look=("DESCRIBE $new", TYPE, *NEW)),
         new("CREATE TABLE $new SHALLOW CLONE $t LOCATION '$elsewhere'", before=T),
         new(
             "CREATE TABLE $new USING delta LOCATION '$elsewhere' AS SELECT 1 AS one",
@@ -267,7 +268,7 @@ SQL: tuple[Case, ...] = (
         tells("DESCRIBE $t v"),
         tells(Py("spark.sql('DESCRIBE EXTENDED $t').where(\"col_name IN ('Name', 'Type', 'Provider')\")")),
         tells(
-            Py("spark.sql('DESCRIBE EXTENDED $new').where(\"col_name = 'Type'\")"),
+            TYPE,
             before=("CREATE TABLE $new (id INT) USING delta LOCATION '$elsewhere'",),
             why="of a table with a `LOCATION`",
         ),
