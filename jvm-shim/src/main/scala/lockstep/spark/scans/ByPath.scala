@@ -47,11 +47,17 @@ private[spark] object ByPath {
       (relations.flatMap(ofCatalog) ++ hive).filter(_.partitionColumnNames.nonEmpty).toSet)
   }
 
-  /** The transactions whose staged files a plan reads by their URIs, as `inputFiles` shows these. */
+  /**
+   * The transactions whose staged files a plan reads by their URIs, as `inputFiles` shows these. What reads a table is
+   * told by its view; a command of Delta's may run in a clone of the transaction's session, and is none of these.
+   */
   def transactions(plan: LogicalPlan): Set[String] = {
-    val fields = Scans.fields(plan)
-    val read = fields.flatMap(Scans.all).flatMap(ofFiles) ++ fields.flatMap(ofFileTables)
-    read.filter(isOverlaid).flatMap(path => Overlay.parse(path.toUri.getAuthority).id).toSet
+    val files = Scans.all(plan).map(_.relation).flatMap {
+      case HadoopFsRelation(_: TahoeFileIndex | _: DeltaLogFileIndex, _, _, _, _, _) => Nil
+      case HadoopFsRelation(index, _, _, _, _, _) => index.rootPaths
+      case _ => Nil
+    }
+    (files ++ ofFileTables(plan)).filter(isOverlaid).flatMap(path => Overlay.parse(path.toUri.getAuthority).id).toSet
   }
 
   /**
