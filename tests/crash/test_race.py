@@ -114,6 +114,7 @@ def test_of_two_tables_made_in_one_folder_one_is_there(pair: tuple[Driver, Drive
                 driver.ask({"sql": "ROLLBACK"})
 
 
+@pytest.mark.deep
 def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Driver], root: Path | str) -> None:
     """A transaction writes two tables alike, and RESTORE DATABASE comes at each point of it: no version tears them."""
     one, two = pair

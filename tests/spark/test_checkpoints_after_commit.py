@@ -109,6 +109,7 @@ def test_checkpoints_are_at_the_versions_where_plain_deltas_are(spark: Any, root
     check_lake(root)
 
 
+@pytest.mark.deep
 def test_a_log_is_cleaned_up_as_by_plain_delta_but_for_what_can_be_read(
     spark: Any, root: Path, plain: PlainSql, connect: Callable[[], Any]
 ) -> None:

@@ -203,6 +203,7 @@ def test_a_log_is_kept_from_the_checkpoint_on_that_a_tag_needs(spark: Any, root:
     assert rows(spark, "SELECT count(*) FROM t") == [(16,)]
 
 
+@pytest.mark.deep
 def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> None:
     """It knows no tags. VACUUM refuses then, and verify finds it."""
     spark = vacuuming

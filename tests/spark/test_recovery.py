@@ -59,6 +59,7 @@ KINDS = {
 }
 
 
+@pytest.mark.deep
 def test_every_kind_of_table_is_restored(spark: Any, root: Path) -> None:
     """One transaction restores all of them; a reader without Lockstep sees the same."""
     for number, clause in enumerate(KINDS.values()):

@@ -123,6 +123,7 @@ def head(root: Path) -> Database:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_python_restores_what_spark_restores(spark: Any, spark_session: Any, root: Path, tmp_path: Path) -> None:
     tables = make(spark)
     copy = tmp_path / "copy"

@@ -211,6 +211,7 @@ def test_6_an_update_is_done_while_queries_go_on(one: Stream, two: Stream) -> No
     assert one.pricing_summary() != before
 
 
+@pytest.mark.deep
 def test_orders_cost_what_their_lines_add_up_to_whatever_runs_beside(one: Stream, two: Stream, lake: Path) -> None:
     """The consistency test, of all orders and not of a sample of ten; the streams change the same two orders."""
     before = [one.line(order) for order in (32, 33)]
