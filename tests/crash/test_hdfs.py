@@ -5,12 +5,9 @@ Two drivers at the same moment are in `test_race.py`. `make test-hdfs` runs thes
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,6 +18,7 @@ from tests.support.driver import Driver
 from tests.support.gate import wait_until
 from tests.support.hosts import ThriftConnection, command, environment, hosts_of, run_program, server, settings
 from tests.support.lakes import named
+from tests.support.on_cluster import check_on_cluster
 from tests.support.runner import Result
 from tests.support.sessions import CATALOG, ROOTS
 
@@ -142,15 +140,5 @@ CLUSTER_CASES = ("merge_forms", "rfc73_three_tables")
 
 def test_the_contract_holds_with_separate_executors_on_hdfs(repository: Path) -> None:
     """They read a transaction's log by its URI alone, and write its files."""
-    tests: list[Any] = [f"tests/spark/test_contract.py::test_contract[{name}.test]" for name in CLUSTER_CASES]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=repository,
-        env={**os.environ, "LOCKSTEP_TEST_MASTER": "local-cluster[2,1,1024]"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert f"{len(tests)} passed" in done.stdout
+    tests = [f"tests/spark/test_contract.py::test_contract[{name}.test]" for name in CLUSTER_CASES]
+    check_on_cluster(repository, tests)

@@ -6,14 +6,12 @@ an executor needs to read a transaction's log.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.contract import find
+from tests.support.on_cluster import check_on_cluster
 
 ONE_VERSION = ["test_a_statement_is_known_however_deep_delta_goes_meanwhile"]
 """What of a statement's one version is tried there too: tables whose logs the executors read."""
@@ -26,14 +24,4 @@ def test_the_core_of_the_contract_holds_with_separate_executors(repository: Path
     names = [case.id for case in find(repository / "sql", tag="core")]
     tests = [f"tests/spark/test_contract.py::test_contract[{name}]" for name in names]
     tests += [f"tests/spark/test_one_version.py::{name}" for name in ONE_VERSION]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
-        cwd=repository,
-        env={**os.environ, "LOCKSTEP_TEST_MASTER": "local-cluster[2,1,1024]"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert f"{len(tests)} passed" in done.stdout
+    check_on_cluster(repository, tests)

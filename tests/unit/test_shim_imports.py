@@ -16,6 +16,7 @@ SOURCES = Path(__file__).parents[2] / "jvm-shim" / "src" / "main"
 ROOT = "lockstep.spark"
 
 LAYERS = (
+    {"Daemons"},
     {"overlay"},
     {"grammar"},
     {"host"},

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from lockstep.errors import InvalidError
 from lockstep.timeline.entry import Name
-from lockstep.timeline.places import RESERVED_FOLDERS
+from lockstep.timeline.places import RESERVED_FOLDERS, folders_above
 
 MAX_FOLDER_CHARACTERS = 64
 MAX_FOLDERS = 8
@@ -31,7 +31,7 @@ def new_location(name: Name, id: str, is_table: Callable[[str], bool] = _nowhere
         is_table: whether a table lies in a folder, as one may that somebody put where a namespace has its tables.
     """
     folders = [_folder(part) for part in (*name.namespace[: MAX_FOLDERS - 1], name.table)]
-    if any(is_table("/".join(folders[:count])) for count in range(1, len(folders))):
+    if any(map(is_table, folders_above("/".join(folders)))):
         folders = folders[-1:]
     return f"{'/'.join(folders)}-{id}"
 

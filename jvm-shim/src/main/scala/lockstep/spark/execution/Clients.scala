@@ -2,6 +2,7 @@ package lockstep.spark.execution
 
 import java.util.concurrent.{Executors, TimeUnit}
 
+import lockstep.spark.Daemons
 import lockstep.spark.host.{Caller, Callers}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.internal.Logging
@@ -23,15 +24,9 @@ private[spark] object Clients extends SparkListener with Logging {
   private val LapsedSeconds = TimeUnit.DAYS.toSeconds(1)
 
   /** The end of a transaction may have to wait for a statement of it that runs, and no other for that one. */
-  private val workers = Executors.newCachedThreadPool(daemon(_))
+  private val workers = Executors.newCachedThreadPool(Daemons.named("lockstep-clients"))
 
-  private val clock = Executors.newSingleThreadScheduledExecutor(daemon(_))
-
-  private def daemon(work: Runnable): Thread = {
-    val thread = new Thread(work, "lockstep-clients")
-    thread.setDaemon(true)
-    thread
-  }
+  private val clock = Executors.newSingleThreadScheduledExecutor(Daemons.named("lockstep-clients"))
 
   /** The clients that went last: one may go while its first statement is looked at. */
   private val gone = Callers.latest[java.lang.Boolean]

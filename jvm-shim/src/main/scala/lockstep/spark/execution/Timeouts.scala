@@ -3,6 +3,7 @@ package lockstep.spark.execution
 import java.util.Properties
 import java.util.concurrent.{ConcurrentHashMap, ScheduledFuture, ScheduledThreadPoolExecutor, TimeUnit}
 
+import lockstep.spark.Daemons
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
@@ -37,13 +38,7 @@ private[spark] object Timeouts extends Logging {
   private val all = new ConcurrentHashMap[String, Running]()
 
   private lazy val timer = {
-    val one = new ScheduledThreadPoolExecutor(
-      1,
-      (work: Runnable) => {
-        val thread = new Thread(work, "lockstep-timeouts")
-        thread.setDaemon(true)
-        thread
-      })
+    val one = new ScheduledThreadPoolExecutor(1, Daemons.named("lockstep-timeouts"))
     one.setRemoveOnCancelPolicy(true)
     one
   }

@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.ObjectMapper
+import lockstep.spark.Daemons
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.security.UserGroupInformation
 import org.apache.spark.SparkContext
@@ -220,19 +221,10 @@ private[spark] object SpawnedHost {
       IdleSeconds,
       TimeUnit.SECONDS,
       new LinkedBlockingQueue[Runnable],
-      (work: Runnable) => {
-        val thread = new Thread(work, "lockstep-hadoop")
-        thread.setDaemon(true)
-        thread
-      }
-    )
+      Daemons.named("lockstep-hadoop"))
     threads.allowCoreThreadTimeOut(true)
     threads
   }
 
-  private def inBackground(name: String)(body: => Unit): Unit = {
-    val thread = new Thread(() => body, name)
-    thread.setDaemon(true)
-    thread.start()
-  }
+  private def inBackground(name: String)(body: => Unit): Unit = Daemons.named(name).newThread(() => body).start()
 }

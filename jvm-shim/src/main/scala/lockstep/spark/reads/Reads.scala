@@ -66,7 +66,7 @@ private[spark] object Reads {
   /** What a statement on its own read by path. The source of a stream is read as a stream is, version by version. */
   def pathsOfExecution(session: SparkSession): Seq[String] =
     current(session).filterNot(_.isBatch).fold(Seq.empty[String])(
-      _.paths.asScala.toSeq.flatMap(_.all(session)).distinct)
+      _.paths.asScala.toSeq.flatMap(_.places(session)).distinct)
 
   /** Which definitions of views a statement on its own used. */
   def viewsOfExecution(session: SparkSession): Seq[JsonNode] =
@@ -104,7 +104,8 @@ private[spark] object Reads {
         tx.passed.addAll(unchecked.asJava)
         tx.passedViews.addAll(views.asJava)
       }
-      val paths = ByPath.of(session, plan).all(session).filterNot(tx.passedPaths.contains)
+      val read = ByPath.of(plan)
+      val paths = if (read.isEmpty) Set.empty[String] else read.places(session).filterNot(tx.passedPaths.contains)
       if (paths.nonEmpty) {
         Bridge.tell("by_path", session, "paths" -> paths.toSeq)
         tx.passedPaths.addAll(paths.asJava)
@@ -141,7 +142,7 @@ private[spark] object Reads {
       val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
-      val paths = ByPath.of(session, plan)
+      val paths = ByPath.of(plan)
       if (!paths.isEmpty) current(session).foreach(_.paths.add(paths))
       if (scans.nonEmpty || !paths.isEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan)
@@ -182,7 +183,7 @@ private[spark] object Reads {
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
     current(session).foreach { executed =>
-      val paths = ByPath.of(session, plan)
+      val paths = ByPath.of(plan)
       if (!paths.isEmpty) executed.paths.add(paths)
       executed.views.addAll(Scans.views(plan).asJava)
     }
