@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,46 +27,78 @@ ENOUGH = 60
 """The test ends once all versions below this one are gone."""
 
 
-def start(role: str, root: Path, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.support.expirers", role, str(root), name]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+class Processes:
+    """What plays roles on one lake. Each says what it does into a file, which never is full as a pipe can be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "lake"
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, role: str, name: str) -> None:
+        command = [sys.executable, "-m", "tests.support.expirers", role, str(self.root), name]
+        with (self._folder / name).open("wb") as out:
+            self._running[name] = subprocess.Popen(command, stdout=out, cwd=REPOSITORY)
+
+    def send(self, name: str, what: signal.Signals) -> None:
+        self._running[name].send_signal(what)
+
+    def ended(self) -> dict[str, int]:
+        """Return the exit codes of those that have ended."""
+        return {name: code for name, process in self._running.items() if (code := process.poll()) is not None}
+
+    def said(self, name: str) -> list[dict[str, Any]]:
+        """Wait for a process to end, and return what it said; the last line of a killed one may be torn."""
+        assert self._running[name].wait(PATIENCE_SECONDS) in {0, -signal.SIGKILL}
+        return [json.loads(line) for line in (self._folder / name).read_text().splitlines() if line.endswith("}")]
+
+    def kill(self) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait()
 
 
-def said(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
-    """Wait for a process to end, and return what it said; the last line of a killed one may be torn."""
-    out, _ = process.communicate(timeout=PATIENCE_SECONDS)
-    lines = [json.loads(line) for line in out.splitlines() if line.endswith("}")]
-    assert process.returncode in {0, -signal.SIGKILL}
-    return lines
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    processes = Processes(tmp_path)
+    yield processes
+    processes.kill()
 
 
 # Slow: some seconds of three committers, a reader and two expirers on two cores.
 @pytest.mark.slow
-def test_nothing_that_was_committed_is_lost(tmp_path: Path) -> None:
+def test_nothing_that_was_committed_is_lost(processes: Processes) -> None:
     """Every version that a process was told is its own is so for everybody; what is read is the same before and after.
 
     One committer is stopped for longer than it may count on what it saw, again and again, so that versions after its
     own expire meanwhile; one expirer is killed, and the other goes on.
     """
-    root = tmp_path / "lake"
-    root.mkdir()
-    Timeline.create(open_storage(str(root)))
-    committers = [start("commit", root, name) for name in ("a", "b", "stopped")]
-    readers = [start("read", root, "reader")]
-    expirers = [start("expire", root, name) for name in ("one", "killed")]
-    store, until = open_storage(str(root)), time.monotonic() + PATIENCE_SECONDS
+    processes.root.mkdir()
+    store = open_storage(str(processes.root))
+    Timeline.create(store)
+    committers, reader, expirers = ("a", "b", "stopped"), "reader", ("one", "killed")
+    for role, names in (("commit", committers), ("read", (reader,)), ("expire", expirers)):
+        for name in names:
+            processes.start(role, name)
+    until = time.monotonic() + PATIENCE_SECONDS
     while fence(store) < ENOUGH or store.exists(entry_path(1)):
-        assert time.monotonic() < until
+        assert time.monotonic() < until, f"entries below {fence(store)} are gone"
+        assert {name: code for name, code in processes.ended().items() if name != "killed"} == {}
         time.sleep(0.3)
-        committers[2].send_signal(signal.SIGSTOP)
+        processes.send("stopped", signal.SIGSTOP)
         time.sleep(3 * GRACE_SECONDS)  # longer than it may count on what it saw
-        committers[2].send_signal(signal.SIGCONT)
+        processes.send("stopped", signal.SIGCONT)
         if fence(store):
-            expirers[1].kill()
+            processes.send("killed", signal.SIGKILL)
     store.put(STOP, b"")
-    acknowledged = {line["version"]: line["committed"] for c in committers for line in said(c) if "committed" in line}
-    read = {(line["read"], line["at"]) for reader in readers for line in said(reader)}
-    expired = [line for expirer in expirers for line in said(expirer)]
+    acknowledged = {
+        line["version"]: line["committed"]
+        for name in committers
+        for line in processes.said(name)
+        if "committed" in line
+    }
+    read = {(line["read"], line["at"]) for line in processes.said(reader)}
+    expired = [line for name in expirers for line in processes.said(name)]
 
     timeline = Timeline.open(store)
     entries = {entry.version: entry for entry in timeline.past()}

@@ -23,11 +23,12 @@ from typing import Any
 
 from immutables import Map
 
-from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
+from lockstep.errors import CorruptTimelineError, LockstepError, SnapshotTooOldError, UnavailableError
 from lockstep.storage import Mine, Storage
 from lockstep.timeline.base import base_path, base_versions, read_base
 from lockstep.timeline.database import NOTHING_EXPIRED
 from lockstep.timeline.entry import Expired
+from lockstep.timeline.fence import fence
 from lockstep.timeline.files import RESTORE, File, Gets, version_in
 from lockstep.timeline.history import History
 from lockstep.timeline.layered_map import LayeredMap, side_by_side
@@ -266,14 +267,21 @@ class Checkpoints:
 
         Raises:
             UnavailableError: the store failed.
+            SnapshotTooOldError: it is a base that is gone, and more has expired than is known here.
             CorruptTimelineError: it is a base, and that is missing or damaged.
         """
-        floor = self.expired.floor(version)
+        known = self.expired
+        floor = known.floor(version)
         if not floor:
             return None
         try:
             return read_base(self._storage, floor)
         except UnusableError as error:
+            if first_kept := fence(self._storage, known.first_kept):
+                raise SnapshotTooOldError(
+                    f"what database version {version} stands on may have expired since this process last looked: "
+                    f"entries below {first_kept} are gone. Nothing of this was committed: run it again"
+                ) from error
             raise CorruptTimelineError(
                 f"{base_path(floor)} cannot be used: {error}. It says what entries said that have expired. {RESTORE}"
             ) from error

@@ -346,9 +346,11 @@ class Timeline(Appending):
     def write_checkpoint(self) -> None:
         """Write the checkpoint that is due, if one is; after a failure, the next one is that of a later version.
 
+        Nobody needs one of a version that has expired meanwhile, as it may have in a process that was stopped.
+
         Raises:
             UnavailableError: the store failed. The timeline is as good as before.
-            CorruptTimelineError: the version's entry is not there any more, or cannot be read.
+            CorruptTimelineError: the version's entry is not there and has not expired, or cannot be read.
         """
         with self._lock:
             state, self._due_state = self._due_state, None
@@ -356,9 +358,13 @@ class Timeline(Appending):
             return
         version = state.database.version
         file = find(self.storage, version)
-        entry = None if file is None else file.entry(version)
-        if file is None or entry is None or entry.committed_at != state.database.committed_at:
-            raise CorruptTimelineError(f"{entry_path(version)} is gone, or is not what was read before. {RESTORE}")
+        if file is None:
+            if isinstance(missing := gone(self.storage, version, self.head.version), ExpiredError):
+                return
+            raise missing
+        entry = file.entry(version)
+        if entry is None or entry.committed_at != state.database.committed_at:
+            raise CorruptTimelineError(f"{entry_path(version)} is not what was read before. {RESTORE}")
         manifest = self._checkpoints.write(state, file)
         with self._lock:
             self._checkpoint = max(version, self._checkpoint or 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from click.testing import CliRunner
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
+from lockstep.errors import LockstepError
 from lockstep.spark.host.host import Host
 from tests.support.adopting import plain_table
 from tests.support.client import Client, content
-from tests.support.lakes import NEW_TABLE, add, files, named
+from tests.support.lakes import NEW_TABLE, add, create, files, named
 
 
 @pytest.fixture
@@ -55,6 +57,24 @@ def test_inside_a_transaction_it_is_the_transactions(client: Client, warehouse: 
     client.ok("rollback")
     assert [path.name for path in folder.glob("_delta_log/*.json")] == [f"{0:020d}.json"]
     assert not client.lake().database().tables
+
+
+def test_a_write_of_an_adopted_table_asks_no_lake_of_another_session(
+    client: Client, host: Host, warehouse: Path, tmp_path: Path
+) -> None:
+    """Another session may have another lake under the same name: that its files are gone is nothing to this write."""
+    theirs = TransactionalCatalog.open(str(tmp_path / "theirs"), create=True, checkpoint_interval=1)
+    create(theirs, "a", "b")
+    theirs.lake.upkeep.settle()
+    other = Client(host, tmp_path / "theirs", "s2")
+    assert other.lake().timeline.head.version == 1
+    shutil.rmtree(tmp_path / "theirs" / "_lockstep")
+    with pytest.raises(LockstepError):
+        other.lake().timeline.head.table_at("file:///data/orders")
+
+    called(client, "adopt", table="orders", location=str(plain_table(warehouse / "orders", 1)))
+    uri = client.resolve("orders", use="target")["uri"]
+    assert client.ok("write", uri=uri, version=1, actions=content(add("p")))["outcome"] == "committed"
 
 
 def test_a_uri_of_a_table_that_no_catalog_has_is_refused(client: Client, warehouse: Path) -> None:

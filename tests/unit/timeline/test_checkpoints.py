@@ -338,7 +338,7 @@ def test_a_version_whose_entry_is_gone_gets_none(store: FaultyStorage) -> None:
     timeline = Timeline.create(store, checkpoint_every=5)
     commit(timeline, *"abcdef")
     store.delete(entry_path(5))
-    with pytest.raises(CorruptTimelineError, match="is gone"):
+    with pytest.raises(CorruptTimelineError, match="is missing"):
         timeline.write_checkpoint()
     assert versions(store) == []
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.errors import CorruptTimelineError, ExpiredError, InvalidError
+from lockstep.errors import CorruptTimelineError, ExpiredError, InvalidError, SnapshotTooOldError
 from lockstep.timeline.base import FOLDER as BASES
 from lockstep.timeline.base import base_path, base_versions
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
@@ -165,6 +165,31 @@ def test_it_opens_without_hint_and_checkpoints(
     again = opened(store)
     assert again.head == timeline.head
     check_kept(again, before, 20, 5)
+
+
+def test_a_checkpoint_that_is_due_is_not_written_once_its_version_has_expired(store: FaultyStorage) -> None:
+    """A process was stopped behind its commit while others went on: nothing is lost, and nothing is to be restored."""
+    stopped, other = opened(store), opened(store)
+    assert stopped.checkpoint_due == LAST
+    commit(other, *(f"more-{n}" for n in range(9)))
+    other.mark_published(other.head.version)
+    run(other, LAST + 5)
+    stopped.write_checkpoint()
+    assert stopped.checkpoint_due is None
+    assert LAST not in checkpoint_versions(store)
+
+
+def test_who_has_not_seen_the_last_expiry_is_told_to_look_again_and_not_of_damage(store: FaultyStorage) -> None:
+    """Its version stands on a base that another process has deleted since: nothing is lost."""
+    run(opened(store), 10, 5)
+    stopped = opened(store)
+    run(opened(store), 20)
+    with pytest.raises(SnapshotTooOldError, match="below 20 are gone"):
+        stopped.at(5)
+    stopped.refresh()
+    with pytest.raises(ExpiredError, match="version 5 has expired"):
+        stopped.at(5)
+    assert plain(stopped.at(20))[0] == 20
 
 
 def test_a_damaged_part_is_made_of_the_base(store: FaultyStorage, before: dict[int, tuple[Any, ...]]) -> None:

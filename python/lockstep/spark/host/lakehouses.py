@@ -251,10 +251,9 @@ class Lakehouses:
         roots = {name: uris.real("") for name, options in catalogs.items() if (uris := self._holder(uri, options))}
         if not roots:
             location = outside_location(uri)
-            adopters = [house for house in self if house.name in catalogs and self._has(house, location, creation)]
-            adopters = [house for house in adopters if self.get(house.name, catalogs[house.name]) is house]
+            adopters = [name for name, house in self._open_of(catalogs).items() if self._has(house, location, creation)]
             if adopters:
-                return max(adopters, key=lambda house: house.strictness)
+                return max((self.get(name, catalogs[name]) for name in adopters), key=lambda house: house.strictness)
             raise InvalidError(
                 f"no Lockstep catalog of this session holds {uri}: that URI is of another session, or of a "
                 "transaction that ended. Use the table by its name, as lake.namespace.table"
@@ -262,6 +261,12 @@ class Lakehouses:
         longest = max(map(len, roots.values()))
         houses = [self.get(name, catalogs[name]) for name, root in roots.items() if len(root) == longest]
         return max(houses, key=lambda house: house.strictness)
+
+    def _open_of(self, catalogs: Mapping[str, Mapping[str, str]]) -> dict[str, Lakehouse]:
+        """Return those of a session's catalogs that are in memory: what another session has under a name is not its."""
+        setups = {name: (name, _digest(options)) for name, options in catalogs.items()}
+        with self._lock:
+            return {name: self._catalogs[setup] for name, setup in setups.items() if setup in self._catalogs}
 
     def _has(self, house: Lakehouse, location: str, creation: str | None) -> bool:
         """Tell whether a lake has a table at a location outside of its root, or is about to."""
