@@ -39,7 +39,7 @@ private[spark] object Transactions {
    */
   def owner(session: SparkSession): String = {
     val own = Internals.id(session)
-    def shared = if (isInStream(session)) None else session.conf.getOption(Shared).filter(_.nonEmpty)
+    def shared = if (isInStream(session)) None else Option(session.conf.get(Shared, "")).filter(_.nonEmpty)
     all.find(_.hasJoined(own)).map(_.owner).orElse(shared.map(SharedOwner + _)).getOrElse(own)
   }
 
