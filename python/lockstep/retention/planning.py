@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lockstep.commit.records import OpenRecord
+from lockstep.commit.remnants import ENDED_BEFORE
 from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import LOG, commit_path, was_published
 from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
@@ -34,9 +35,6 @@ from lockstep.transactions.folders import is_own
 VACUUM: frozenset[Kind] = frozenset({"data", "log", "litter"})
 ORPHANS: frozenset[Kind] = frozenset({"litter", "staging", "folder"})
 EVERYTHING = VACUUM | ORPHANS
-
-ENDED_BEFORE = timedelta(days=1)
-"""A transaction's entry is at most so much older, by its own clock, than what it staged last."""
 
 NOT_OURS = "it was adopted or released, so its files are not the lake's to delete: VACUUM the table"
 """Why nothing of a table's data and log goes that the lake did not make, or has given back."""
