@@ -16,6 +16,7 @@ from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import LOG, commit_path, was_published
 from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
 from lockstep.lake.deletions import YOUNGEST
+from lockstep.lake.exports import ABANDONED, lone_marks
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import CLEANS_LOGS, LOGS, REMOVED, Retention, duration_of
@@ -122,6 +123,8 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
         if scope.location is None or each.folder.location == scope.location:
             planning.look_at(each, is_known=each.folder.location in by_location)
     planning.settle_folders()
+    if scope.location is None and "staging" in scope.kinds:
+        planning.forget_marks()
     ended = planning.staged and _ended(lake, planning.staged.values())
     return Plan(
         head=database.version,
@@ -389,6 +392,15 @@ class _Planning:
                 self.kept_whole[folder.location] = NOT_MADE_HERE
             else:
                 self.doomed.append(Doomed(folder.location, "folder", folder.size, folder.newest, len(folder.files)))
+
+    def forget_marks(self) -> None:
+        """Take in marks of exports that nobody has a record of, once no export can be about to write it."""
+        before = self._litter_before(max(self.retention.orphan_age, ABANDONED))
+        self.doomed += [
+            Doomed(mark.path, "litter", mark.size, mark.modified_at)
+            for mark in lone_marks(self.lake.storage)
+            if mark.modified_at < before
+        ]
 
 
 def _ended(lake: Lake, staged: Iterable[datetime]) -> frozenset[str]:
