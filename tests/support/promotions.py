@@ -12,7 +12,8 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
 from lockstep.exports.export import Asked, Exporter
-from lockstep.exports.promote import Promoted, Promoter
+from lockstep.exports.promote import Promoter
+from lockstep.exports.promoted import Promoted
 from lockstep.retention.expiring import expire_snapshots
 from lockstep.timeline import fence
 from tests.support.exports import ROWS, file, serialize_rows

@@ -16,7 +16,7 @@ from lockstep.display import counted
 
 if TYPE_CHECKING:
     from lockstep.exports.export import Exported, Progress
-    from lockstep.exports.promote import Promoted
+    from lockstep.exports.promoted import Promoted
     from lockstep.timeline.entry import ExportMode
 
 _at = click.option("--at", "at", metavar="VERSION|TAG", help="The database version; the newest by default.")

@@ -10,6 +10,7 @@ from lockstep.commit.drafts import staged_commit
 from lockstep.commit.elsewhere import give_back, is_refreshed, remove_staged
 from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
+from lockstep.commit.remnants import remove_remnants
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import bodies
 from lockstep.delta.combine.collapse import created_paths, is_inside
@@ -84,6 +85,8 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
     for table in gone:
         if lake.timeline.head.table_at(table.location) is not None:
             continue  # another transaction has taken it in again
+        if table.id in tx.released:
+            remove_remnants(lake, table)
         try:
             remove_traces(lake.storage, table.location)
         except LockstepError as error:

@@ -14,8 +14,6 @@ that made that version; whoever finds the number recorded compares it before the
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import unquote
@@ -23,17 +21,17 @@ from urllib.parse import unquote
 from msgspec import structs
 
 from lockstep.commit.commit import commit
-from lockstep.commit.drafts import Draft, changes_of, draft_of
+from lockstep.commit.drafts import changes_of
 from lockstep.commit.outcomes import DueCheckpoint, raised
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.writes import Conflict
-from lockstep.delta.actions import Action, bodies, render
-from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.actions import bodies, render
 from lockstep.delta.log import read_published, staged_path
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import (
     ConflictError,
+    ExpiredError,
     InvalidError,
     LockstepError,
     SnapshotTooOldError,
@@ -43,9 +41,10 @@ from lockstep.errors import (
 from lockstep.exports.copying import Stores, check_there, copy
 from lockstep.exports.export import AT_ONCE, Counter, Progress, no_progress, open_other
 from lockstep.exports.export import OpenTarget as OpenStore
-from lockstep.exports.files import Copy, Place, is_absolute
+from lockstep.exports.files import Copy
 from lockstep.exports.plan import plan_table
-from lockstep.exports.promotion import Home, NameChanges, change_after, change_before, moved, name_changes
+from lockstep.exports.promoted import Part, Plan, Promoted
+from lockstep.exports.promotion import Home, change_after, change_before, moved, name_changes
 from lockstep.exports.target import claimed
 from lockstep.lake.changes import is_apart
 from lockstep.lake.exports import NO_EXPORT, ExportRecord, application_of, record_path
@@ -56,32 +55,6 @@ from lockstep.timeline.database import Database
 from lockstep.timeline.entry import NEW, Batch, Entry, Table
 from lockstep.transactions.transaction import Transaction
 from lockstep.workers import Workers
-
-
-@dataclass(frozen=True, slots=True)
-class Promoted:
-    """What a promotion came to.
-
-    Attributes:
-        clone, origin: the URLs of the two lakes.
-        clone_version: the clone's database version that is promoted.
-        base_version: the origin's version that the clone was made of.
-        database_version: the one that it made in the origin; None if it made none, because only that was asked for, or
-            nothing was changed.
-        tables: how many tables were changed, made, dropped or renamed.
-        files, size: how many files were to be copied, and their bytes as far as logs say.
-        is_done: False if nothing was written because only that was asked for.
-    """
-
-    clone: str
-    origin: str
-    clone_version: int
-    base_version: int
-    database_version: int | None
-    tables: int
-    files: int
-    size: int
-    is_done: bool
 
 
 def record_of(storage: Storage) -> ExportRecord:
@@ -158,12 +131,21 @@ class Promoter:
             UndefinedError (42704): the origin keeps nothing for this clone any more.
             ConflictError: the origin has changed meanwhile what the clone changed or read; nothing was committed.
             MissingFilesError: files or logs of the clone are gone.
-            SnapshotTooOldError: what was committed in the origin since the clone was made has expired.
+            ExpiredError: what was committed in the origin since the clone was made has expired; no other run can help.
+            SnapshotTooOldError: this process has not looked for so long that it has to run it again.
             CommitUnknownError: the store does not say; running the same again finds out.
             LockstepError: as the stores and the timelines say. Running the same again goes on.
         """
         record = record_of(self.clone.storage)
         self._check_kept(record)
+        try:
+            return self._run(record, dry_run=dry_run)
+        except SnapshotTooOldError as error:
+            if self.origin.refresh().expired.first_kept > record.database_version + 1:
+                raise _not_known(record, self.clone.storage.url) from error
+            raise  # this process had not looked for long
+
+    def _run(self, record: ExportRecord, *, dry_run: bool) -> Promoted:
         clone = self.clone.caught_up(lambda head: head.tables.values())
         if (done := self._done_before(record, clone)) is not None:
             return done
@@ -382,6 +364,18 @@ _ONCE = (
     "another folder, and do there what is missing. Nothing was written"
 )
 
+
+def _not_known(record: ExportRecord, url: str) -> ExpiredError:
+    """Return the error that nobody can judge a promotion any more, and what can be done instead."""
+    return ExpiredError(
+        f"{url} is a clone of database version {record.database_version} of {record.source}, and what was committed "
+        "there since has expired (retention-age), so nobody can tell whether it collides with what was changed in the "
+        "clone. Nothing was committed, and running it again cannot help. Make a new clone, do there what is missing, "
+        "and promote that; or write the rows of the clone's tables, which can be read by their paths, into the lake's "
+        "in a transaction there (MERGE, or INSERT … SELECT)"
+    )
+
+
 PROMOTED = (
     "the promotion",
     "Nothing was written. Restore them in the clone, or RESTORE the table there to a version that is whole",
@@ -392,108 +386,3 @@ PROMOTED = (
 def _changes_something(entry: Entry) -> bool:
     """Tell whether a clone's entry changes what a promotion takes along; tags stay in the clone."""
     return bool(entry.namespaces or entry.tables or entry.views or entry.writes or entry.batch)
-
-
-def named_below(commits: Iterable[Sequence[Action]], location: str, root: str) -> set[str]:
-    """Return the files below a table's folder that commits bring or name: data, changes and deletion vectors.
-
-    Returns:
-        Paths relative to that folder.
-    """
-    files: set[str] = set()
-    actions = [*itertools.chain.from_iterable(commits)]
-    for body in (*bodies(actions, "add"), *bodies(actions, "cdc")):
-        if not is_absolute(body["path"]):
-            files.add(unquote(body["path"]))
-        vector = body.get("deletionVector")
-        if vector is not None and vector["storageType"] == "u":
-            files.add(file_path(vector, location=location, root=root).removeprefix(f"{location}/"))
-    return files
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What is to be promoted of one table.
-
-    Attributes:
-        home: the table in the origin; at version `NEW`, if it is made there.
-        table: the table in the clone.
-        commits: as on top of `home`.
-        own: the files of the clone's that they name, below the table's folder.
-        sizes: by such a path, what the commits say of data files.
-        copies: what is to be copied, of a new table; of others it follows from what is left of the commits.
-    """
-
-    home: Table
-    table: Table
-    commits: Sequence[list[Action]]
-    own: set[str]
-    sizes: dict[str, int]
-    copies: Sequence[Copy] = ()
-
-
-@dataclass(slots=True)
-class Plan:
-    """What a promotion is to do.
-
-    Attributes:
-        record, clone: what the clone was made of, and its database version.
-        tx: the origin's transaction.
-        changes: what became of names.
-        staged: the commits that are to be staged, with the table as the transaction sees it and the table version.
-        drafts: what is left of them, by table.
-        copies: the files that are to be copied.
-    """
-
-    record: ExportRecord
-    clone: Database
-    tx: Transaction
-    changes: NameChanges
-    staged: list[tuple[Table, int, list[Action]]] = field(default_factory=list)
-    drafts: list[Draft] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-
-    def take(self, origin: Lake, part: Part, root: str) -> None:
-        """Take what is to be promoted of a table into the transaction.
-
-        Args:
-            root: the clone's, as a URL.
-
-        Raises:
-            LockstepError: see `draft_of` and `Transaction.stage`.
-        """
-        table = self.tx.names.table_at(part.home.location) or part.home
-        draft = draft_of(origin, self.tx, table, part.commits)
-        if draft is None:
-            return
-        self.drafts.append(draft)
-        for actions in part.commits:
-            version = self.tx.next_version(table.location)
-            self.tx.stage(table.location, version, render(actions).decode())
-            self.staged.append((table, version, actions))
-        self.copies += part.copies
-        # Not `draft.files`: it leaves out what a commit says that the table has, which is true in the clone alone.
-        for below in sorted(part.own & named_below(draft.commits, table.location, origin.storage.url)):
-            place = Place(root, f"{part.table.location}/{below}")
-            self.copies.append(Copy(place, f"{table.location}/{below}", part.sizes.get(below)))
-
-    def result(self, *, is_done: bool) -> Promoted:
-        """Return what it comes to, but for the version that it makes."""
-        changes = self.changes
-        touched = {t.id for t in (*changes.created, *changes.dropped, *changes.renamed)} | {
-            draft.table.id for draft in self.drafts
-        }
-        return Promoted(
-            clone=self.record.target,
-            origin=self.record.source,
-            clone_version=self.clone.version,
-            base_version=self.record.database_version,
-            database_version=None,
-            tables=len(touched),
-            files=len(self.copies),
-            size=sum(copy.size or 0 for copy in self.copies),
-            is_done=is_done,
-        )

@@ -21,7 +21,7 @@ from typing import Annotated
 import msgspec
 
 from lockstep.errors import CorruptTimelineError, UndefinedError
-from lockstep.storage import Storage
+from lockstep.storage import Found, Storage
 from lockstep.timeline.entry import ExportMode, Value
 from lockstep.timeline.files import READERS, UNREADABLE
 from lockstep.workers import Threads
@@ -137,6 +137,23 @@ def _read(storage: Storage, listed: Iterable[str]) -> list[ExportRecord]:
     with Threads(min(READERS, len(names)), thread_name_prefix="lockstep-exports") as pool:
         found = [record for record in pool.map(read, names) if record is not None]
     return sorted(found, key=lambda record: (record.created_at, record.id))
+
+
+def lone_marks(storage: Storage) -> list[Found]:
+    """Return the marks that an export was begun of which there is no record: who wrote it died between the two.
+
+    A process that is merely slow may write the record yet; without its mark that keeps what it names for good.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    found = [*storage.walk(FOLDER)]
+    there = {each.path for each in found}
+    return [each for each in found if each.path.endswith(_BEGUN) and _record_of(each.path) not in there]
+
+
+def _record_of(mark: str) -> str:
+    return f"{mark.removesuffix(_BEGUN)}.json"
 
 
 def find_export(storage: Storage, id: str) -> ExportRecord:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lockstep.commit.records import OpenRecord
+from lockstep.commit.remnants import ENDED_BEFORE
 from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import LOG, commit_path, was_published
 from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
 from lockstep.lake.deletions import YOUNGEST
+from lockstep.lake.exports import ABANDONED, lone_marks
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import CLEANS_LOGS, LOGS, REMOVED, Retention, duration_of
@@ -34,9 +36,6 @@ from lockstep.transactions.folders import is_own
 VACUUM: frozenset[Kind] = frozenset({"data", "log", "litter"})
 ORPHANS: frozenset[Kind] = frozenset({"litter", "staging", "folder"})
 EVERYTHING = VACUUM | ORPHANS
-
-ENDED_BEFORE = timedelta(days=1)
-"""A transaction's entry is at most so much older, by its own clock, than what it staged last."""
 
 NOT_OURS = "it was adopted or released, so its files are not the lake's to delete: VACUUM the table"
 """Why nothing of a table's data and log goes that the lake did not make, or has given back."""
@@ -124,6 +123,8 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
         if scope.location is None or each.folder.location == scope.location:
             planning.look_at(each, is_known=each.folder.location in by_location)
     planning.settle_folders()
+    if scope.location is None and "staging" in scope.kinds:
+        planning.forget_marks()
     ended = planning.staged and _ended(lake, planning.staged.values())
     return Plan(
         head=database.version,
@@ -391,6 +392,15 @@ class _Planning:
                 self.kept_whole[folder.location] = NOT_MADE_HERE
             else:
                 self.doomed.append(Doomed(folder.location, "folder", folder.size, folder.newest, len(folder.files)))
+
+    def forget_marks(self) -> None:
+        """Take in marks of exports that nobody has a record of, once no export can be about to write it."""
+        before = self._litter_before(max(self.retention.orphan_age, ABANDONED))
+        self.doomed += [
+            Doomed(mark.path, "litter", mark.size, mark.modified_at)
+            for mark in lone_marks(self.lake.storage)
+            if mark.modified_at < before
+        ]
 
 
 def _ended(lake: Lake, staged: Iterable[datetime]) -> frozenset[str]:

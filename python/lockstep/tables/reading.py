@@ -110,7 +110,9 @@ class Files:
         try:
             return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
         except pa.ArrowException as error:
-            raise CorruptTimelineError(f"{where}: expected a Parquet file: {error}") from error
+            raise CorruptTimelineError(
+                f"{where}: expected a data file of table {self.layout.name}, which is Parquet: {error}"
+            ) from error
 
 
 def _column(rows: pa.Table, stored: str, field: Mapping[str, Any], wanted: pa.Field, layout: Layout) -> pa.ChunkedArray:

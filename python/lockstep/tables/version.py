@@ -19,6 +19,7 @@ from lockstep.storage import Storage
 from lockstep.storage.options import endpoint_of, of_environment, place_of
 from lockstep.storage.outside import url_below
 from lockstep.tables.conform import NO_COLUMN
+from lockstep.tables.lost import damage
 from lockstep.tables.names import name_of
 from lockstep.tables.queries import register, run_query
 from lockstep.tables.schema import arrow_field
@@ -73,7 +74,7 @@ class LakeVersion:
             ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside.
         """
         table = find_table(self._database, name_of(name))
-        return VersionTable(table, url_below(self._storage.url, table.location), self._options)
+        return VersionTable(self._storage, table, self._options)
 
     @takes(query=str)
     def sql(self, query: str, **relations: Any) -> pa.Table:
@@ -85,8 +86,22 @@ class LakeVersion:
         Raises:
             InvalidError, UnsupportedError: what DuckDB, or a reader of a table, refuses.
             UndefinedError: there is no table of a name in it.
+            CorruptTimelineError: a file that a table needs is lost, or damaged.
         """
-        return run_query(query, lambda name: self[name].relation(), relations)
+        asked: list[Name] = []
+
+        def read(name: Name) -> Any:
+            asked.append(name)
+            return self[name].relation()
+
+        try:
+            return run_query(query, read, relations)
+        except InvalidError as error:
+            # DuckDB reads files as it goes, and calls it bad input if it cannot; its own refusals say what they mean.
+            if error.sqlstate == InvalidError.default_sqlstate:
+                for name in asked:
+                    _check_whole(self._storage, find_table(self._database, name), error)
+            raise
 
     @takes(names=Iterable)
     def duckdb(self, connection: DuckDBPyConnection, names: Iterable[str | tuple[str, ...] | Name] = ()) -> None:
@@ -98,6 +113,7 @@ class LakeVersion:
 
         Raises:
             UndefinedError, UnsupportedError, InvalidError: see `__getitem__`; a table that cannot be read so.
+            CorruptTimelineError: a file of a table's log is lost; DuckDB itself says which data file is.
         """
         for name in map(name_of, names or self.tables):
             register(connection, name, self[name].relation(), f"__lockstep_{self.version}_{name}")
@@ -112,11 +128,13 @@ class VersionTable:
         version: its table version, Delta's.
     """
 
-    def __init__(self, table: Table, uri: str, options: Mapping[str, str]) -> None:
+    def __init__(self, storage: Storage, table: Table, options: Mapping[str, str]) -> None:
         """Stand for a table, which is opened when it is read."""
         self.name = table.name
-        self.uri = uri
+        self.uri = url_below(storage.url, table.location)
         self.version = table.version
+        self._storage = storage
+        self._table = table
         self._options = options
 
     def __repr__(self) -> str:
@@ -127,6 +145,7 @@ class VersionTable:
 
         Raises:
             UnsupportedError: deltalake does not read such a table.
+            CorruptTimelineError: a file that it needs is lost, or damaged.
         """
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
@@ -146,6 +165,7 @@ class VersionTable:
         Raises:
             InvalidError: a column that it has not.
             UnsupportedError: deltalake does not read such a table.
+            CorruptTimelineError: a file that it needs is lost, or damaged.
         """
         from deltalake.exceptions import DeltaError
 
@@ -172,6 +192,7 @@ class VersionTable:
 
         Raises:
             UnsupportedError: deltalake does not read such a table.
+            CorruptTimelineError: a file that it needs is lost, or damaged.
         """
         table = self.delta()
         features = set(table.protocol().reader_features or ())
@@ -191,6 +212,7 @@ class VersionTable:
 
         Raises:
             UnsupportedError: deltalake does not read such a table.
+            CorruptTimelineError: a file that it needs is lost, or damaged.
         """
         import polars as pl
 
@@ -202,10 +224,22 @@ class VersionTable:
         return pl.scan_pyarrow_dataset(relation)
 
     def _refusal(self, error: Exception) -> UnsupportedError:
+        """Return that deltalake cannot read it, unless that is for a file.
+
+        Raises:
+            CorruptTimelineError: a file that it needs is lost, or damaged.
+        """
+        _check_whole(self._storage, self._table, error)
         return UnsupportedError(
             f"deltalake does not read version {self.version} of table {self.name} ({self.uri}): {error}. Read it in "
             "Spark"
         )
+
+
+def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
+    """Raise CorruptTimelineError if a table cannot be read, as an error says, because a file is lost or damaged."""
+    if (damaged := damage(storage, table)) is not None:
+        raise damaged from error
 
 
 def _without_statistics(dataset: Any, partitioned_by: Iterable[str]) -> Any:

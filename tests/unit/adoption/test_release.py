@@ -105,6 +105,20 @@ def test_what_others_have_staged_in_a_released_table_stays_for_them(
         catalog.commit(tx)
 
 
+def test_what_a_killed_process_left_of_a_commit_goes_with_the_release(
+    catalog: TransactionalCatalog, folder: Path
+) -> None:
+    """It has committed and is published, so nobody needs it; of an id that no entry has nobody knows that."""
+    adopted(catalog, "orders", folder)
+    append(catalog, "orders", "p")
+    committed = catalog.timeline.entries(catalog.timeline.head.version - 1)
+    for id_ in (next(iter(committed)).transaction.id, "0123456789abcdef01234567"):
+        (folder / LOG / "_lockstep" / id_).mkdir(parents=True)
+        (folder / LOG / "_lockstep" / id_ / f"{2:020d}.json").write_text("{}")
+    released(catalog, "orders")
+    assert [path.name for path in (folder / LOG / "_lockstep").iterdir()] == ["0123456789abcdef01234567"]
+
+
 # --- what is never deleted --------------------------------------------------------------------------------------------
 
 

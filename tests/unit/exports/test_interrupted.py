@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,11 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import DuplicateError, ExpiredError, UnavailableError
 from lockstep.exports.export import Asked
-from lockstep.lake.exports import drop_export, read_exports
+from lockstep.lake.exports import FOLDER, begun_path, drop_export, read_exports
 from lockstep.lake.verify import verify
+from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.upkeep import remove_orphan_files
 from lockstep.storage import open_storage
 from lockstep.timeline import fence
 from lockstep.timeline.entry import ExportMode, TagDdl
@@ -153,6 +155,31 @@ def test_one_that_goes_on_after_its_version_has_expired_writes_nothing(
     with pytest.raises(ExpiredError):
         exporter(aging, target).run(Asked(to=str(tmp_path / "to"), mode="partial"))
     assert {*tree_of(tmp_path / "to")} == {"_lockstep/export.json"}
+
+
+def test_marks_that_no_record_has_go_once_they_are_old(
+    aging: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    """An export was killed between the two. One beside its record stays: it says that the record keeps nothing."""
+    clock.now = datetime.now(UTC)  # as the store has it
+    begun(aging, tmp_path / "to", "partial")
+    storage = aging.lake.storage
+    storage.put(begun_path("killed"), b"")
+    storage.put(begun_path("also-killed"), b"")
+    ages = Retention(age=timedelta(days=30), last=100, grace=timedelta(0), orphan_age=timedelta(hours=2))
+
+    def marks() -> set[str]:
+        return {name for name in storage.list(FOLDER) if name.endswith(".begun")}
+
+    before = marks()
+    assert len(before) == 3
+    remove_orphan_files(aging.lake, ages)
+    assert marks() == before, "its process may be about to write the record"
+    clock.now += timedelta(days=2)
+    looked = remove_orphan_files(aging.lake, ages, dry_run=True)
+    assert looked.by_kind == {"litter": 2}
+    assert len(remove_orphan_files(aging.lake, ages).paths) == 2
+    assert marks() == before - {"killed.begun", "also-killed.begun"}
 
 
 def test_one_that_sees_another_begun_leaves_it_alone(

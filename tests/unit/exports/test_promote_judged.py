@@ -15,7 +15,7 @@ from lockstep.delta.actions import bodies
 from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
 from lockstep.delta.log import read_published
 from lockstep.delta.snapshot import Snapshot
-from lockstep.errors import ConflictError, DuplicateError, UnsupportedError
+from lockstep.errors import ConflictError, DuplicateError, ExpiredError, UnsupportedError
 from lockstep.exports.promotion import check_protocols
 from lockstep.timeline.entry import TagDdl, ViewDefinition
 from lockstep.transactions.transaction import Transaction
@@ -219,6 +219,31 @@ def test_a_clone_whose_versions_have_expired_counts_as_having_read_every_table_a
     catalog.commit(tx)
     with pytest.raises(ConflictError):
         promote(clone, catalog)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_clone_of_which_the_lake_does_not_know_any_more_what_came_since_is_refused_for_good(
+    catalog: TransactionalCatalog,
+    clone: TransactionalCatalog,
+    store: FaultyStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    dry_run: bool,
+) -> None:
+    """To run it again never helps, and the error says what does."""
+    change(clone, "b", file("mine"))
+    for number in range(3):
+        change(catalog, "c", file(f"theirs{number}"))
+    let_expire(catalog, monkeypatch)
+    version, before = catalog.database().version, [*store.walk("default")]
+    with pytest.raises(
+        ExpiredError, match=r"(?s)has expired.*retention-age.*Nothing was committed.*new clone"
+    ) as caught:
+        promote(clone, catalog, dry_run=dry_run)
+    assert not caught.value.retryable
+    assert str(clone.lake.storage.url) in caught.value.message
+    assert catalog.database().version == version
+    assert [*store.walk("default")] == before
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies, logical_file
 from lockstep.delta.combine.going_back import going_back, why_not
-from lockstep.delta.log import commit_path, log_files
+from lockstep.delta.log import LOG, commit_path, log_files
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import ConflictError, DuplicateError, ForeignCommitError, InvalidError, LockstepError
 from lockstep.lake.verify import verify
@@ -21,6 +21,7 @@ from lockstep.recovery.settle import Side, settle, side_of
 from lockstep.storage.outside import open_reaching
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.hint import HINT
+from tests.support.adopting import adopted, released
 from tests.support.diverged import (
     CASES,
     HELD,
@@ -396,3 +397,35 @@ def test_a_batch_that_they_recorded_is_not_forgotten() -> None:
 def test_what_no_commit_takes_back_is_refused(wanted: Snapshot, there: Snapshot, reason: str | None) -> None:
     found = why_not(wanted, there)
     assert (reason in (found or "")) if reason else found is None
+
+
+@pytest.mark.parametrize("keep", SIDES)
+@pytest.mark.parametrize("case", CASES)
+def test_a_release_takes_along_what_the_side_that_was_not_kept_had_staged(
+    store: FaultyStorage, case: str, keep: Side
+) -> None:
+    """That was all there was of it until a person decided; from then on nobody can publish it."""
+    catalog = diverged(store, case)
+    settled(catalog, keep)
+    where = location(catalog, "t")
+    is_open = catalog.begin()
+    stage(catalog, is_open, "t", add("other"))
+    before = contents_of(store, where)
+    released(catalog, "t")
+    assert {each.path.split("/")[-2] for each in store.walk(f"{where}/{LOG}/_lockstep")} == {is_open.id}
+    with pytest.raises(ConflictError):
+        catalog.commit(is_open)
+    assert [*store.walk(f"{where}/{LOG}/_lockstep")] == []
+    assert contents_of(store, where) == {path: data for path, data in before.items() if not path.endswith("/other")}
+
+
+def test_the_release_of_a_table_that_was_dropped_before_it_was_settled_leaves_what_may_bring_it_back(
+    store: FaultyStorage,
+) -> None:
+    catalog = diverged(store, "in conflict")
+    where = location(catalog, "t")
+    staged = [each.path for each in store.walk(f"{where}/{LOG}/_lockstep")]
+    catalog.run(lambda tx: tx.change_names(lambda names: names.drop_table(named("t"))))
+    adopted(catalog, "t", Path(store.url.removeprefix("file://")) / where)
+    released(catalog, "t")
+    assert [each.path for each in store.walk(f"{where}/{LOG}/_lockstep")] == staged

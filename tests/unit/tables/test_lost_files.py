@@ -1,0 +1,89 @@
+"""Files that are lost: whoever reads a table that needs one is told which, of which table, at which version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lockstep.delta.combine.deletion_vectors import file_name
+from lockstep.errors import CorruptTimelineError, UnsupportedError
+from lockstep.storage.outside import open_reaching
+from lockstep.tables.lost import damage
+from lockstep.tables.opened import OpenLake
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import named
+from tests.support.promotions import FIRST, build
+from tests.unit.tables.test_table import make
+
+WAYS: dict[str, Callable[[OpenLake], object]] = {
+    "to_arrow": lambda lake: lake.at()["t"].to_arrow(),
+    "sql": lambda lake: lake.at().sql("SELECT sum(id) FROM t"),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FaultyStorage:
+    return FaultyStorage(open_reaching(str(tmp_path / "lake"), create=True))
+
+
+def lost(folder: Path, pattern: str) -> str:
+    """Remove a file of a table, and return its name."""
+    [file] = folder.glob(pattern)
+    file.unlink()
+    return file.name
+
+
+def truncated(folder: Path, pattern: str) -> str:
+    """Cut a file of a table off, and return its name."""
+    [file] = folder.glob(pattern)
+    file.write_bytes(file.read_bytes()[:-20])
+    return file.name
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("harm", "pattern"),
+    [
+        (lost, "part-*.parquet"),
+        (truncated, "part-*.parquet"),
+        (lost, "_delta_log/*0.json"),
+    ],
+)
+def test_a_file_that_is_lost_or_cut_off_is_named_with_its_table_and_version(
+    lake: OpenLake, tmp_path: Path, harm: Callable[[Path, str], str], pattern: str, way: str
+) -> None:
+    make(lake, [{"id": 1, "v": "a"}])
+    [folder] = (tmp_path / "lake" / "default").iterdir()
+    name = harm(folder, pattern)
+    with pytest.raises(CorruptTimelineError, match=name) as caught:
+        WAYS[way](lake)
+    assert caught.value.sqlstate == "XX001"
+    assert not caught.value.retryable
+    for said in (folder.name, "default.t", "version"):
+        assert said in caught.value.message
+
+
+@pytest.mark.parametrize("harm", [lost, truncated])
+def test_a_transaction_names_it_with_its_table_too(
+    lake: OpenLake, tmp_path: Path, harm: Callable[[Path, str], str]
+) -> None:
+    make(lake, [{"id": 1, "v": "a"}])
+    name = harm(tmp_path / "lake", "default/*/part-*.parquet")
+    with pytest.raises(CorruptTimelineError, match=rf"{name}.*table default\.t"):
+        lake.run(lambda tx: tx.sql("SELECT sum(id) FROM t"))
+
+
+def test_a_deletion_vector_that_is_lost_is_named(store: FaultyStorage) -> None:
+    table = build(store).database().tables[named("a")]
+    assert damage(store, table) is None
+    store.delete(f"{table.location}/{file_name(FIRST)}")
+    assert file_name(FIRST) in str(damage(store, table))
+
+
+def test_what_deltalake_does_not_support_is_told_as_that(lake: OpenLake) -> None:
+    make(lake, [{"id": 1, "v": "a"}])
+    table = lake.at()["t"]
+    with pytest.raises(UnsupportedError, match="Read it in Spark"):
+        raise table._refusal(OSError("no such thing"))
