@@ -317,6 +317,7 @@ class Exporter:
         for table in database.tables.values():
             head.refuse_aside(table)
             database.refuse_aside(table)
+        self.lake.check_past([*database.tables.values()])
         tags = {key: tag for key, tag in head.tags.items() if tag.version == version}
         return structs.replace(database, tags=tags)
 

@@ -131,6 +131,10 @@ class Foreign:
         conclusions = [partial(_known, partial(conclude, number)) for number in range(len(tables))]
         return self._pool.map(lambda task: task(), conclusions, quick=self._storage.quick)
 
+    def check_past(self, table: Table) -> None:
+        """See that a table of an older database version is what its log says; see `Overwritten.check_past`."""
+        self._overwritten.check_past(table)
+
     def _goes_on(self, table: Table) -> bool:
         return self._storage.exists(commit_path(table.location, table.version + 1))
 

@@ -219,6 +219,15 @@ class Lake:
                 self._foreign.take_in(table)
         return bool(tables_ahead)
 
+    def check_past(self, tables: Sequence[Table]) -> None:
+        """See that tables of an older database version are what their logs say, at the cost of one look at each.
+
+        Raises:
+            ForeignCommitError: another table lies in the folder of one, or a plain writer wrote over its version.
+            UnavailableError, CorruptTimelineError: as the store and the timeline say.
+        """
+        self.side_by_side(self._foreign.check_past, tables)
+
     def accept(self, table: Table, through: int) -> int:
         """Take in what plain Delta writers did to a table that refuses that, since a person says so.
 

@@ -68,6 +68,22 @@ class Overwritten:
         elif (newest := self._newest(table)) is not None:
             self._is_ours(table, *newest)
 
+    def check_past(self, table: Table) -> None:
+        """See that the commit by which a table was as an older database version has it is in its log yet.
+
+        It is not compared where it was moved, its entry has expired, or Delta's clean-up took its file.
+
+        Raises:
+            ForeignCommitError: another commit is in its place.
+            UnavailableError, CorruptTimelineError: the store failed, or the timeline cannot be read.
+        """
+        if (current := self._timeline.head.table_by_id(table.id)) is not None and current.version == table.version:
+            self.check(current)
+        elif table.digest:
+            self._is_as_it_was(table)
+        elif (made := self._made(table)) is not None:
+            self._is_ours(table, *made)
+
     def is_settled(self, table: Table) -> bool:
         """Tell whether what comes after a table's newest commit can be built on: ours is in its log.
 
@@ -121,8 +137,12 @@ class Overwritten:
 
     def _young(self, table: Table) -> tuple[Entry, TableWrite] | None:
         """Return a table's newest write, if it is ours, young, and to be where it was ratified."""
+        return self._made(table) if table.since > self._timeline.head.version - ENTRIES else None
+
+    def _made(self, table: Table) -> tuple[Entry, TableWrite] | None:
+        """Return the write by which a table got its version, if it is ours, there yet, and where it was ratified."""
         head = self._timeline.head
-        if not max(head.expired.first_kept, head.version - ENTRIES) < table.since <= head.version:
+        if not head.expired.first_kept < table.since <= head.version:
             return None
         [entry] = self._timeline.entries(table.since - 1, table.since)
         for write in entry.writes:

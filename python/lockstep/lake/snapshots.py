@@ -16,7 +16,7 @@ from msgspec import structs
 from lockstep.errors import InvalidError
 from lockstep.lake.lake import Lake
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Name
+from lockstep.timeline.entry import Name, Table
 from lockstep.timeline.settlements import refusal
 from lockstep.transactions.lookup import tagged_version
 from lockstep.transactions.names import Names
@@ -103,6 +103,7 @@ def look(lake: Lake, tx: Transaction, names: Iterable[Name]) -> None:
     """Take in what plain Delta writers did to tables that a transaction is about to use for the first time.
 
     Its snapshot moves on to the last database version that has any of it and in which all that it has seen is the same.
+    Where it stays what it is, as that of an older version does, the logs are to say what it says.
 
     Args:
         names: the tables; names that none has in the snapshot are passed over, and so is what was looked at before.
@@ -112,16 +113,23 @@ def look(lake: Lake, tx: Transaction, names: Iterable[Name]) -> None:
     """
     names = list(names)
     tables = tx.to_look_at(names)
-    versions = {table.id: table.version for table in tables}
-    now = [table for id_ in versions if (table := lake.timeline.head.table_by_id(id_)) is not None]
-    # Others may have taken it in since BEGIN.
-    if lake.take_in(now) or any(table.version != versions[table.id] for table in now):
-        _move_on(lake, tx, versions.keys())
+    if tx.is_fixed:
+        lake.check_past(tables)
+    else:
+        _take_in(lake, tx, tables)
     for name in names:  # what was settled since BEGIN has no log any more that says what the snapshot does
         table = tx.names.tables.get(name)
         if table is not None and (settled := refusal(lake.timeline.head, table)) is not None:
             raise settled
     tx.looked_at(tables)
+
+
+def _take_in(lake: Lake, tx: Transaction, tables: Iterable[Table]) -> None:
+    versions = {table.id: table.version for table in tables}
+    now = [table for id_ in versions if (table := lake.timeline.head.table_by_id(id_)) is not None]
+    # Others may have taken it in since BEGIN.
+    if lake.take_in(now) or any(table.version != versions[table.id] for table in now):
+        _move_on(lake, tx, versions.keys())
 
 
 def _move_on(lake: Lake, tx: Transaction, tables: Iterable[str]) -> None:

@@ -168,8 +168,10 @@ class OpenLake:
             ExpiredError: a version that is not kept any more.
         """
         lake = self._catalog.lake
-        database = lake.newest() if isinstance(when, tuple) else self._catalog.as_of(moment(when, "at"))
-        return LakeVersion(lake.storage, database, self._options)
+        if isinstance(when, tuple):
+            return LakeVersion(lake.storage, lake.newest(), self._options)
+        database = self._catalog.as_of(moment(when, "at"))
+        return LakeVersion(lake.storage, database, self._options, lambda table: lake.check_past([table]))
 
     @takes(when=int | datetime | str, namespaces=Iterable | None, tables=Iterable | None, dry_run=bool, comment=str)
     def restore(

@@ -6,7 +6,8 @@ tables had in that version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _NOT_BY_FILES = frozenset({"deletionVectors", "columnMapping"})
 _BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
 
@@ -44,15 +46,23 @@ class LakeVersion:
         version: the database version.
     """
 
-    def __init__(self, storage: Storage, database: Database, options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        database: Database,
+        options: Mapping[str, str],
+        check: Callable[[Table], object] = lambda _: None,
+    ) -> None:
         """Read a database version whose tables are published.
 
         Args:
             options: of the lake's store, as `lockstep.storage.open_storage` takes them.
+            check: raises if a table's log does not say any more what this version does.
         """
         self._storage = storage
         self._database = database
         self._options = options
+        self._check = check
         self.version = database.version
 
     def __repr__(self) -> str:
@@ -74,6 +84,7 @@ class LakeVersion:
             ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside.
         """
         table = find_table(self._database, name_of(name))
+        self._check(table)
         return VersionTable(self._storage, table, self._options)
 
     @takes(query=str)
@@ -150,8 +161,9 @@ class VersionTable:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
+        place, options = self._place(), _for_deltalake(self.uri, self._options)
         try:
-            return DeltaTable(self.uri, version=self.version, storage_options=_for_deltalake(self.uri, self._options))
+            return DeltaTable(place, version=self.version, storage_options=options)
         except (DeltaError, OSError) as error:
             raise self._refusal(error) from error
 
@@ -222,6 +234,22 @@ class VersionTable:
             assert isinstance(frame, pl.DataFrame), "a table makes a frame"
             return frame.lazy()
         return pl.scan_pyarrow_dataset(relation)
+
+    def _place(self) -> str:
+        """Return how deltalake is told where the table lies, so that it reads that folder and no other.
+
+        It takes `%20` for a space, in paths too, and in a URL it ends the path at `#` and `?`.
+
+        Raises:
+            UnsupportedError: it would read another folder.
+        """
+        path = self.uri.removeprefix("file://")
+        if _ESCAPE.search(path) or (path == self.uri and ("#" in path or "?" in path)):
+            raise UnsupportedError(
+                f"deltalake does not read table {self.name} ({self.uri}): it takes some characters of that path for "
+                "others, and would look in another folder. Read it in a transaction, or in Spark"
+            )
+        return path
 
     def _refusal(self, error: Exception) -> UnsupportedError:
         """Return that deltalake cannot read it, unless that is for a file.

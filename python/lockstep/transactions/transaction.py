@@ -183,10 +183,15 @@ class Transaction:
             self.base.refuse_aside(table, f" (so it was when transaction {self.id} began: ROLLBACK, and begin again)")
         return table
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether what it sees stays as it is, for it knows which database version that is."""
+        return self.seen.last_version
+
     def to_look_at(self, names: Iterable[Name]) -> list[Table]:
         """Return those of these tables of the snapshot whose logs nobody has looked at for this transaction."""
-        if not self.is_open or self.in_doubt is not None or self.seen.last_version:
-            return []  # what it sees stays as it is
+        if not self.is_open or self.in_doubt is not None:
+            return []
         tables = [self.names.tables.get(name) for name in names]
         return [
             table

@@ -188,6 +188,7 @@ class TableRequests(Requests):
         self, house: Lakehouse, database: Database, request: protocol.Resolve, pin: int | UnsetType = UNSET
     ) -> protocol.Found:
         table = find(request, database)
+        house.catalog.lake.check_past([table])
         return self._head(house, table, version=table.version, pin=pin)
 
     def _version_then(self, session: Session, request: protocol.VersionThen) -> protocol.VersionThenAnswer:
