@@ -75,3 +75,26 @@ def test_links_lead_to_what_they_name(tmp_path: Path) -> None:
 )
 def test_paths_in_an_object_store(path: str, refused: bool) -> None:
     assert is_refused(path, "s3://bucket/lake") is refused
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("hdfs://name:9000/lake/sales/orders-1", True),
+        ("hdfs://NAME:9000/lake/sales/orders-1", True),
+        ("hdfs://name:9000/landing", False),
+        ("hdfs://name.example.org:9000/lake/sales/orders-1", True),  # it may be the same one
+        ("hdfs://127.0.0.1:9000/landing", True),  # and this may be a folder of a table that lies elsewhere
+        ("hdfs://name/landing", True),
+        ("s3://bucket/landing", False),
+    ],
+)
+def test_paths_in_hdfs(path: str, refused: bool) -> None:
+    assert is_refused(path, "hdfs://name:9000/lake") is refused
+
+
+def test_a_name_node_that_a_table_is_under_may_be_written_as_the_tables_location_does() -> None:
+    outside = [*TABLES, msgspec.structs.replace(TABLES[0], id="2", location="hdfs://second/data/t")]
+    refuse_paths(["hdfs://second/data/u", "hdfs://second:8020/data/u"], "hdfs://first/lake", outside)
+    with pytest.raises(UnsupportedError, match=r"is of table sales\.orders"):
+        refuse_paths(["hdfs://second:8020/data/t"], "hdfs://first/lake", outside)

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lockstep.delta.log import LOG
-from lockstep.errors import InvalidError, UnavailableError
+from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.lake.claims import claim_path
 from lockstep.storage import Storage, url_of
-from lockstep.storage.outside import comparable, is_outside, url_below
+from lockstep.storage.outside import comparable, is_outside, name_node, url_below
 from lockstep.timeline.entry import Table
 from lockstep.timeline.files import FOLDER
 from lockstep.timeline.places import RESERVED_FOLDERS, is_folder_outside, is_table_folder
@@ -38,7 +38,7 @@ def place(root: str, text: str) -> Place:
     Raises:
         InvalidError: it names no folder in which a table may lie: the root or one above it, or one whose name is kept
             for other things; or it is in another kind of store than the lake.
-        UnsupportedError: there is no store for it.
+        UnsupportedError: there is no store for it; or it is in HDFS, and names another name node than the lake.
     """
     if not text.strip():
         raise InvalidError("its location is empty, which names no folder")
@@ -47,6 +47,11 @@ def place(root: str, text: str) -> Place:
         raise InvalidError(
             f"{text} is in another kind of store than the lake {root}: a lake, and the tables that it adopts, are all "
             "on local disks, or all in stores of one kind"
+        )
+    if name_node(url) != name_node(base):
+        raise UnsupportedError(
+            f"{text} names another name node than the lake {root}: these may be two names of one, and then a folder "
+            "could become two tables. Write the name node as the lake's root does"
         )
     if f"{base}/".startswith(f"{url}/"):
         raise InvalidError(f"{text} is the lake {root} itself, or has it inside: give the folder of one table")

@@ -53,6 +53,14 @@ def comparable(url: str) -> str:
     return url.replace("s3a://", "s3://", 1).rstrip("/")
 
 
+def name_node(url: str) -> str | None:
+    """Return how a URL of HDFS names its name node, None for a URL of anything else.
+
+    Two names may be of one name node, as a host's short and its full one are, and nobody can tell that from the names.
+    """
+    return comparable(url).removeprefix(HDFS).partition("/")[0] if is_hdfs(url) else None
+
+
 def open_reaching(url: str, *, create: bool = False, options: Mapping[str, str] | None = None) -> Storage:
     """Open the store of a lake, with all that its tables may lie in; see `lockstep.storage.open_storage`.
 

@@ -12,9 +12,17 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import parquet
 
 from lockstep.adoption.adopt import Wanted, adopt, look
+from lockstep.adoption.places import place
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.features import FEATURES, MANAGED_ELSEWHERE
-from lockstep.errors import ConflictError, DuplicateError, InvalidError, LockstepError, UndefinedError
+from lockstep.errors import (
+    ConflictError,
+    DuplicateError,
+    InvalidError,
+    LockstepError,
+    UndefinedError,
+    UnsupportedError,
+)
 from lockstep.lake.claims import SETTLED_AFTER, claim_path
 from lockstep.recovery.changes import restore_to, undrop
 from lockstep.recovery.restore import Selection
@@ -307,6 +315,25 @@ def test_what_is_in_another_lake_or_is_one(catalog: TransactionalCatalog, tmp_pa
 )
 def test_places_that_are_none(catalog: TransactionalCatalog, where: str, why: str) -> None:
     assert why in refusal(catalog, where)
+
+
+@pytest.mark.parametrize(
+    ("where", "location"),
+    [
+        ("hdfs://name/data/t", "hdfs://name/data/t"),
+        ("hdfs://name:8020/data/t", "hdfs://name/data/t"),
+        ("hdfs://name/lake/t", "t"),
+        ("hdfs://name.example.org/data/t", None),
+        ("hdfs://127.0.0.1/lake/t", None),
+    ],
+)
+def test_in_hdfs_a_place_is_under_the_name_node_of_the_lake(where: str, location: str | None) -> None:
+    """Under another one's name may lie the same folder, which would be two tables."""
+    if location is not None:
+        assert place("hdfs://name:8020/lake", where).location == location
+    else:
+        with pytest.raises(UnsupportedError, match="another name node than the lake"):
+            place("hdfs://name:8020/lake", where)
 
 
 def test_names_that_are_taken_or_have_no_namespace(catalog: TransactionalCatalog, folder: Path) -> None:
