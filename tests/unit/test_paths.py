@@ -43,6 +43,7 @@ def test_of_several_tables_the_first_by_name_is_named() -> None:
         ("sales", True),  # with all that is below it
         ("", True),
         ("..", True),
+        ("../../../../../../../..", True),
         ("sales/orders-10", False),
         ("sales/orders", False),
         ("landing/orders-1", False),
@@ -80,6 +81,20 @@ def test_paths_in_an_object_store(path: str, refused: bool) -> None:
 @pytest.mark.parametrize(
     ("path", "refused"),
     [
+        ("abfss://box@account.dfs.core.windows.net/lake/sales/orders-1", True),
+        ("abfs://box@account.dfs.core.windows.net/lake/sales/orders-1", True),
+        ("wasbs://box@account.blob.core.windows.net/lake/sales/orders-1", True),
+        ("abfs://box@account.dfs.core.windows.net/landing", False),
+        ("webhdfs://name:9870/lake/sales/orders-1", False),
+    ],
+)
+def test_paths_in_azure(path: str, refused: bool) -> None:
+    assert is_refused(path, "abfss://box@account.dfs.core.windows.net/lake") is refused
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
         ("hdfs://name:9000/lake/sales/orders-1", True),
         ("hdfs://NAME:9000/lake/sales/orders-1", True),
         ("hdfs://name:9000/landing", False),
@@ -87,6 +102,8 @@ def test_paths_in_an_object_store(path: str, refused: bool) -> None:
         ("hdfs://127.0.0.1:9000/landing", True),  # and this may be a folder of a table that lies elsewhere
         ("hdfs://name/landing", True),
         ("s3://bucket/landing", False),
+        ("webhdfs://name:9870/lake/sales/orders-1", True),  # the same files, asked for by HTTP
+        ("swebhdfs://other/landing", True),
     ],
 )
 def test_paths_in_hdfs(path: str, refused: bool) -> None:

@@ -21,6 +21,9 @@ from lockstep.storage.proof import prove
 
 _MARK = "://"
 
+_ALIASES = {"s3a": "s3", "abfs": "abfss"}
+"""Schemes of the same store."""
+
 _PORT_OF_HDFS = ":8020"
 """Of a name node, where a URL says none."""
 
@@ -50,7 +53,8 @@ def comparable(url: str) -> str:
     if is_hdfs(url):
         authority, slash, path = url.removeprefix(HDFS).partition("/")
         return f"{HDFS}{authority.removesuffix(_PORT_OF_HDFS)}{slash}{path}".rstrip("/")
-    return url.replace("s3a://", "s3://", 1).rstrip("/")
+    scheme, mark, rest = url.partition(_MARK)
+    return f"{_ALIASES.get(scheme, scheme)}{mark}{rest}".rstrip("/")
 
 
 def name_node(url: str) -> str | None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from lockstep.errors import LockstepError, UnsupportedError
-from lockstep.spark.host.uris import Uris
 from lockstep.storage import url_of
-from lockstep.storage.outside import name_node
+from lockstep.storage.outside import comparable, name_node, url_below
 from lockstep.timeline.entry import Table
+
+_OTHER_DOORS = {"webhdfs": "hdfs", "swebhdfs": "hdfs", "wasb": "abfss", "wasbs": "abfss"}
+"""Schemes in which no lake lies, by which Hadoop reaches a store that one may lie in."""
 
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -26,26 +26,35 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
     Raises:
         UnsupportedError: one is; the message names it and the table, of several the first by name.
     """
-    uris = Uris(_resolved(root_url))
-    folders = {f"{_lower(uris.real(table.location))}/": table for table in sorted(tables, key=lambda table: table.name)}
-    name_nodes = {named for url in (root_url, *folders) if (named := name_node(url)) is not None}
+    folders = {
+        f"{comparable(_lower(url_below(root_url, table.location)))}/": table
+        for table in sorted(tables, key=lambda table: table.name)
+    }
+    places = [comparable(root_url), *folders]
+    name_nodes = {name_node(url) for url in places} - {None}
+    schemes = {url.partition("://")[0] for url in places}
     for path in paths:
+        if _OTHER_DOORS.get(_lower(path).partition(":")[0]) in schemes:
+            raise _unclear(path)
         try:
-            meant = _lower(Uris(_resolved(url_of(_lower(path)))).real(""))
+            meant = f"{comparable(url_of(_lower(path))).rstrip('/')}/"
         except LockstepError:  # of a kind of store that no lake lies in
             continue
         if name_nodes and name_node(meant) not in {None, *name_nodes}:
-            raise UnsupportedError(
-                f"{path} may be of a table of this lake, for its name node may be {' or '.join(sorted(name_nodes))} under "
-                "another name, and by its path nobody judges what is read. Read it outside of a transaction, or write "
-                "the name node as the lake's root does"
-            )
+            raise _unclear(path)
         for folder, table in folders.items():
             if meant.startswith(folder) or folder.startswith(meant):
                 raise UnsupportedError(
                     f"{path} is of table {table.name}: by its path it is read as it is published just now, which is "
                     "not the snapshot, and which nobody judges. Read the table by its name"
                 )
+
+
+def _unclear(path: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{path} may be of a table of this lake under another name of its store, and by its path nobody judges what is "
+        "read. Read it outside of a transaction, or write it as the lake's root is written"
+    )
 
 
 def _lower(url: str) -> str:
@@ -58,9 +67,3 @@ def _lower(url: str) -> str:
     rest = url[scheme.end() :]
     authority, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
     return scheme[0].lower() + (f"//{authority.lower()}{slash}{path}" if authority else rest)
-
-
-def _resolved(url: str) -> str:
-    """Return a URL without symbolic links on its way, as far as its store has such."""
-    parts = urlsplit(url)
-    return f"file://{os.path.realpath(url.removeprefix('file://'))}" if parts.scheme == "file" else url
