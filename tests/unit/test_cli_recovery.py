@@ -139,6 +139,11 @@ def test_a_lake_is_restored_whole_or_in_part(written: Path) -> None:
     done = lockstep("restore", written, "--to-time", then, "--namespace", "sales", "--yes")
     assert "restored to database version 2, 2 tables by their logs, as of database version" in done.stdout
     assert ids(written, "sales.totals") == [1, 2, 3]
+    newest = catalog(written).timeline.head.version
+    again = lockstep("restore", written, "--to-version", newest, "--yes")
+    assert f"already restored to database version {newest}: nothing was changed" in again.stdout
+    assert read("restore", written, "--to-version", newest, "--yes")["database_version"] is None
+    assert catalog(written).timeline.head.version == newest
     [entry] = catalog(written).timeline.entries(catalog(written).timeline.head.version - 1)
     assert entry.transaction.application == "lockstep"
     assert entry.transaction.statements == ["restore sales to database version 2"]

@@ -258,10 +258,12 @@ def _take_back(
         if not goes_on(verb, yes=yes, dry_run=False, as_json=as_json):
             tx.rollback()
             return
-    _print_restored(replace(done, database_version=tx.version), verb, what, as_json=as_json, rows=yes)
+    _print_restored(replace(done, database_version=tx.made), verb, what, as_json=as_json, rows=yes, is_done=True)
 
 
-def _print_restored(done: Restored, verb: str, what: str, *, as_json: bool, rows: bool = True) -> None:
+def _print_restored(
+    done: Restored, verb: str, what: str, *, as_json: bool, rows: bool = True, is_done: bool = False
+) -> None:
     if as_json:
         print_json(
             {
@@ -276,8 +278,10 @@ def _print_restored(done: Restored, verb: str, what: str, *, as_json: bool, rows
     if rows and done.changes:
         _print_changes(done.changes)
     told = f"{verb} {what} {done.version}, {counted(len(done.tables), 'table')} by their logs"
-    if done.database_version is None:
+    if not is_done:
         click.echo(f"to be {told}")
+    elif done.database_version is None:
+        click.echo(f"already {verb} {what} {done.version}: nothing was changed, and no database version was made")
     else:
         click.echo(f"{told}, as of database version {done.database_version}")
 

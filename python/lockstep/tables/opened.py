@@ -221,4 +221,4 @@ class OpenLake:
     def _alone(self, work: Callable[[LakeTransaction], Restored], comment: str) -> Restored:
         with self.transaction(comment=comment) as tx:
             done = work(tx)
-        return replace(done, database_version=tx.version)
+        return replace(done, database_version=tx.made)

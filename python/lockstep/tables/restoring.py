@@ -52,7 +52,7 @@ class Restored:
         version: the database version that was gone back to, or that was reverted.
         tables: whose logs were taken back, and to which version of theirs.
         changes: all that its transaction changed, as `lockstep diff` says it.
-        database_version: which it made, the newest if it changed nothing; None if it is not committed.
+        database_version: which it made; None if it changed nothing, or is not committed.
     """
 
     version: int

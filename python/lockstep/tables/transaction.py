@@ -84,6 +84,11 @@ class LakeTransaction(Block):
         return None if self._tx is None else self._tx.version
 
     @property
+    def made(self) -> int | None:
+        """The database version that it made; None if it changed nothing, or is not committed."""
+        return None if self.version == self.snapshot else self.version
+
+    @property
     def is_replay(self) -> bool:
         """Whether its batch was done before it began: whatever it does, nothing is changed."""
         return self._tx is not None and self._tx.is_replay

@@ -21,8 +21,14 @@ from lockstep.transactions.names import Names
 AMBIGUOUS = "42702"
 
 
-def answer_of(rows: Rows, restores: Iterable[TableRestore] = (), looks: Iterable[Name] = ()) -> protocol.CallAnswer:
-    """Return the answer to a call: rows, which logs Delta is left to restore, and which tables it is to look at."""
+def answer_of(
+    rows: Rows, restores: Iterable[TableRestore] = (), looks: Iterable[Name] = (), *, nothing: bool = False
+) -> protocol.CallAnswer:
+    """Return the answer to a call: rows, which logs Delta is left to restore, and which tables it is to look at.
+
+    Args:
+        nothing: whether the transaction that the call has of its own is left with nothing to commit.
+    """
     return protocol.CallAnswer(
         rows=rows,
         compacts=[],
@@ -32,6 +38,7 @@ def answer_of(rows: Rows, restores: Iterable[TableRestore] = (), looks: Iterable
         ],
         looks=[[*name.namespace, name.table] for name in looks],
         checkpoints=[],
+        nothing=nothing,
         lists=None,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ def _restore(requests: ProcedureRequests, session: Session, request: protocol.Ca
     selection = _selection(request, tx, then)
     restores = restore_to(house.catalog.lake, tx, then, selection)
     tx.note_statement(request.text)
-    return answer_of([[then.version, len(restores), None]], restores, _as_they_were(tx, restores))
+    return _restored(then.version, tx, restores)
 
 
 def _revert(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -83,7 +83,12 @@ def _revert(requests: ProcedureRequests, session: Session, request: protocol.Cal
     assert isinstance(version, int)
     restores = revert(house.catalog.lake, tx, version)
     tx.note_statement(request.text)
-    return answer_of([[version, len(restores), None]], restores, _as_they_were(tx, restores))
+    return _restored(version, tx, restores)
+
+
+def _restored(version: int, tx: Transaction, restores: Sequence[TableRestore]) -> protocol.CallAnswer:
+    nothing = not (restores or tx.changes_names())
+    return answer_of([[version, len(restores), None]], restores, _as_they_were(tx, restores), nothing=nothing)
 
 
 def _diff(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:

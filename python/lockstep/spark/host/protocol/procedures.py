@@ -161,7 +161,7 @@ class CallAnswer(Answer, frozen=True, kw_only=True):
     """What a procedure gives."""
 
     rows: list[list[Value]]
-    """A value for each column. Of `database_version`, null is that which the transaction will make."""
+    """A value for each column. Of `database_version`, null is that which the transaction will make, if it makes any."""
 
     restores: list[Restore]
     """What is left to do, before the transaction may commit."""
@@ -174,6 +174,9 @@ class CallAnswer(Answer, frozen=True, kw_only=True):
 
     checkpoints: list[DueCheckpoint]
     """What Delta is to write, of tables that the procedure has committed; they may be another lake's."""
+
+    nothing: bool
+    """Whether the call, which has a transaction of its own, leaves that with nothing to commit: no version is made."""
 
     lists: str | None
     """The schema of Spark's session catalog that is to be listed: nothing was done, and the call is to be sent once

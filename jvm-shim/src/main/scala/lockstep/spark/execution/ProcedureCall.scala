@@ -40,12 +40,13 @@ private[spark] case class ProcedureCall(
 
   override def run(session: SparkSession): Seq[Row] = {
     val arguments = names.zip(Internals.evaluated(session, values)).toMap
-    if (!isOne) call(session, arguments)
-    else if (Transactions.isOpen(session)) wholly(session)(call(session, arguments))
+    if (!isOne) call(session, arguments)._1
+    else if (Transactions.isOpen(session)) wholly(session)(call(session, arguments)._1)
     else inItsOwn(session)(call(session, arguments))
   }
 
-  private def call(session: SparkSession, arguments: Map[String, Any]): Seq[Row] = {
+  /** The rows, and whether the transaction has anything to commit. */
+  private def call(session: SparkSession, arguments: Map[String, Any]): (Seq[Row], Boolean) = {
     val text = StatementScope.shownText.getOrElse(s"CALL ${catalog.name}.${Procedures.Namespace}.$procedure")
     val answer = Transactions.exclusively(session) {
       catalog.called(procedure, arguments, text, LockstepCatalog.in(session))
@@ -62,11 +63,12 @@ private[spark] case class ProcedureCall(
     }
     TransactionCommand.checkpoints(session, answer)
     val at = output.indexWhere(_.name == "compacted_tables")
-    answer.get("rows").elements().asScala.map { row =>
+    val rows = answer.get("rows").elements().asScala.map { row =>
       Row.fromSeq(row.elements().asScala.zip(output.iterator).map { case (cell, column) =>
         ProcedureCall.value(cell, column.dataType)
       }.toSeq)
     }.map(row => if (at >= 0) Row.fromSeq(row.toSeq.updated(at, compacted.toLong)) else row).toSeq
+    (rows, !answer.get("nothing").asBoolean)
   }
 
   /** Compacts one table in a commit of its own, and tells whether it could: a writer beside it may have gone first. */
@@ -114,21 +116,21 @@ private[spark] case class ProcedureCall(
     }
   }
 
-  /** In a transaction of its own; what its COMMIT makes is told where the procedure could not know it. */
-  private def inItsOwn(session: SparkSession)(rows: => Seq[Row]): Seq[Row] = {
+  /** In a transaction of its own; the version that its COMMIT makes, if any, is told where the procedure could not. */
+  private def inItsOwn(session: SparkSession)(called: => (Seq[Row], Boolean)): Seq[Row] = {
     val transaction = Transactions.exclusively(session) {
       TransactionCommand(TransactionStatement("begin", Map("current" -> catalog.name))).run(session)
       Transactions.block(session, isOpen = true)
       Transactions.current(session)
     }
     try {
-      val made = rows
+      val (made, changes) = called
       val version = Transactions.exclusively(session) {
         Transactions.block(session, isOpen = false)
         TransactionCommand(TransactionStatement("commit")).run(session).head.getLong(0)
       }
       val at = output.indexWhere(_.name == "database_version")
-      made.map(row => if (at >= 0 && row.isNullAt(at)) Row.fromSeq(row.toSeq.updated(at, version)) else row)
+      made.map(row => if (changes && at >= 0 && row.isNullAt(at)) Row.fromSeq(row.toSeq.updated(at, version)) else row)
     } catch {
       case cause: Throwable =>
         transaction.foreach { id =>
