@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,21 @@ def test_outside_a_transaction_it_is_refused_before_anything_is_written(session:
     assert refused.value.getSqlState() == "0A000"
     assert (ids(session, "a"), ids(session, "b")) == ([], [])
     assert newest(session).version == before
+
+
+def test_so_it_is_where_a_table_of_the_lake_is_named_by_its_path(session: Any, tmp_path: Path) -> None:
+    """A path may be a table of the lake; so any is refused beside a table that is one, and two paths are plain Delta's."""
+    folder = session.sql("DESCRIBE DETAIL b").first().location
+    plain = tmp_path / "plain"
+    session.range(0).selectExpr("CAST(id AS INT) AS id").write.format("delta").save(str(plain))
+    a, before = "lake.default.a", newest(session).version
+    session.sql("USE spark_catalog")
+    for first, second in ((a, f"delta.`{folder}`"), (f"delta.`{folder}`", a), (a, f"delta.`{plain}`")):
+        with pytest.raises(PySparkException, match="each table by its name") as refused:
+            session.sql(f"{ROWS} INSERT INTO {first} SELECT id INSERT INTO {second} SELECT id").collect()
+        assert refused.value.getSqlState() == "0A000"
+    session.sql("USE lake")
+    assert (ids(session, "a"), ids(session, "b"), newest(session).version) == ([], [], before)
 
 
 @since("4.1", "parameters for parsers")

@@ -21,8 +21,8 @@ import org.apache.spark.sql.delta.files.TahoeFileIndex
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 
-/** Something that a command changes: what to call it, and whether a Lockstep catalog has it. */
-private[spark] case class ChangedThing(name: String, isOurs: Boolean)
+/** Something that a command changes: what to call it, whether a Lockstep catalog has it, and whether it is a Delta path. */
+private[spark] case class ChangedThing(name: String, isOurs: Boolean, isByPath: Boolean = false)
 
 /**
  * What an analyzed command changes, by the types of what its fields hold, never by what they print. A Delta table is known
@@ -87,7 +87,7 @@ private[spark] object CommandTargets {
   private def isLockstep(catalog: CatalogPlugin) = catalog.isInstanceOf[LockstepCatalog]
 
   private def delta(table: DeltaTableV2) =
-    ChangedThing(table.name, isOurs(table.path.toUri) && table.catalogTable.forall(isOurs))
+    ChangedThing(table.name, isOurs(table.path.toUri) && table.catalogTable.forall(isOurs), table.catalogTable.isEmpty)
 
   private def at(path: Path) = ChangedThing(path.toString, isOurs(path.toUri))
 

@@ -39,13 +39,17 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
         case _ =>
       }
       Reads.checkSnapshot(session, plan)
-    } else if (inserts(plan).count(changesOurs) > 1)
-      throw new LockstepException(
-        "LOCKSTEP_UNSUPPORTED",
-        "Spark runs each INSERT of this statement by itself, so others would see the first without the rest, and it would stay " +
-          "if the next one failed: run the statement between BEGIN and COMMIT.",
-        "0A000"
-      )
+    } else {
+      val changed = inserts(plan).map(changedBy)
+      // A table by its path may be one of ours, too.
+      if (changed.exists(_.exists(_.isOurs)) && changed.count(_.exists(thing => thing.isOurs || thing.isByPath)) > 1)
+        throw new LockstepException(
+          "LOCKSTEP_UNSUPPORTED",
+          "Spark runs each INSERT of this statement by itself, so others would see the first without the rest, and it " +
+            "would stay if the next one failed: run the statement between BEGIN and COMMIT, and say each table by its name.",
+          "0A000"
+        )
+    }
   }
 
   /** The commands of `FROM … INSERT … INSERT …`. */
@@ -55,9 +59,9 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
     case _ => Nil
   }
 
-  private def changesOurs(command: Command): Boolean = Commands.verdict(command) match {
-    case ByTarget(fields @ _*) => targets(command, fields).exists(_.isOurs)
-    case _ => false
+  private def changedBy(command: Command): Seq[ChangedThing] = Commands.verdict(command) match {
+    case ByTarget(fields @ _*) => targets(command, fields)
+    case _ => Nil
   }
 
   private def judge(command: Command): Unit = command match {
