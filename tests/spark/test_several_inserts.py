@@ -56,7 +56,7 @@ def test_outside_a_transaction_it_is_refused_before_anything_is_written(session:
 
 
 def test_so_it_is_where_a_table_of_the_lake_is_named_by_its_path(session: Any, tmp_path: Path) -> None:
-    """A path may be a table of the lake; so any is refused beside a table that is one, and two paths are plain Delta's."""
+    """A path may be a table of the lake, so any is refused beside one that is; two paths are plain Delta's."""
     folder = session.sql("DESCRIBE DETAIL b").first().location
     plain = tmp_path / "plain"
     session.range(0).selectExpr("CAST(id AS INT) AS id").write.format("delta").save(str(plain))
