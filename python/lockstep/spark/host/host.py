@@ -19,6 +19,7 @@ import msgspec
 from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.keeper import Keeper
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
+from lockstep.spark.host.namespaces import NamespaceRequests
 from lockstep.spark.host.procedures import ProcedureRequests
 from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
@@ -56,6 +57,7 @@ class Host:
         self._operations: Mapping[type[RequestBase], Operation] = {
             **transactions.operations,
             **TableRequests(self).operations,
+            **NamespaceRequests(self).operations,
             **WriteRequests(self).operations,
             **RowChangeRequests(self).operations,
             **ViewRequests(self).operations,

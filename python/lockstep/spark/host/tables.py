@@ -22,16 +22,15 @@ from lockstep.errors import (
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Dropped, Listing, Read, RequestBase
-from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name, stored_namespace
+from lockstep.spark.host.requests import Operation, Requests, find, listing, operation, stored_name
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version, number
 from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import NEW, Name, Namespace, Table
+from lockstep.timeline.entry import NEW, Name, Table
 from lockstep.transactions.ddl import holder
 from lockstep.transactions.folders import is_own
-from lockstep.transactions.names import NO_NAMESPACE
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -42,13 +41,12 @@ if TYPE_CHECKING:
 ANOTHER_LOCATION = "42613"
 """As Delta says it of a table that is there, and whose location a statement says otherwise."""
 
-LOCATION = "location"
 COMMENT = "comment"
-"""What Spark calls a namespace's folder, and a table's comment, among their properties."""
+"""What Spark calls a table's comment among its properties."""
 
 
 class TableRequests(Requests):
-    """Answers about tables and namespaces, for one host."""
+    """Answers about tables, for one host."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -64,11 +62,6 @@ class TableRequests(Requests):
                 operation(protocol.CreateAt, self._create_at),
                 operation(protocol.Drop, self._drop),
                 operation(protocol.Rename, self._rename),
-                operation(protocol.Namespaces, self._list_namespaces),
-                operation(protocol.DescribeNamespace, self._describe_namespace),
-                operation(protocol.CreateNamespace, self._create_namespace),
-                operation(protocol.AlterNamespace, self._alter_namespace),
-                operation(protocol.DropNamespace, self._drop_namespace),
             )
         )
 
@@ -380,80 +373,12 @@ class TableRequests(Requests):
         )
         return Answer()
 
-    # --- namespaces ---------------------------------------------------------------------------------------------------
-
-    def _list_namespaces(self, session: Session, request: protocol.Namespaces) -> protocol.NamespacesAnswer:
-        house = self._house(request)
-        if self._is_reserved(session, house, request.parent):
-            return protocol.NamespacesAnswer(namespaces=[])
-        scope = self._scope(session, house)
-        parent = stored_namespace(request, request.parent, scope)
-        if parent and parent not in scope.namespaces:
-            raise UndefinedError(f"no namespace {'.'.join(parent)}; CREATE NAMESPACE makes one", sqlstate=NO_NAMESPACE)
-        inside = (n for n in scope.namespaces if n[: len(parent)] == parent and len(n) == len(parent) + 1)
-        return protocol.NamespacesAnswer(namespaces=sorted(inside))
-
-    def _describe_namespace(self, session: Session, request: protocol.DescribeNamespace) -> protocol.NamespaceAnswer:
-        house = self._house(request)
-        if len(request.namespace) == 1 and self._is_reserved(session, house, request.namespace):
-            return protocol.NamespaceAnswer(exists=True, properties={"comment": "what the lake says of itself"})
-        scope = self._scope(session, house)
-        properties = scope.namespaces.get(stored_namespace(request, request.namespace, scope))
-        return protocol.NamespaceAnswer(exists=properties is not None, properties=properties or {})
-
-    def _create_namespace(self, session: Session, request: protocol.CreateNamespace) -> Answer:
-        name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
-        _refuse_place(name, request.properties)
-        self._change(
-            session,
-            request,
-            lambda tx: tx.changing().create_namespace(name, request.properties),
-            f"CREATE NAMESPACE {'.'.join(name)}",
-        )
-        return Answer()
-
-    def _alter_namespace(self, session: Session, request: protocol.AlterNamespace) -> Answer:
-        name = stored_namespace(request, request.namespace, self._scope(session, self._house(request)))
-        _refuse_place(name, request.set)
-
-        def alter(tx: Transaction) -> None:
-            tx.names.check_namespace(name)
-            properties = {key: value for key, value in tx.namespaces[name].items() if key not in request.unset}
-            tx.changing().alter_namespace(name, {**properties, **request.set})
-
-        self._change(session, request, alter, f"ALTER NAMESPACE {'.'.join(name)}")
-        return Answer()
-
-    def _drop_namespace(self, session: Session, request: protocol.DropNamespace) -> Dropped:
-        house = self._house(request)
-        self._refuse_system(session, house, request.namespace)
-        scope = self._scope(session, house)
-        name = stored_namespace(request, request.namespace, scope)
-        if name not in scope.namespaces:
-            return Dropped(dropped=False)
-        self._change(
-            session,
-            request,
-            lambda tx: tx.changing().drop_namespace(name, cascade=request.cascade),
-            f"DROP NAMESPACE {'.'.join(name)}",
-        )
-        return Dropped(dropped=True)
-
 
 def _check_format(name: Name, provider: str | None) -> None:
     if (provider or "delta").lower() != "delta":
         raise UnsupportedError(
             f"table {name} cannot be USING {provider}: Lockstep's tables are Delta tables. Leave USING out, or make it "
             "in another catalog, as spark_catalog"
-        )
-
-
-def _refuse_place(name: Namespace, properties: Mapping[str, str]) -> None:
-    """Refuse a place for the tables of a namespace, who says where they lie, one by one, or leaves that to the lake."""
-    if LOCATION in properties:
-        raise UnsupportedError(
-            f"namespace {'.'.join(name)} cannot have a LOCATION: a lake's namespaces are names, and have no folder. "
-            "Leave it out, and say LOCATION of the tables that are to lie elsewhere. Nothing was changed"
         )
 
 
