@@ -1,6 +1,7 @@
 """Runs tests with Spark whose lakes lie in S3: `python -m tests.support.on_s3 tests/spark/test_contract.py …`.
 
-It starts s3proxy, and says by variables of the environment where it is, to Lockstep and to Spark's s3a alike.
+It starts s3proxy, and says by variables of the environment where it is, to Lockstep and to Spark's s3a alike. With
+`--faults` first, all of them reach it through toxiproxy, which loses, cuts and delays what they say.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import lockstep
 from lockstep.spark import jars
-from tests.support import servers
+from tests.support import servers, toxiproxy
 from tests.support.sessions import CATALOG, ROOTS
 
 JARS = Path(__file__).with_name("s3a_jars.txt")
@@ -32,15 +34,30 @@ def s3a_jars() -> list[Path]:
     return jars.cached_files(artifacts, jars.cache_folder(), jars.ivy_jar(jars.spark_jars_folder()))
 
 
+@contextmanager
+def told(toxics: Sequence[toxiproxy.Toxic] = ()) -> Iterator[dict[str, str]]:
+    """Run a server for as long as the block; the variables that tell other processes where it is.
+
+    Args:
+        toxics: what happens to connections on their way to it.
+    """
+    s3a_jars()
+    with ExitStack() as stack:
+        server = stack.enter_context(servers.s3proxy())
+        keys = dict(server.options)
+        endpoint = keys.pop("endpoint")
+        if toxics:
+            endpoint = stack.enter_context(toxiproxy.passing(endpoint, toxics))
+        variables = {f"AWS_{key.upper()}": value for key, value in keys.items()}
+        yield variables | {"AWS_ENDPOINT_URL": endpoint, "LOCKSTEP_TEST_ROOTS": server.root}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments beside a server, and return its exit status."""
-    s3a_jars()
-    with servers.s3proxy() as server:
-        environment = {f"AWS_{key.upper()}": value for key, value in server.options.items()}
-        environment["AWS_ENDPOINT_URL"] = environment.pop("AWS_ENDPOINT")
-        environment["LOCKSTEP_TEST_ROOTS"] = server.root
-        command = [sys.executable, "-m", "pytest", *arguments]
-        return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
+    with_faults = arguments[:1] == ["--faults"]
+    with told(toxiproxy.FAULTS if with_faults else ()) as variables:
+        command = [sys.executable, "-m", "pytest", *arguments[with_faults:]]
+        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ Starter: TypeAlias = Callable[[], AbstractContextManager[Server]]
 @contextmanager
 def s3proxy() -> Iterator[Server]:
     """Serve S3 from memory, with as many threads as there are clients."""
-    port = _free_port()
+    port = free_port()
     config = FOLDER / f"s3proxy-{port}.properties"
     config.parent.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -87,7 +87,7 @@ def s3proxy() -> Iterator[Server]:
     command = [jars.java(), "-jar", str(s3proxy_jar()), "--properties", str(config)]
     endpoint = f"http://127.0.0.1:{port}"
     try:
-        with _running(command, endpoint):
+        with running(command, endpoint):
             make_bucket(endpoint, "lake")
             yield Server("s3://lake", {**KEYS, "endpoint": endpoint})
     finally:
@@ -97,10 +97,10 @@ def s3proxy() -> Iterator[Server]:
 @contextmanager
 def azurite() -> Iterator[Server]:
     """Serve Azure's blobs from memory."""
-    port = _free_port()
+    port = free_port()
     main = FOLDER / "node_modules/azurite/dist/src/blob/main.js"
     options = ("--silent", "--skipApiVersionCheck", "--inMemoryPersistence")
-    with _running(["node", str(main), "--blobPort", str(port), *options], f"http://127.0.0.1:{port}"):
+    with running(["node", str(main), "--blobPort", str(port), *options], f"http://127.0.0.1:{port}"):
         endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
         _make_container(endpoint, "lake")
         yield Server(f"abfss://lake@{ACCOUNT}.dfs.core.windows.net", {"endpoint": endpoint, "account_key": ACCOUNT_KEY})
@@ -109,11 +109,11 @@ def azurite() -> Iterator[Server]:
 @contextmanager
 def fake_gcs() -> Iterator[Server]:
     """Serve Google Cloud Storage from memory, by a server that does not take uploads as obstore makes them."""
-    port = _free_port()
+    port = free_port()
     [binary] = (FOLDER / "python").glob("**/fake-gcs-server-linux-*")
     endpoint = f"http://127.0.0.1:{port}"
     options = ("-scheme", "http", "-host", "127.0.0.1", "-backend", "memory", "-public-host", f"127.0.0.1:{port}")
-    with _running([str(binary), *options, "-port", str(port)], endpoint):
+    with running([str(binary), *options, "-port", str(port)], endpoint):
         bucket = urllib.request.Request(
             f"{endpoint}/storage/v1/b?project=test",
             data=json.dumps({"name": "lake"}).encode(),
@@ -126,10 +126,10 @@ def fake_gcs() -> Iterator[Server]:
 @contextmanager
 def dynamodb_local() -> Iterator[str]:
     """Serve DynamoDB from memory; the endpoint."""
-    port, folder = _free_port(), FOLDER / "dynamodb"
+    port, folder = free_port(), FOLDER / "dynamodb"
     main = ("com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-port", str(port))
     command = [jars.java(), f"-Djava.library.path={folder}", "-cp", f"{folder}/*", *main]
-    with _running(command, f"http://127.0.0.1:{port}", folder):  # it writes a file where it is started
+    with running(command, f"http://127.0.0.1:{port}", folder):  # it writes a file where it is started
         yield f"http://127.0.0.1:{port}"
 
 
@@ -181,7 +181,7 @@ def fetch() -> None:
 
 
 @contextmanager
-def _running(command: Sequence[str], endpoint: str, folder: Path | None = None) -> Iterator[None]:
+def running(command: Sequence[str], endpoint: str, folder: Path | None = None) -> Iterator[None]:
     """Run a server for as long as the block, which begins when it answers; what it says is in an error."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet)
@@ -211,7 +211,7 @@ def _answers(endpoint: str) -> bool:
     return True
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
