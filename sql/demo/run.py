@@ -35,6 +35,9 @@ TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "order
 CHANGING = ("orders", "lineitem", "history")
 """The tables that change after they are loaded."""
 
+DELTA_RS = {"aws_allow_http": "true"}
+"""What delta-rs is told besides the environment: that a store may be reached without TLS if its address says so."""
+
 PATIENCE_SECONDS = 120
 MAX_WIDTH = 112
 
@@ -68,9 +71,10 @@ class Checks:
 class Demo:
     """The steps, in order; they share one lake, a session that works and a session that looks on."""
 
-    def __init__(self, root: Path, scale: float, console: Console) -> None:
+    def __init__(self, root: Path, lake: str, settings: dict[str, str], scale: float, console: Console) -> None:
         self.root = root
-        self.lake = root / "lake"
+        self.lake = lake
+        self.settings = settings
         self.data = root / "generated"
         self.scale = scale
         self.refresh_orders = max(1, round(scale * 1500))
@@ -80,7 +84,7 @@ class Demo:
 
     def run(self) -> int:
         began = time.perf_counter()
-        self.console.print(f"TPC-H at scale factor {self.scale:g}, in [bold]{escape(str(self.root))}[/]")
+        self.console.print(f"TPC-H at scale factor {self.scale:g}, in the lake [bold]{escape(self.lake)}[/]")
         self.generate()
         self.spark = self.start()
         self.outside = self.spark.newSession()
@@ -94,7 +98,7 @@ class Demo:
         self.read_as_plain_delta()
         self.show_timeline()
         self.rule("The end")
-        self.console.print(f"{time.perf_counter() - began:.0f} s in all. The lake stays in {escape(str(self.root))}")
+        self.console.print(f"{time.perf_counter() - began:.0f} s in all. The lake stays in {escape(self.lake)}")
         return self.checks.verdict()
 
     # --- steps --------------------------------------------------------------------------------------------------------
@@ -122,11 +126,12 @@ class Demo:
             "spark.sql.warehouse.dir": str(self.root / "warehouse"),
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
+            **self.settings,
         }
         for key, value in settings.items():
             builder = builder.config(key, value)
         with stderr_to(self.root / "spark.log"):
-            spark = lockstep.configure(builder, root=str(self.lake), catalog="lake").getOrCreate()
+            spark = lockstep.configure(builder, root=self.lake, catalog="lake", create=True).getOrCreate()
         spark.conf.set("tpch.data", str(self.data))
         self.took(began, "Spark is up; its own log is spark.log")
         return spark
@@ -257,8 +262,8 @@ class Demo:
     def read_as_plain_delta(self) -> None:
         self.step("Without Lockstep, without Spark", "delta-rs reads the folders: they are ordinary Delta tables.")
         shown, found = [], {}
-        for table in lockstep.TransactionalCatalog.open(str(self.lake)).timeline.head.tables.values():
-            delta = deltalake.DeltaTable(self.lake / table.location)
+        for table in lockstep.TransactionalCatalog.open(self.lake).timeline.head.tables.values():
+            delta = deltalake.DeltaTable(f"{self.lake}/{table.location}", storage_options=DELTA_RS)
             found[table.name.table] = delta.to_pyarrow_dataset().count_rows()
             shown.append([table.location, delta.version(), found[table.name.table]])
         self.table(["folder", "Delta version", "rows"], shown)
@@ -268,7 +273,7 @@ class Demo:
     def show_timeline(self) -> None:
         self.step("The timeline", "Everything that has happened to the database, in order.")
         rows = []
-        entries = lockstep.TransactionalCatalog.open(str(self.lake)).timeline.entries(-1)
+        entries = lockstep.TransactionalCatalog.open(self.lake).timeline.entries(-1)
         for entry in entries:
             what = entry.transaction.message or next(iter(entry.transaction.statements), "an empty database")
             names = [write.name.table for write in entry.writes]
@@ -332,7 +337,7 @@ class Demo:
         return int(self.one(f"SELECT l_quantity FROM lake.tpch.lineitem WHERE {where}"))  # noqa: S608
 
     def version(self) -> int:
-        return lockstep.TransactionalCatalog.open(str(self.lake)).timeline.head.version
+        return lockstep.TransactionalCatalog.open(self.lake).timeline.head.version
 
     def namespaces(self, name: str) -> list[str]:
         return [row[0] for row in self.outside.sql(f"SHOW NAMESPACES IN lake LIKE '{name}'").collect()]
@@ -403,7 +408,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.01, help="TPC-H's scale factor (default: 0.01, 10 MB)")
     parser.add_argument("--root", type=Path, help="an empty folder (default: a new temporary one, which is kept)")
+    parser.add_argument("--lake", help="where the lake is to lie, if not in that folder: s3://…, hdfs://…")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
     options = parser.parse_args()
+    if wrong := [each for each in options.conf if "=" not in each]:
+        parser.error(f"--conf: expected KEY=VALUE, got {wrong[0]}")
     root = options.root or Path(tempfile.mkdtemp(prefix="lockstep-demo-"))
     if options.scale <= 0:
         parser.error("--scale: expected more than 0")
@@ -413,7 +422,9 @@ def main() -> int:
     console.width = min(console.width, MAX_WIDTH) if console.is_terminal else MAX_WIDTH
     # PySpark logs, with its stack trace, the conflict that the demo provokes.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return Demo(root.resolve(), options.scale, console).run()
+    root = root.resolve()
+    lake = options.lake.rstrip("/") if options.lake else str(root / "lake")
+    return Demo(root, lake, dict(each.split("=", 1) for each in options.conf), options.scale, console).run()
 
 
 if __name__ == "__main__":

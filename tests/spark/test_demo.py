@@ -87,3 +87,11 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert "is not empty" in ran.stderr
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+
+
+def test_a_setting_without_a_value_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, DEMO / "run.py", "--root", tmp_path, "--conf", "spark.jars"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 2
+    assert "--conf: expected KEY=VALUE, got spark.jars" in ran.stderr
+    assert not list(tmp_path.iterdir())

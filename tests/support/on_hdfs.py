@@ -110,11 +110,18 @@ def connected() -> None:
         connect(transport())
 
 
+@contextmanager
+def told() -> Iterator[dict[str, str]]:
+    """Run a cluster for as long as the block; the variables that tell other processes where it is."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-hdfs-") as folder, cluster(Path(folder)) as root:
+        yield {"LOCKSTEP_TEST_ROOTS": root}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments beside a cluster, and return its exit status."""
-    with tempfile.TemporaryDirectory(prefix="lockstep-hdfs-") as folder, cluster(Path(folder)) as root:
+    with told() as variables:
         command = [sys.executable, "-m", "pytest", *arguments]
-        return subprocess.run(command, env={**os.environ, "LOCKSTEP_TEST_ROOTS": root}, check=False).returncode
+        return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
 
 
 if __name__ == "__main__":
