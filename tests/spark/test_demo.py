@@ -90,7 +90,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_setting_without_a_value_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, DEMO / "run.py", "--root", tmp_path, "--conf", "spark.jars"]
+    command = [sys.executable, str(DEMO / "run.py"), "--root", str(tmp_path), "--conf", "spark.jars"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 2
     assert "--conf: expected KEY=VALUE, got spark.jars" in ran.stderr
