@@ -6,7 +6,7 @@ left nothing, and only "unknown" (40003) may be either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -102,6 +102,54 @@ def test_a_refusal_after_a_write_without_an_answer_is_not_final(
     assert not caught.value.definite
     wire.deliver()
     assert plain.get("f/a") == b"x"
+
+
+REPEATED: dict[str, tuple[str, Callable[[ObjectStorage], object], object]] = {
+    "get": ("GET", lambda store: store.get("f/a"), b"x" * 1000),
+    "list": ("GET", lambda store: store.list("f"), ["a", "b"]),
+    "list after": ("GET", lambda store: store.list("f", after="a"), ["b"]),
+    "walk": ("GET", lambda store: sorted(each.path for each in store.walk("f")), ["f/a", "f/b"]),
+    "exists": ("HEAD", lambda store: store.exists("f/a"), True),
+    "put": ("PUT", lambda store: store.put("f/b", b"y"), None),
+    "delete": ("DELETE", lambda store: store.delete("f/a"), None),
+    "delete_all": ("POST", lambda store: store.delete_all(["f/a", "f/b"]), None),
+    "delete_folder": ("POST", lambda store: store.delete_folder("f"), None),
+}
+"""What may be repeated without harm: its requests' method, how it is asked, and what it answers."""
+
+
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in {"403", "late"}])
+@pytest.mark.parametrize("name", REPEATED)
+def test_what_may_be_repeated_is_answered_through_each_fault(
+    wire: Wire, endpoint: str, root: str, name: str, fault: Fault
+) -> None:
+    """By obstore, if there was no answer; by us, if the answer ends early, and of a POST, which obstore repeats not."""
+    store, plain = opened(root, wire.endpoint), opened(root, endpoint)
+    for path in ("f/a", "f/b"):
+        plain.put(path, b"x" * 1000)
+    method, ask, answer = REPEATED[name]
+    wire.next(method, "", fault, times=2)
+    assert ask(store) == answer
+    assert plain.exists("f/a") == (not name.startswith("delete"))
+
+
+def test_a_walk_that_breaks_off_tells_of_each_object_once(wire: Wire, endpoint: str, root: str) -> None:
+    """It has told of the first thousand when its second page breaks off."""
+    store, plain = opened(root, wire.endpoint), opened(root, endpoint)
+    names = [f"f/{number:04}" for number in range(1_010)]
+    for name in names:
+        plain.put(name, b"")
+    found = store.walk("f")
+    first = next(found).path
+    wire.next("GET", "", "cut answer", times=2)
+    assert sorted([first, *(each.path for each in found)]) == names
+
+
+def test_what_fails_every_time_is_told_in_the_end(wire: Wire, root: str) -> None:
+    store = opened(root, wire.endpoint)
+    wire.next("GET", "f/a", "lost answer", times=1_000)
+    with pytest.raises(UnavailableError, match="cannot read f/a"):
+        store.get("f/a")
 
 
 def test_a_store_that_was_never_reached_has_written_nothing(endpoint: str, root: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.retry import REQUEST, Backoff
@@ -16,6 +16,8 @@ from lockstep.storage.options import Obstore, Place
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+
+T = TypeVar("T")
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """The least size of a piece of an object that is read in pieces, but for its last."""
@@ -36,7 +38,7 @@ class ObjectStorage(Storage):
     beside another (409) that something is there when nothing is: it returns False. Only reading the object back tells.
 
     Attributes:
-        repeat: how often, and how soon, a conditional write is sent again.
+        repeat: how often, and how soon, a conditional write is sent again, and what obstore does not repeat itself.
     """
 
     is_proven_by_use = False
@@ -78,12 +80,14 @@ class ObjectStorage(Storage):
     def get(self, path: str) -> bytes | None:
         import obstore
 
-        with self._reporting("read", path):
+        def read() -> bytes | None:
             try:
                 return obstore.get(self._store, _key(path)).bytes().to_bytes()
             except FileNotFoundError as error:
                 _check_absent(error)
                 return None
+
+        return self._repeating("read", path, read)
 
     def try_put(self, path: str, data: bytes) -> bool:
         import obstore
@@ -137,25 +141,35 @@ class ObjectStorage(Storage):
         import obstore
 
         prefix = f"{_key(folder)}/" if folder else ""
-        with self._reporting("list", folder):
+
+        def paths() -> Names:
             if after is None:
                 # With a delimiter the store itself leaves out what lies deeper.
-                metas = obstore.list_with_delimiter(self._store, prefix)["objects"]
-                paths = [meta["path"] for meta in metas]
-            else:
-                # Only the plain listing can start in the middle, which is what spares a long folder's first pages.
-                chunks = obstore.list(self._store, prefix, offset=prefix + after)
-                paths = [meta["path"] for chunk in chunks for meta in chunk]
-        names = (path.removeprefix(prefix) for path in paths)
+                return [meta["path"] for meta in obstore.list_with_delimiter(self._store, prefix)["objects"]]
+            # Only the plain listing can start in the middle, which is what spares a long folder's first pages.
+            chunks = obstore.list(self._store, prefix, offset=prefix + after)
+            return [meta["path"] for chunk in chunks for meta in chunk]
+
+        names = (path.removeprefix(prefix) for path in self._repeating("list", folder, paths))
         return sorted(name for name in names if name and "/" not in name)
 
     def walk(self, folder: str) -> Iterator[Found]:
         import obstore
+        from obstore.exceptions import BaseError
 
+        prefix, told = f"{_key(folder)}/" if folder else None, set[str]()
         with self._reporting("list", folder):
-            for chunk in obstore.list(self._store, f"{_key(folder)}/" if folder else None):
-                for meta in chunk:
-                    yield Found(meta["path"], meta["size"], meta["last_modified"])
+            for failed in self._tries():
+                try:
+                    for chunk in obstore.list(self._store, prefix):
+                        for meta in chunk:
+                            if meta["path"] not in told:  # by a listing that broke off; not all stores have an order
+                                told.add(meta["path"])
+                                yield Found(meta["path"], meta["size"], meta["last_modified"])
+                except (BaseError, OSError) as error:
+                    failed(error)
+                else:
+                    return
 
     def exists(self, path: str) -> bool:
         import obstore
@@ -181,7 +195,8 @@ class ObjectStorage(Storage):
         import obstore
 
         keys = [_key(path) for path in paths]
-        with self._reporting("delete", keys[0] if keys else ""):
+
+        def remove() -> None:
             try:
                 obstore.delete(self._store, keys)  # of S3, a request for every thousand
             except FileNotFoundError as error:
@@ -189,12 +204,45 @@ class ObjectStorage(Storage):
                 for key in keys:  # Azure says so of one that is not there, and those behind it may still be
                     self.delete(key)
 
+        self._repeating("delete", keys[0] if keys else "", remove)
+
     def delete_folder(self, path: str) -> None:
         import obstore
 
-        with self._reporting("delete", path):
+        def remove() -> None:
             for chunk in obstore.list(self._store, f"{_key(path)}/"):
                 obstore.delete(self._store, [meta["path"] for meta in chunk])
+
+        self._repeating("delete", path, remove)
+
+    def _repeating(self, verb: str, path: str, call: Callable[[], T]) -> T:
+        """Do what may be repeated without harm, and again if its answer breaks off."""
+        from obstore.exceptions import BaseError
+
+        with self._reporting(verb, path):
+            for failed in self._tries():
+                try:
+                    return call()
+                except (BaseError, OSError) as error:
+                    failed(error)
+        raise AssertionError("the last failure is raised")
+
+    def _tries(self) -> Iterator[Callable[[Exception], None]]:
+        """Yield, for each time that a request is sent, what its failure is told: it raises that if it is final.
+
+        obstore itself repeats what got no answer, or one of 5xx, but neither a request whose answer's body broke off,
+        as that of a listing may, nor a POST, by which S3 deletes many objects.
+        """
+        failures: list[Exception] = []
+
+        def failed(error: Exception) -> None:
+            if _meaning(error) is not Meaning.UNKNOWN:
+                raise error
+            failures.append(error)
+
+        for _ in self.repeat.tries():
+            yield failed
+        raise failures[-1]
 
     @contextlib.contextmanager
     def _reporting(self, verb: str, path: str) -> Iterator[None]:
