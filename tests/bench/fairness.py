@@ -9,7 +9,6 @@ import argparse
 import statistics
 import tempfile
 from collections import Counter
-from pathlib import Path
 
 from tests.bench.page import DOCUMENT, conditions, with_section
 from tests.support.writers import POLICIES, Report, run_writers
@@ -92,7 +91,7 @@ def main() -> None:
     for _ in range(args.runs):
         for policy, done in runs.items():
             with tempfile.TemporaryDirectory(prefix="lockstep-fairness-") as folder:
-                done.append(run_writers(Path(folder, "lake"), args.writers, args.appends, policy))
+                done.append(run_writers(f"{folder}/lake", args.writers, args.appends, policy))
                 print(_row(policy, len(done), done[-1]), flush=True)
     text = fairness(runs)
     print(text)

@@ -19,6 +19,7 @@ from lockstep.timeline.files import entry_path
 from lockstep.timeline.log import Timeline
 from tests.support.child import REPOSITORY
 from tests.support.expirers import GRACE_SECONDS, STOP
+from tests.support.placed import root_in
 
 PATIENCE_SECONDS = 90
 """So long at most until enough has expired; a few seconds, if nothing else runs."""
@@ -31,12 +32,12 @@ class Processes:
     """What plays roles on one lake. Each says what it does into a file, which never is full as a pipe can be."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = folder / "lake"
+        self.root = root_in(folder)
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, role: str, name: str) -> None:
-        command = [sys.executable, "-m", "tests.support.expirers", role, str(self.root), name]
+        command = [sys.executable, "-m", "tests.support.expirers", role, self.root, name]
         with (self._folder / name).open("wb") as out:
             self._running[name] = subprocess.Popen(command, stdout=out, cwd=REPOSITORY)
 
@@ -73,8 +74,7 @@ def test_nothing_that_was_committed_is_lost(processes: Processes) -> None:
     One committer is stopped for longer than it may count on what it saw, again and again, so that versions after its
     own expire meanwhile; one expirer is killed, and the other goes on.
     """
-    processes.root.mkdir()
-    store = open_storage(str(processes.root))
+    store = open_storage(processes.root, create=True)
     Timeline.create(store)
     committers, reader, expirers = ("a", "b", "stopped"), "reader", ("one", "killed")
     for role, names in (("commit", committers), ("read", (reader,)), ("expire", expirers)):

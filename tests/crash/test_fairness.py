@@ -8,14 +8,15 @@ import pytest
 
 from lockstep.storage import open_storage
 from tests.support.lakes import files, open_catalog
+from tests.support.placed import root_in
 from tests.support.writers import TABLE, TURNS, run_writers
 
 
 @pytest.mark.parametrize("policy", [TURNS, "losers first"])
 def test_of_many_writers_of_one_table_none_fails_and_none_starves(tmp_path: Path, policy: str) -> None:
-    root = tmp_path / "lake"
+    root = root_in(tmp_path)
     reports = run_writers(root, writers=6, appends=6, policy=policy)
-    catalog = open_catalog(open_storage(str(root)))
+    catalog = open_catalog(open_storage(root))
     assert files(catalog, TABLE) == {f"w{writer}-{n}" for writer in range(6) for n in range(6)}
     attempts = [n for report in reports for n in report.attempts]
     assert policy == TURNS or max(attempts) > 1, "they did race"

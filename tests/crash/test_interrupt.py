@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
+from tests.support import on_s3
 from tests.support.driver import PATIENCE_S
 from tests.support.gate import wait_until
 from tests.support.hosts import INTERRUPTIBLE
-from tests.support.sessions import SMALL
+from tests.support.placed import matching, root_in
+from tests.support.sessions import ROOTS, SMALL
 
 SCRIPT = """CREATE TABLE lake.default.a (x INT);
 INSERT INTO lake.default.a VALUES (1);
@@ -36,6 +38,7 @@ SETTINGS = {
     **SMALL,
     "spark.master": "local[1]",
     "spark.driver.memory": "1g",
+    **({"spark.jars": ",".join(map(str, on_s3.s3a_jars()))} if ROOTS.startswith("s3") else {}),
 }
 
 
@@ -62,12 +65,13 @@ def read_until(terminal: int, expected: str) -> str:
 def test_ctrl_c_rolls_back_and_says_so(tmp_path: Path, repository: Path) -> None:
     """The statement that runs is stopped, and nothing that came before it stays: it was all one transaction."""
     (tmp_path / "load.sql").write_text(SCRIPT)
-    root = tmp_path / "lake"
+    root = root_in(tmp_path)
+    TransactionalCatalog.open(root, create=True)
     conf = [option for key, value in SETTINGS.items() for option in ("--conf", f"{key}={value}")]
     command = [sys.executable, "-c", "from lockstep.cli.main import main; main()", "run", f"{tmp_path}/load.sql"]
     terminal, theirs = pty.openpty()
     with subprocess.Popen(
-        [*INTERRUPTIBLE, *command, "--root", str(root), "--atomic", *conf],
+        [*INTERRUPTIBLE, *command, "--root", root, "--atomic", *conf],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -78,7 +82,7 @@ def test_ctrl_c_rolls_back_and_says_so(tmp_path: Path, repository: Path) -> None
         os.close(theirs)
         try:
             watched = read_until(terminal, "[3/4] line 3  INSERT")
-            wait_until(lambda: len(list(root.rglob("*.parquet"))) == 2, "its first file is not written", PATIENCE_S)
+            wait_until(lambda: len(matching(root, "*.parquet")) == 2, "its first file is not written", PATIENCE_S)
             os.killpg(process.pid, signal.SIGINT)
             watched += read_until(terminal, "")
             assert process.wait(PATIENCE_S) == 130
@@ -93,4 +97,4 @@ def test_ctrl_c_rolls_back_and_says_so(tmp_path: Path, repository: Path) -> None
     assert not STACK.search(watched)
     assert "[1/4] line 1  " in watched
     assert "\x1b[3" not in watched, "NO_COLOR asks for none"
-    assert not TransactionalCatalog.open(str(root)).database().tables
+    assert not TransactionalCatalog.open(root).database().tables

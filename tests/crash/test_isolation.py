@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.contract import Case, find
 from tests.support.driver import Driver
+from tests.support.placed import root_in
 from tests.support.runner import run_case
 from tests.support.sessions import CATALOG
 
@@ -28,15 +29,15 @@ def cases() -> list[Case]:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Driver, Driver]]:
-    folder = tmp_path_factory.mktemp("isolation")
-    with Driver(folder / "one") as one, Driver(folder / "two") as two:
-        yield one, two
+    one, two = (root_in(tmp_path_factory.mktemp(name)) for name in ("one", "two"))
+    with Driver(one) as first, Driver(two) as second:
+        yield first, second
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
 def test_isolation_holds_between_processes(case: Case, pair: tuple[Driver, Driver], tmp_path: Path) -> None:
     """`con1` and `con3` are sessions of the one process, `con2` is of the other."""
-    root = tmp_path / CATALOG
-    variables = {"catalog": CATALOG, "root": str(root)}
+    root = root_in(tmp_path)
+    variables = {"catalog": CATALOG, "root": root}
     if wrong := run_case(case, lambda name: pair[name == "con2"].connect(root), variables):
         pytest.fail(wrong, pytrace=False)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 from pyarrow.parquet import read_table
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.storage import open_storage
 from tests.support.driver import Driver
 from tests.support.lakes import create, files, named, open_catalog, replay
+from tests.support.placed import delta_tables, matching, root_in
 
 SET_UP = (
     "CREATE TABLE a (id BIGINT)",
@@ -37,10 +38,17 @@ AFTER: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def without_spark(root: Path) -> dict[str, list[dict[str, Any]]]:
+COMMITS = "_delta_log/*.json"
+
+
+def folders(root: str) -> list[str]:
+    """Return where the lake's tables lie."""
+    return [table.location for table in TransactionalCatalog.open(root).database().tables.values()]
+
+
+def without_spark(root: str) -> dict[str, list[dict[str, Any]]]:
     """Open the lake as the next process does, and then read its tables as any Delta reader does."""
-    tables = TransactionalCatalog.open(str(root)).database().tables.values()
-    rows = {t.name.table: DeltaTable(root / t.location).to_pyarrow_table().to_pylist() for t in tables}
+    rows = {name: table.to_pyarrow_table().to_pylist() for name, table in delta_tables(root).items()}
     return {name: sorted(found, key=lambda row: row["id"]) for name, found in rows.items()}
 
 
@@ -57,15 +65,15 @@ def test_a_driver_killed_in_its_commit(
 
     What the driver after it leaves open when its Spark is stopped is rolled back.
     """
-    root = tmp_path / "lake"
+    root = root_in(tmp_path)
     with Driver(root) as driver:
         driver.sql(*SET_UP)
-        before = len(list(root.rglob("_delta_log/*.json")))
+        before = len(matching(root, COMMITS))
         driver.sql(*TRANSACTION)
         assert driver.ask({"stop": point}) == {"armed": point}
         assert driver.ask({"sql": "COMMIT"}) == {"stopped": point}
         driver.kill()
-    assert len(list(root.rglob("_delta_log/*.json"))) == before + published
+    assert len(matching(root, COMMITS)) == before + published
     if point == "between-publishes":
         with Driver(root) as next_session:
             for name, rows in expected.items():
@@ -73,9 +81,9 @@ def test_a_driver_killed_in_its_commit(
             (begun,) = next_session.sql("BEGIN")
             next_session.sql("INSERT INTO a VALUES (3)")
             staged = f"_delta_log/_lockstep/{begun['transaction_id']}/*.json"
-            assert list(root.rglob(staged))
+            assert matching(root, staged)
             assert next_session.ask({"end": ""}) == {"ended": True}
-            assert not list(root.rglob(staged)), "the end of Spark rolls back"
+            assert not matching(root, staged), "the end of Spark rolls back"
     assert without_spark(root) == expected
 
 
@@ -83,21 +91,25 @@ def test_a_driver_killed_in_its_commit(
 @pytest.mark.slow
 def test_a_driver_killed_right_after_its_commit_leaves_whole_checkpoints(tmp_path: Path) -> None:
     """COMMIT answers once they are written, as a statement of plain Delta does."""
-    root = tmp_path / "lake"
+    root = root_in(tmp_path)
     with Driver(root) as driver:
         for name, policy in (("a", "classic"), ("b", "v2")):
             properties = f"'delta.checkpointInterval' = '1', 'delta.checkpointPolicy' = '{policy}'"
             driver.sql(f"CREATE TABLE {name} (id BIGINT) TBLPROPERTIES ({properties})")
         driver.sql("BEGIN", "INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (1)", "COMMIT")
         driver.kill()
-    logs = sorted(root.rglob("_delta_log"), key=str)
-    assert [json.loads((log / "_last_checkpoint").read_text())["version"] for log in logs] == [1, 1]
-    assert [len(list(log.glob(f"{1:020d}.checkpoint.*"))) for log in logs] == [1, 1]
-    parts = [part for log in logs for part in (*log.glob("[0-9]*.parquet"), *log.glob("_sidecars/[!.]*"))]
-    added = [file["path"] for part in parts for file in read_table(part)["add"].to_pylist() if file is not None]
+    store = open_storage(root)
+    hints = [store.get(path) or b"" for path in matching(root, "_delta_log/_last_checkpoint")]
+    assert [json.loads(hint)["version"] for hint in hints] == [1, 1]
+    checkpoints = matching(root, f"_delta_log/{1:020d}.checkpoint.*")
+    assert [len([path for path in checkpoints if path.startswith(folder)]) for folder in folders(root)] == [1, 1]
+    parts = [*matching(root, "_delta_log/[0-9]*.parquet"), *matching(root, "_delta_log/_sidecars/[!.]*")]
+    tables = [read_table(BytesIO(store.get(path) or b"")) for path in parts]
+    added = [file["path"] for table in tables for file in table["add"].to_pylist() if file is not None]
     assert len(added) == 2
-    assert sorted(added) == sorted(path.name for path in root.rglob("part-*[0-9a-z].parquet")), "of each table its file"
-    assert not list(root.rglob("*.tmp")), "nothing is half written"
+    files = [path.rpartition("/")[2] for path in matching(root, "part-*[0-9a-z].parquet")]
+    assert sorted(added) == sorted(files), "of each table its file"
+    assert not matching(root, "*.tmp"), "nothing is half written"
 
 
 COMMITTER = """
@@ -121,13 +133,13 @@ for n in count():
 @pytest.mark.slow
 def test_of_processes_killed_wherever_they_are_no_commit_is_half(tmp_path: Path, repository: Path) -> None:
     """Two at a time commit to both tables as fast as they can, and die after an answer, in the middle of the next."""
-    root = tmp_path / "lake"
-    create(open_catalog(open_storage(str(root), create=True)), "a", "b")
+    root = root_in(tmp_path)
+    create(open_catalog(open_storage(root, create=True)), "a", "b")
     answered: set[str] = set()
     for round_ in range(6):
         running = [
             subprocess.Popen(
-                [sys.executable, "-c", COMMITTER, str(root), f"{round_}{each}"],
+                [sys.executable, "-c", COMMITTER, root, f"{round_}{each}"],
                 stdout=subprocess.PIPE,
                 text=True,
                 cwd=repository,
@@ -141,7 +153,7 @@ def test_of_processes_killed_wherever_they_are_no_commit_is_half(tmp_path: Path,
             process.kill()
         for process in running:
             answered |= set(process.communicate()[0].split("\n")[:-1])
-    catalog = open_catalog(open_storage(str(root)))
+    catalog = open_catalog(open_storage(root))
     assert files(catalog, "a") == files(catalog, "b")
     assert "" not in answered
     assert answered <= files(catalog, "a"), "who was told that it is committed can rely on it"

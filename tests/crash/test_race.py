@@ -1,4 +1,4 @@
-"""Two Spark drivers, each with a JVM of its own, on one lake at the same moment."""
+"""Two Spark drivers, each with a JVM of its own, on one lake at the same moment; on one with an arbiter, too."""
 
 from __future__ import annotations
 
@@ -11,24 +11,36 @@ import pytest
 from lockstep.catalog import TransactionalCatalog
 from tests.support import on_hdfs
 from tests.support.driver import Driver
-from tests.support.sessions import ROOTS
+from tests.support.placed import matching, root_in
+from tests.support.valkey import running
 
 # Slow: two Spark drivers are started, at the same time on two cores, and serve all tests here.
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path | str:
-    """The lake's folder; below `ROOTS` if these tests are run on a store."""
-    folder = tmp_path_factory.mktemp("race")
-    return f"{ROOTS}/{folder.parent.name}-race" if ROOTS else folder / "lake"
+@pytest.fixture(scope="module", params=["store", pytest.param("valkey", marks=pytest.mark.deep)])
+def arbiter(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
+    """The arbiter of the lake, if it has one."""
+    if request.param == "store":
+        yield None
+        return
+    with running(tmp_path_factory.mktemp("valkey")) as server:
+        yield server.address()
 
 
 @pytest.fixture(scope="module")
-def pair(root: Path | str) -> Iterator[tuple[Driver, Driver]]:
+def root(tmp_path_factory: pytest.TempPathFactory, arbiter: str | None) -> str:
+    """Return the root of a lake that is there."""
     on_hdfs.connected()
-    TransactionalCatalog.open(str(root), create=True)
-    with Driver(root) as one, Driver(root) as two:
+    root = root_in(tmp_path_factory.mktemp("race"))
+    TransactionalCatalog.open(root, create=True, arbiter=arbiter)
+    return root
+
+
+@pytest.fixture(scope="module")
+def pair(root: str, arbiter: str | None) -> Iterator[tuple[Driver, Driver]]:
+    told = ["tests.support.driver", arbiter] if arbiter else []
+    with Driver(root, *told) as one, Driver(root, *told) as two:
         yield one, two
 
 
@@ -42,7 +54,7 @@ def both(pair: tuple[Driver, Driver], *statements: tuple[str, str]) -> list[tupl
     return answers
 
 
-def test_appends_to_one_table_all_land(pair: tuple[Driver, Driver], root: Path | str) -> None:
+def test_appends_to_one_table_all_land(pair: tuple[Driver, Driver], root: str) -> None:
     pair[0].sql("CREATE TABLE appended (id BIGINT)")
     answers = both(
         pair, *[(f"INSERT INTO appended VALUES ({n})", f"INSERT INTO appended VALUES ({-n})") for n in (1, 2, 3)]
@@ -50,7 +62,7 @@ def test_appends_to_one_table_all_land(pair: tuple[Driver, Driver], root: Path |
     assert all("rows" in answer for each in answers for answer in each), answers
     for driver in pair:
         assert [row["id"] for row in driver.sql("SELECT id FROM appended ORDER BY id")] == [-3, -2, -1, 1, 2, 3]
-    entries = TransactionalCatalog.open(str(root)).timeline.entries(-1)
+    entries = TransactionalCatalog.open(root).timeline.entries(-1)
     assert not any(entry.kind == "external" for entry in entries)
 
 
@@ -84,11 +96,12 @@ def test_transactions_on_different_tables_both_land(pair: tuple[Driver, Driver])
 
 def test_of_two_tables_made_in_one_folder_one_is_there(pair: tuple[Driver, Driver], tmp_path: Path) -> None:
     """By statements on their own, and in transactions: the loser is told, and leaves nothing of its own."""
-    if ROOTS:
-        pytest.skip("a lake in a bucket has no tables on a local disk")
+    place = root_in(tmp_path)
     make = "CREATE TABLE {{}} USING delta LOCATION '{}' AS SELECT {{}} AS id"
     for number in range(3):
-        alone, inside = (make.format(tmp_path / f"{kind}{number}") for kind in ("alone", "inside"))
+        alone, inside = (
+            make.format(f"{place}/{kind}{number}".replace("s3://", "s3a://")) for kind in ("alone", "inside")
+        )
         names = f"one{number}", f"two{number}"
         scripts = [
             [(alone.format(names[0], 1), alone.format(names[1], 2))],
@@ -105,7 +118,7 @@ def test_of_two_tables_made_in_one_folder_one_is_there(pair: tuple[Driver, Drive
             assert {"42P07", "40001", "22023"} & {*lost}, "one was told why"
             found = [pair[0].ask({"sql": f"SELECT id FROM {prefix}{name}"}).get("rows") for name in names]
             [rows] = [each for each in found if each is not None]
-            files = list((tmp_path / f"{folder}{number}").glob("*.parquet"))
+            files = matching(f"{place}/{folder}{number}", "*.parquet")
             assert (len(files), pair[1].sql(f"SELECT id FROM {prefix}{names[found.index(rows)]}")) == (
                 1,
                 [{"id": rows[0][0]}],
@@ -115,7 +128,7 @@ def test_of_two_tables_made_in_one_folder_one_is_there(pair: tuple[Driver, Drive
 
 
 @pytest.mark.deep
-def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Driver], root: Path | str) -> None:
+def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Driver], root: str) -> None:
     """A transaction writes two tables alike, and RESTORE DATABASE comes at each point of it: no version tears them."""
     one, two = pair
     one.sql("CREATE TABLE twin AS SELECT 0 AS id", "CREATE TABLE other_twin AS SELECT 0 AS id", "CREATE TAG twins")
@@ -142,5 +155,5 @@ def test_a_restore_beside_a_writer_is_whole_or_refused(pair: tuple[Driver, Drive
         assert driver.sql(restore, "SELECT id FROM twin") == [{"id": 0}]
 
 
-def _newest(root: Path | str) -> int:
-    return TransactionalCatalog.open(str(root)).database().version
+def _newest(root: str) -> int:
+    return TransactionalCatalog.open(root).database().version

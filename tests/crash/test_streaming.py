@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
-from lockstep.catalog import TransactionalCatalog
 from tests.support.driver import Driver
-from tests.support.lakes import named
+from tests.support.placed import delta_tables, root_in
 
 
-def ids(root: Path, name: str) -> list[int]:
-    """Read a table as any Delta reader does, once the lake has been opened, which publishes what is ratified."""
-    table = TransactionalCatalog.open(str(root)).database().tables[named(name)]
-    found: list[int] = DeltaTable(root / table.location).to_pyarrow_table()["id"].to_pylist()
+def ids(root: str, name: str) -> list[int]:
+    """Read a table as any Delta reader does."""
+    found: list[int] = delta_tables(root)[name].to_pyarrow_table()["id"].to_pylist()
     return sorted(found)
 
 
@@ -23,7 +20,7 @@ def ids(root: Path, name: str) -> list[int]:
 @pytest.mark.slow
 def test_each_row_arrives_once_in_both_tables_whenever_the_driver_dies(tmp_path: Path) -> None:
     """Before COMMIT, the batch is run again; after it, and before Spark's checkpoint knows, it is passed over."""
-    root, checkpoint = tmp_path / "lake", str(tmp_path / "checkpoint")
+    root, checkpoint = root_in(tmp_path), str(tmp_path / "checkpoint")
 
     with Driver(root) as first:
         first.sql(*(f"CREATE TABLE {name} (id BIGINT)" for name in ("source", "a", "b")))

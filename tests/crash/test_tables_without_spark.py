@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 import lockstep
 from lockstep.lake.verify import verify
 from lockstep.tables.opened import OpenLake
+from tests.support.placed import delta, root_in
 
 pytestmark = pytest.mark.slow
 
@@ -38,20 +38,22 @@ for id in range(first, first + count):
 VICTIM = """
 import os, signal, sys, lockstep
 from lockstep.storage.local import LocalStorage
+from lockstep.storage.object import ObjectStorage
 root, at, id = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 lake = lockstep.open(root)
 lake.at()
 calls = 0
+kind = ObjectStorage if "://" in root else LocalStorage
 
 def watched(name):
-    real = getattr(LocalStorage, name)
+    real = getattr(kind, name)
     def call(self, path, *args, **more):
         global calls
         calls += 1
         if calls == at:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, path, *args, **more)
-    setattr(LocalStorage, name, call)
+    setattr(kind, name, call)
 
 for name in ("try_put", "put", "put_chunks", "put_advice", "delete", "delete_folder"):
     watched(name)
@@ -63,8 +65,8 @@ print("committed", flush=True)
 """
 
 
-def make(root: Path) -> OpenLake:
-    lake = lockstep.open(str(root), create=True)
+def make(root: str) -> OpenLake:
+    lake = lockstep.open(root, create=True)
     with lake.transaction() as tx:
         for name in ("a", "b"):
             tx.create(name, SCHEMA, properties={"delta.enableDeletionVectors": "true"})
@@ -76,14 +78,14 @@ def start(code: str, *args: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def ids(root: Path, name: str) -> list[int]:
+def ids(root: str, name: str) -> list[int]:
     """The ids of a table as any Delta reader has them, once the lake has been opened anew."""
-    uri = lockstep.open(str(root)).at()[name].uri
-    return sorted(pa.table(DeltaTable(uri).scan(columns=["id"])).column("id").to_pylist())
+    uri = lockstep.open(root).at()[name].uri
+    return sorted(pa.table(delta(uri).scan(columns=["id"])).column("id").to_pylist())
 
 
 def test_two_processes_that_race_lose_nothing(tmp_path: Path) -> None:
-    root = tmp_path / "lake"
+    root = root_in(tmp_path)
     make(root)
     racers = [start(RACER, root, first, 15) for first in (100, 200)]
     for racer in racers:
@@ -96,7 +98,7 @@ def test_two_processes_that_race_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_process_killed_at_any_write_leaves_all_or_nothing(tmp_path: Path) -> None:
     """It is killed before its n-th write or deletion, for each n, until it comes to its end."""
-    root = tmp_path / "lake"
+    root = root_in(tmp_path)
     lake = make(root)
     committed: list[int] = []
     outcomes = set()
@@ -118,7 +120,7 @@ def test_a_process_killed_at_any_write_leaves_all_or_nothing(tmp_path: Path) -> 
     assert {(-signal.SIGKILL, False), (-signal.SIGKILL, True), (0, True)} == outcomes, (
         "killed before the commit, and after"
     )
-    rows = lockstep.open(str(root)).at().sql("SELECT DISTINCT v FROM b").to_pylist()
+    rows = lockstep.open(root).at().sql("SELECT DISTINCT v FROM b").to_pylist()
     assert rows == [{"v": "changed"}]
-    report = verify(lake.catalog.lake.storage, lockstep.open(str(root)).catalog.timeline)
+    report = verify(lake.catalog.lake.storage, lockstep.open(root).catalog.timeline)
     assert not report.differences, json.dumps([str(each) for each in report.differences])

@@ -18,6 +18,7 @@ from lockstep.storage import open_storage
 from tests.support.caretakers import STOP, TABLE, make
 from tests.support.child import REPOSITORY
 from tests.support.lakes import named, open_catalog
+from tests.support.placed import root_in
 
 PATIENCE_SECONDS = 90
 """So long at most until enough has happened; a few seconds, if nothing else runs."""
@@ -26,13 +27,13 @@ PATIENCE_SECONDS = 90
 class Processes:
     """Processes that play roles on a lake, what they have said so far, and how all of them end."""
 
-    def __init__(self, root: Path, *roles: tuple[str, str]) -> None:
-        make(str(root))
-        self.root, self.names = root, [name for _, name in roles]
-        self._files = [root.parent / f"{name}.log" for name in self.names]
+    def __init__(self, folder: Path, *roles: tuple[str, str]) -> None:
+        self.root, self.names = root_in(folder), [name for _, name in roles]
+        make(self.root)
+        self._files = [folder / f"{name}.log" for name in self.names]
         self._processes = []
         for (role, name), file in zip(roles, self._files, strict=True):
-            command = [sys.executable, "-m", "tests.support.caretakers", role, str(root), name]
+            command = [sys.executable, "-m", "tests.support.caretakers", role, self.root, name]
             with file.open("w") as out:
                 self._processes.append(subprocess.Popen(command, stdout=out, cwd=REPOSITORY))
 
@@ -51,13 +52,13 @@ class Processes:
                 assert time.monotonic() < end_by, [file.read_text()[-500:] for file in self._files]
                 time.sleep(0.2)
         finally:
-            open_storage(str(self.root)).put(STOP, b"")
+            open_storage(self.root).put(STOP, b"")
             codes = [process.wait(PATIENCE_SECONDS) for process in self._processes]
         assert codes == [0] * len(codes), self.said("failed")
 
 
-def entries_by_id(root: Path) -> dict[str, int]:
-    catalog = open_catalog(open_storage(str(root)))
+def entries_by_id(root: str) -> dict[str, int]:
+    catalog = open_catalog(open_storage(root))
     assert verify(catalog.lake.storage, catalog.timeline).differences == ()
     return {entry.transaction.id: entry.version for entry in catalog.timeline.past()}
 
@@ -65,11 +66,11 @@ def entries_by_id(root: Path) -> dict[str, int]:
 # Slow: some seconds of three processes each on two cores.
 @pytest.mark.slow
 def test_of_an_abort_and_a_commit_one_wins(tmp_path: Path) -> None:
-    processes = Processes(tmp_path / "lake", ("write", "w1"), ("write", "w2"), ("abort", "ender"))
+    processes = Processes(tmp_path, ("write", "w1"), ("write", "w2"), ("abort", "ender"))
     processes.until(lambda: all(len(processes.said(what)) >= 10 for what in ("committed", "aborted", "cancelled")))
     committed = {line["committed"]: line["version"] for line in processes.said("committed")}
     aborted = {line["aborted"] for line in processes.said("aborted")}
-    landed = entries_by_id(tmp_path / "lake")
+    landed = entries_by_id(processes.root)
     assert not aborted & committed.keys(), "who was told that a transaction is ended, and who that it is committed"
     assert not aborted & landed.keys()
     assert {id_: landed.get(id_) for id_ in committed} == committed
@@ -79,9 +80,9 @@ def test_of_an_abort_and_a_commit_one_wins(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_maintainers_take_nothing_from_writers_nor_from_a_long_reader(tmp_path: Path) -> None:
-    root = tmp_path / "lake"
     roles = (("write", "w"), ("read", "reader"), ("maintain", "m1"), ("maintain", "m2"))
-    processes = Processes(root, *roles)
+    processes = Processes(tmp_path, *roles)
+    root = processes.root
 
     def gone(by: str | None = None) -> set[str]:
         return {path for line in processes.said("gone") if by in (None, line["by"]) for path in line["gone"]}
@@ -93,7 +94,7 @@ def test_two_maintainers_take_nothing_from_writers_nor_from_a_long_reader(tmp_pa
     committed = {line["committed"]: line["version"] for line in processes.said("committed")}
     assert {id_: landed.get(id_) for id_ in committed} == committed
     assert committed
-    catalog = open_catalog(open_storage(str(root)))
+    catalog = open_catalog(open_storage(root))
     head = catalog.database()
     assert head.expired.first_kept > 1
     for version in range(head.expired.first_kept, head.version + 1):

@@ -34,6 +34,7 @@ from tests.support.history import Add, Anomaly, Append, Level, Op, Read, Status,
 from tests.support.invariants import Totals, lost_or_resurrected, wrong_totals
 from tests.support.keyed import Contents, Tables, data_file, keys_of_files
 from tests.support.lakes import PROTOCOL, metadata, open_catalog, stage_new
+from tests.support.placed import matching, root_in
 from tests.support.replay import BrokenTableError, Replayed
 from tests.support.scripts import OPENING_BALANCE, SCRIPTS_PER_KEY, Plan, account, balance, keys_of
 
@@ -90,7 +91,7 @@ class Outcome:
     """
 
     campaign: Campaign
-    root: Path
+    root: str
     history: list[Transaction]
     kills: int
     seconds: float
@@ -98,7 +99,7 @@ class Outcome:
 
     def open(self) -> TransactionalCatalog:
         """Open the lake, as one more client."""
-        return open_catalog(open_storage(str(self.root)), isolation=self.campaign.isolation, turns=True)
+        return open_catalog(open_storage(self.root), isolation=self.campaign.isolation, turns=True)
 
     def __str__(self) -> str:
         by = Counter(tx.status for tx in self.history)
@@ -115,7 +116,7 @@ def run(folder: Path, campaign: Campaign) -> Outcome:
     Raises:
         TimeoutError: the clients did not end in time.
     """
-    root = folder / "lake"
+    root = root_in(folder)
     started = time.monotonic()
     opening = _open(root, campaign)
     clients = [_Supervised(folder, root, campaign, number) for number in range(campaign.clients)]
@@ -186,7 +187,7 @@ def _error(error: Exception) -> Anomaly:
 class _Supervised:
     """One client, life after life."""
 
-    def __init__(self, folder: Path, root: Path, campaign: Campaign, number: int) -> None:
+    def __init__(self, folder: Path, root: str, campaign: Campaign, number: int) -> None:
         self.journals: list[Path] = []
         self.kills = 0
         self.errors: list[str] = []
@@ -205,7 +206,7 @@ class _Supervised:
         self._first_seen = None
         journal = self._folder / f"client-{self._number}-{life}.jsonl"
         plan = Plan(
-            root=str(self._root),
+            root=self._root,
             journal=str(journal),
             seed=self._campaign.seed,
             client=self._number,
@@ -324,13 +325,13 @@ SCHEMA = json.dumps(
 )
 
 
-def _open(root: Path, campaign: Campaign) -> Transaction:
+def _open(root: str, campaign: Campaign) -> Transaction:
     """Make the tables, each with an account, in one transaction.
 
     Each list has a file from the beginning: two who make a list of nothing at once would not touch the same file, and
     so would not conflict, as two INSERTs do not.
     """
-    catalog = open_catalog(open_storage(str(root), create=True))
+    catalog = open_catalog(open_storage(root, create=True))
     began = time.monotonic_ns()
     tx = catalog.begin()
     ops: list[Op] = []
@@ -350,10 +351,10 @@ def _open(root: Path, campaign: Campaign) -> Transaction:
     return Transaction("opening", tuple(ops), began=began, ended=time.monotonic_ns())
 
 
-def _read_all(root: Path, campaign: Campaign) -> Transaction:
+def _read_all(root: str, campaign: Campaign) -> Transaction:
     """Read every key of the newest database version, as one transaction of one more client."""
     began = time.monotonic_ns()
-    contents = _contents(open_catalog(open_storage(str(root))))
+    contents = _contents(open_catalog(open_storage(root)))
     reads = tuple(Read(key, values) for key, values in contents.items())
     return Transaction(CLOSING, reads, began=began, ended=time.monotonic_ns())
 
@@ -376,13 +377,15 @@ def _versions(catalog: TransactionalCatalog, totals: Totals) -> Iterator[Anomaly
             yield Anomaly("total", f"database version {version}: {what}", keys=totals.accounts)
 
 
-def _logs(catalog: TransactionalCatalog, root: Path) -> Iterator[Anomaly]:
+def _logs(catalog: TransactionalCatalog, root: str) -> Iterator[Anomaly]:
     """Compare the tables' own logs, as any Delta reader finds them, with what the timeline's entries hold."""
-    tables = Tables(catalog.lake.storage)
+    tables, store = Tables(catalog.lake.storage), open_storage(root)
+    commits = matching(root, "_delta_log/*.json")
     for table in catalog.database().tables.values():
         plain = Replayed(strict=False)
-        for commit in sorted((root / table.location / "_delta_log").glob("*.json")):
-            plain.take(parse(commit.read_bytes()))
+        for commit in commits:
+            if commit.startswith(f"{table.location}/"):
+                plain.take(parse(store.get(commit) or b""))
         ratified = _ratified(catalog, table)
         if tables.grouped(table, keys_of_files(plain)) != tables.grouped(table, keys_of_files(ratified)):
             yield Anomaly("plain-reader", f"a plain reader of {table.name} sees something else than the timeline")

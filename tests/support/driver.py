@@ -1,6 +1,6 @@
 """A Spark driver that a test can kill: a process of its own, which runs the SQL that it is told to.
 
-python -m tests.support.driver <root>       a line of JSON in, a line of JSON out, until the end of its input
+python -m tests.support.driver <root> [<arbiter>]      a line of JSON in, a line of JSON out, until its input ends
 
 {"sql": "SELECT 1 AS x"}           {"columns": ["x"], "rows": [[1]]}, or {"sqlstate": "40001", "message": "…"}
 {"open": "con1", "root": "/lake"}  {"opened": "con1"}: a further session, on a lake of its own
@@ -47,7 +47,7 @@ class Driver(Child):
             rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
         return rows
 
-    def connect(self, root: Path) -> DriverSession:
+    def connect(self, root: Path | str) -> DriverSession:
         """Open a session of its own on a lake."""
         name = str(next(self._names))
         assert self.ask({"open": name, "root": str(root)}) == {"opened": name}
@@ -71,7 +71,7 @@ class DriverSession:
 # --- inside the process -----------------------------------------------------------------------------------------------
 
 
-def main(root: str) -> None:
+def main(root: str, arbiter: str | None = None) -> None:
     """Answer requests until there are no more."""
     from pyspark.sql import SparkSession
 
@@ -81,7 +81,7 @@ def main(root: str) -> None:
     builder = SparkSession.builder.master("local[1]")
     if ROOTS.startswith("s3"):
         builder = builder.config("spark.jars", ",".join(map(str, on_s3.s3a_jars())))
-    builder = lockstep.configure(builder, root=root, catalog=CATALOG)
+    builder = lockstep.configure(builder, root=root, catalog=CATALOG, create=True, arbiter=arbiter)
     settings = {
         **SMALL,
         **INTERPRETED,
@@ -175,4 +175,4 @@ STOPS = {"before-ratify": before_ratify, "after-ratify": after_ratify, "between-
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -11,7 +11,6 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from lockstep.retry import RACE, Contention, doubling
 from lockstep.storage import Storage, open_storage
@@ -65,16 +64,16 @@ def write(storage: Storage, writer: str, appends: int, policy: str) -> Report:
     return Report(seconds, attempts, time.perf_counter() - started)
 
 
-def run_writers(root: Path, writers: int, appends: int, policy: str = TURNS) -> list[Report]:
+def run_writers(root: str, writers: int, appends: int, policy: str = TURNS) -> list[Report]:
     """Start the writers together, on a new lake with one table, and return their reports.
 
     Raises:
         EndedError: one of them failed; what it said stands on the standard error.
     """
-    create(open_catalog(open_storage(str(root), create=True)), TABLE)
+    create(open_catalog(open_storage(root, create=True)), TABLE)
     with ExitStack() as running:
         each = [
-            running.enter_context(Child("tests.support.writers", str(root), f"w{n}", str(appends), policy))
+            running.enter_context(Child("tests.support.writers", root, f"w{n}", str(appends), policy))
             for n in range(writers)
         ]
         for writer in each:

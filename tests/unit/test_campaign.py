@@ -106,17 +106,17 @@ def money_is_gone(outcome: Outcome, catalog: TransactionalCatalog) -> None:
 
 
 def a_commit_says_something_else(outcome: Outcome, catalog: TransactionalCatalog) -> None:
-    path = outcome.root / commit_path(catalog.timeline.head.tables[named("t0")].location, 0)
+    path = Path(outcome.root) / commit_path(catalog.timeline.head.tables[named("t0")].location, 0)
     path.write_bytes(render([action for action in parse(path.read_bytes()) if "commitInfo" not in action]))
 
 
 def a_commit_has_lost_a_file(outcome: Outcome, catalog: TransactionalCatalog) -> None:
-    path = outcome.root / commit_path(catalog.timeline.head.tables[named("t0")].location, 0)
+    path = Path(outcome.root) / commit_path(catalog.timeline.head.tables[named("t0")].location, 0)
     path.write_bytes(render([each for each in parse(path.read_bytes()) if "account" not in json.dumps(each)]))
 
 
 def a_data_file_is_gone(outcome: Outcome, catalog: TransactionalCatalog) -> None:
-    (outcome.root / catalog.timeline.head.tables[named("t1")].location / "opening.parquet").unlink()
+    (Path(outcome.root) / catalog.timeline.head.tables[named("t1")].location / "opening.parquet").unlink()
 
 
 def a_table_is_emptied(outcome: Outcome, catalog: TransactionalCatalog) -> None:
