@@ -5,6 +5,8 @@ PYTHON ?= python3
 TESTS ?=
 CORE_TESTS := tests/spark
 S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py
+S3_FAULT_TESTS := tests/spark/test_contract.py tests/crash
+ARBITER_TESTS := tests/spark/test_arbitrated.py tests/crash/test_race.py
 HDFS_TESTS := tests/storage/test_contract.py tests/storage/test_hdfs.py tests/spark/test_contract.py tests/spark/test_same_root.py tests/crash/test_race.py tests/crash/test_hdfs.py
 # Of each of these files what is for HDFS, and of the contract in Spark and of the race a sample.
 HDFS_SAMPLE := hdfs or begin_commit or conflicting or different or same_root
@@ -133,6 +135,21 @@ test-s3: setup jar ## run the contract in Spark on s3a, and two drivers on one l
 	@echo "test-s3: $(or $(TESTS),$(S3_TESTS)) on s3proxy (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m tests.support.on_s3 $(or $(TESTS),$(S3_TESTS)) $(PYTEST_ARGS)
 
+.PHONY: test-contract-s3 test-contract-hdfs
+test-contract-s3 test-contract-hdfs: test-contract-%: setup jar ## run all of sql/ in Spark on lakes in an S3 server, or in HDFS
+	@echo "$@: tests/spark/test_contract.py (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@$(BIN)/python -m tests.support.on_$* tests/spark/test_contract.py $(PYTEST_ARGS)
+
+.PHONY: test-arbiter
+test-arbiter: setup jar ## run the contract in Spark, and two drivers on one lake, with a Valkey as the lake's arbiter
+	@echo "test-arbiter: $(or $(TESTS),$(ARBITER_TESTS)) with a Valkey (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_ARBITERS=all $(BIN)/python -m pytest -m '' -k "arbiter or valkey" $(or $(TESTS),$(ARBITER_TESTS)) $(PYTEST_ARGS)
+
+.PHONY: test-s3-faults
+test-s3-faults: setup jar ## run sql/isolation and tests/crash on an S3 server that toxiproxy keeps losing, cutting, delaying; needs Go
+	@echo "test-s3-faults: $(or $(TESTS),$(S3_FAULT_TESTS)) behind toxiproxy (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_ISOLATION=all $(BIN)/python -m tests.support.on_s3 --faults $(or $(TESTS),$(S3_FAULT_TESTS) -m '' -k "not contract or isolation") $(PYTEST_ARGS)
+
 .PHONY: test-hdfs
 test-hdfs: setup jar ## run the contracts, killed drivers, and two drivers on one lake, on HDFS (TESTS=…, PYTEST_ARGS=…)
 	@echo "test-hdfs: $(or $(TESTS),$(HDFS_TESTS)) on a small cluster (PYTEST_ARGS=$(PYTEST_ARGS))"
@@ -196,6 +213,11 @@ demo: setup jar ## show Lockstep at work (DEMO_ARGS=…)
 	@echo "demo: sql/demo/run.py $(DEMO_ARGS)"
 	@$(BIN)/python sql/demo/run.py $(DEMO_ARGS)
 
+.PHONY: demo-s3 demo-hdfs
+demo-s3 demo-hdfs: demo-%: setup jar ## show the same on a lake in an S3 server, or in HDFS, which it starts (DEMO_ARGS=…)
+	@echo "$@: sql/demo/run.py $(DEMO_ARGS)"
+	@$(BIN)/python -m tests.support.demo $* $(DEMO_ARGS)
+
 bench: setup jar ## measure (BENCH_ARGS=…)
 	@echo "bench: tests/bench $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench $(BENCH_ARGS)
@@ -215,6 +237,11 @@ bench-profile: setup ## profile the Python of a COMMIT and of a statement, witho
 bench-slow: setup ## measure threads that commit on a slow store, without Spark (BENCH_ARGS=…)
 	@echo "bench-slow: tests/bench/slow.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.slow $(BENCH_ARGS)
+
+.PHONY: bench-s3
+bench-s3: setup ## measure commits in an S3 server whose answers come later, by toxiproxy, without Spark; needs Go (BENCH_ARGS=…)
+	@echo "bench-s3: tests/bench/s3.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.s3 $(BENCH_ARGS)
 
 .PHONY: bench-fsync
 bench-fsync: setup ## measure COMMIT with fsync-data and without, without Spark (BENCH_ARGS=…)

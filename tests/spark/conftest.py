@@ -36,12 +36,18 @@ def root(tmp_path: Path) -> Path | str:
 
 
 @pytest.fixture
-def connect(spark_session: Any, root: Path | str) -> Iterator[Callable[[], Any]]:
+def arbiter() -> str | None:
+    """Return what sessions are told of the lake's arbiter, if it has one."""
+    return None
+
+
+@pytest.fixture
+def connect(spark_session: Any, root: Path | str, arbiter: str | None) -> Iterator[Callable[[], Any]]:
     """Return a function that opens a session of its own on the test's lake; `lake` is its current catalog."""
     sessions = []
 
     def opened() -> Any:
-        session = new_session(spark_session, root)
+        session = new_session(spark_session, root, arbiter=arbiter)
         sessions.append(session)
         return session
 
