@@ -10,7 +10,20 @@ from project.render_docs import between
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 MARKS = (
-    *("peers", "tpch", "tpch-1", "transaction", "slow", "conflicts", "fairness", "hosts", "dbt", "scale", "exports"),
+    *(
+        "peers",
+        "tpch",
+        "tpch-1",
+        "transaction",
+        "slow",
+        "s3",
+        "conflicts",
+        "fairness",
+        "hosts",
+        "dbt",
+        "scale",
+        "exports",
+    ),
     *("adopt", "long", "profile", "turns", "before-after", "fsync", "retention", "recovery", "tables"),
 )
 """Of the sections, in the order of the page; `before-after` and `fsync` are written by hand."""
