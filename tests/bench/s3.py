@@ -154,7 +154,7 @@ def _median(each: Sequence[Run], field: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.s3", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--commits", type=int, default=16, help="of each thread; a fourth of it to one table")
+    parser.add_argument("--commits", type=int, default=8, help="of each thread; a fourth of it to one table")
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     args = parser.parse_args()
     runs: dict[tuple[str, int], list[Run]] = {(case, ms): [] for case in CASES for ms in DISTANCES_MS}
