@@ -155,6 +155,16 @@ def test_an_object_may_be_put_and_got_in_pieces(store: Storage) -> None:
     assert store.get("f/none") is None
 
 
+def test_an_object_is_copied_in_pieces_while_it_is_read(store: Storage) -> None:
+    """As an export does, from one store into another of its kind: neither waits for the other."""
+    data = bytes(range(256)) * 100  # a server with one thread has said all of it before it is asked to take it
+    store.put("f/from", data)
+    pieces = store.chunks("f/from")
+    assert pieces is not None
+    store.put_chunks("f/to", pieces)
+    assert store.get("f/to") == data
+
+
 def buffers() -> Iterator[tuple[str, memoryview]]:
     """Yield memory as others lend it, by what is unusual about it: pyarrow's is of signed bytes."""
     yield "pyarrow's", memoryview(pa.py_buffer(b"abcdef"))

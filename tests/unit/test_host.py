@@ -150,6 +150,21 @@ def test_whatever_is_asked_has_an_answer(host: Host, request_: bytes) -> None:
     assert (error["condition"], error["sqlstate"]) == ("LOCKSTEP_INTERNAL", "XX000")
 
 
+def test_a_panic_of_a_library_is_an_answer(one: Client) -> None:
+    """What obstore and deltalake raise then is no Exception; it ended the thread, and the shim waited for ever."""
+
+    class Panic(BaseException):
+        pass
+
+    def broken() -> None:
+        raise Panic("cannot start a runtime")
+
+    timeline = one.lake().timeline
+    timeline.storage = store = FaultyStorage(timeline.storage)
+    store.interrupt("put_if_absent", broken)
+    assert one.refused("drop", namespace=[], table="a")[0] == "XX000"
+
+
 def test_what_goes_wrong_is_logged_without_the_settings_of_the_catalog(
     one: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,6 +13,7 @@ from lockstep.retry import REQUEST, Backoff
 from lockstep.storage import Found, Names, Storage, checked
 from lockstep.storage.failures import Meaning, cause_of, meaning_of
 from lockstep.storage.options import Obstore, Place
+from lockstep.workers import Threads
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -126,8 +127,10 @@ class ObjectStorage(Storage):
                 return None
 
         def pieces() -> Iterator[bytes]:
-            with self._reporting("read", path):
-                yield from map(bytes, stream)
+            # Who asks for them may be obstore, for `put_chunks`, in a thread in which it must not wait for itself.
+            with self._reporting("read", path), Threads(1, thread_name_prefix="lockstep-pieces") as reader:
+                while (piece := reader.submit(next, stream, None).result()) is not None:
+                    yield bytes(piece)
 
         return pieces()
 

@@ -80,7 +80,7 @@ class Host:
             return msgspec.json.encode({"look": answer.look}).decode()
         except LockstepError as error:
             return refusal(error)
-        except Exception as error:  # noqa: BLE001 (logged, and told to whoever asked)
+        except BaseException as error:  # noqa: BLE001 (logged, and told to whoever asked, who would wait for ever)
             _log.exception("%s failed", description_of(request))
             what = f"internal error: {type(error).__name__}: {error}"
             return refusal(LockstepError(f"{what}. Please report it; `lockstep log` shows what was committed"))
