@@ -188,11 +188,13 @@ class ObjectStorage(Storage):
     def delete(self, path: str) -> None:
         import obstore
 
-        with self._reporting("delete", path):
+        def remove() -> None:
             try:
                 obstore.delete(self._store, _key(path))
             except FileNotFoundError as error:
                 _check_absent(error)
+
+        self._repeating("delete", path, remove)
 
     def delete_all(self, paths: Iterable[str]) -> None:
         import obstore
@@ -234,7 +236,7 @@ class ObjectStorage(Storage):
         """Yield, for each time that a request is sent, what its failure is told: it raises that if it is final.
 
         obstore itself repeats what got no answer, or one of 5xx, but neither a request whose answer's body broke off,
-        as that of a listing may, nor a POST, by which S3 deletes many objects.
+        as that of a listing may, nor a POST, by which S3 deletes.
         """
         failures: list[Exception] = []
 
