@@ -305,6 +305,14 @@ STORE = Setting(
     "need. HDFS has none.",
     otherwise="the `AWS_*`, `GOOGLE_*` and `AZURE_*` variables",
 )
+SESSION_NAMES = Setting(
+    "session-names",
+    "catalog",
+    "true or false",
+    "Whether a name of Spark's session catalog (`shop.orders`, `spark_catalog.shop.orders`) [means this lake's table]"
+    "(migration.md#old-names) where the lake has one of that name. At most one catalog of a session says so.",
+    default="false",
+)
 ARBITER = Setting(
     "arbiter",
     "catalog",

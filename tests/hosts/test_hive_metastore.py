@@ -82,3 +82,39 @@ def test_what_hives_code_reads_of_a_table_of_the_lake_is_refused_in_a_transactio
     done = run_program(tmp_path, "spark-sql", said, "-f", str(script))
     assert done.returncode != 0
     assert "is of table default.t: by its path" in done.stderr + done.stdout
+
+
+OLD_NAMES = """
+CREATE SCHEMA shop;
+USE shop;
+CREATE TABLE orders USING delta AS SELECT 1 AS id;
+CALL {lake}.system.adopt(schema => 'spark_catalog.shop');
+BEGIN;
+INSERT INTO orders VALUES (2);
+INSERT INTO shop.Orders SELECT id + 2 FROM spark_catalog.shop.orders;
+SELECT 'seen', count(*) FROM orders;
+ROLLBACK;
+INSERT INTO orders VALUES (5);
+CREATE TABLE made USING delta AS SELECT * FROM orders;
+SHOW TABLES;
+SELECT 'kept', count(*) FROM made;
+DROP TABLE orders;
+"""
+
+
+def test_old_names_mean_the_lakes_tables_of_a_hive_metastores_schema(tmp_path: Path) -> None:
+    said, script = settings(tmp_path, tmp_path / CATALOG), tmp_path / "script.sql"
+    script.write_text(OLD_NAMES.format(lake=CATALOG), encoding="utf-8")
+    said[f"spark.sql.catalog.{CATALOG}.session-names"] = "true"
+    done = run_program(tmp_path, "spark-sql", said, "-f", str(script))
+    assert done.returncode != 0
+    assert "system.release" in done.stderr + done.stdout
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith(("seen", "kept"))] == ["seen\t4", "kept\t2"], done.stderr
+    assert [line.split("\t")[1] for line in lines if line.startswith("shop\t") and line.endswith("false")] == [
+        "made",
+        "orders",
+    ]
+    assert ids(tmp_path / "warehouse" / "shop.db" / "orders") == [1, 5]
+    database = TransactionalCatalog.open(str(tmp_path / CATALOG)).database()
+    assert {str(name) for name in database.tables} == {"shop.orders", "shop.made"}

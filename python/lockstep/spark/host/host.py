@@ -30,6 +30,7 @@ from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.retention import RetentionRequests
 from lockstep.spark.host.row_changes import RowChangeRequests
 from lockstep.spark.host.same_root import LookFirst
+from lockstep.spark.host.session_names import SessionNameRequests
 from lockstep.spark.host.sessions import Session
 from lockstep.spark.host.system import SystemRequests
 from lockstep.spark.host.tables import TableRequests
@@ -61,6 +62,7 @@ class Host:
             **WriteRequests(self).operations,
             **RowChangeRequests(self).operations,
             **ViewRequests(self).operations,
+            **SessionNameRequests(self).operations,
             **ProcedureRequests(self).operations,
             **RetentionRequests(self).operations,
             **SystemRequests(self).operations,

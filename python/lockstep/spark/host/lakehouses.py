@@ -41,6 +41,7 @@ from lockstep.settings import (
     PREFIX_OF_CATALOG,
     RECORD_READS,
     ROOT,
+    SESSION_NAMES,
     STATEMENT_TIMEOUT,
     STORE,
     TRANSACTION_TIMEOUT,
@@ -292,6 +293,7 @@ class Lakehouses:
             record_reads = flag(RECORD_READS, options) or False
             flag(CREATE, options)
             flag(FSYNC_DATA, options)
+            flag(SESSION_NAMES, options)
             checkpoint_interval(options)
             backoff, resolution = race_backoff(options), Resolution.of(options)
             timeouts = {

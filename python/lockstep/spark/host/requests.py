@@ -60,11 +60,14 @@ class Requests:
 
     def _name(self, session: Session, house: Lakehouse, request: AboutName) -> Name:
         """Return how the name of a request is stored, as `spark.sql.caseSensitive` has it; a new one is as written."""
-        name = name_of(request)
+        return self._stored(session, house, name_of(request), case_sensitive=request.case_sensitive)
+
+    def _stored(self, session: Session, house: Lakehouse, name: Name, *, case_sensitive: bool) -> Name:
+        """Return how a name is stored; a transaction was told what it means."""
         if (tx := session.inside(house)) is not None:
-            return tx.see(name if request.case_sensitive else spelled(name, tx.names))
+            return tx.see(name if case_sensitive else spelled(name, tx.names))
         head = house.catalog.timeline.head
-        if request.case_sensitive or name in head.tables or name in head.views:
+        if case_sensitive or name in head.tables or name in head.views:
             return name  # most are, and need no look at the store
         return spelled(name, house.catalog.database())
 

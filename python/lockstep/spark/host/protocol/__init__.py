@@ -8,8 +8,8 @@ Both are JSON objects. A request says what it asks, `op`, and whose it is, `sess
     {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
 
 There is one class for each `op`, in `transactions`, `tables`, `row_changes`, `views`, `procedures`, `retention`,
-`roots` and `system`; `base` has what several share. Where it is not known yet whether both sides see the same root, a
-request is answered `{"look": …}` instead, and is to be sent again: see `roots`.
+`roots`, `session_names` and `system`; `base` has what several share. Where it is not known yet whether both sides see
+the same root, a request is answered `{"look": …}` instead, and is to be sent again: see `roots`.
 What the shim sends is what the class says and nothing else: a field that is not known, is missing or is of another type
 is refused, for what one side does not know of the other it would get wrong silently. A field has
 a default where the shim leaves it out at times, and nowhere else; null is the shim's `None`. Fields are named alike on
@@ -25,13 +25,24 @@ from typing import TypeAlias, get_args
 import msgspec
 
 from lockstep.errors import LockstepError
-from lockstep.spark.host.protocol import procedures, retention, roots, row_changes, system, tables, transactions, views
+from lockstep.spark.host.protocol import (
+    procedures,
+    retention,
+    roots,
+    row_changes,
+    session_names,
+    system,
+    tables,
+    transactions,
+    views,
+)
 from lockstep.spark.host.protocol.base import RequestBase
 
 Request: TypeAlias = (
     transactions.Request
     | tables.Request
     | row_changes.Request
+    | session_names.Request
     | views.Request
     | procedures.Request
     | retention.Request

@@ -82,6 +82,7 @@ object Bridge {
     "outside",
     "resolve",
     "row_changes",
+    "session_names",
     "snapshot",
     "system_rows",
     "system_table",

@@ -1,7 +1,15 @@
 package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
-import lockstep.spark.analysis.{FilePathRule, PastViews, SettingsGuard, ShownRule, StatementRule, TransactionGuard}
+import lockstep.spark.analysis.{
+  FilePathRule,
+  PastViews,
+  SessionTables,
+  SettingsGuard,
+  ShownRule,
+  StatementRule,
+  TransactionGuard
+}
 import lockstep.spark.catalog.CatalogSessions
 import lockstep.spark.execution.{Clients, Executions}
 import lockstep.spark.parser.TransactionParser
@@ -31,6 +39,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     extensions.injectResolutionRule(_ => PastViews)
     extensions.injectPostHocResolutionRule(_ => ShownRule)
     extensions.injectPostHocResolutionRule(_ => FilePathRule)
+    extensions.injectPostHocResolutionRule(SessionTables(_))
     extensions.injectCheckRule(TransactionGuard(_))
     extensions.injectCheckRule(SettingsGuard(_))
     extensions.injectPlanNormalizationRule(CachedTables(_))

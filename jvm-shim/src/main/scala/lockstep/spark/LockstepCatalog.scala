@@ -129,6 +129,13 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private[spark] def versionThen(ident: Identifier, when: (String, Any)): Option[Long] =
     Option(ask("version_then", names(ident) :+ when: _*).get("version")).filterNot(_.isNull).map(_.asLong)
 
+  /** Whether Spark's names mean this catalog's tables. Python refuses what is neither true nor false. */
+  private[spark] def standsIn: Boolean = settings.get("session-names").exists(!_.equalsIgnoreCase("false"))
+
+  /** Which of these names of Spark's session catalog mean what this one has: see `analysis/SessionNames.scala`. */
+  private[spark] def meansOurs(names: Seq[Map[String, Any]]): Seq[Boolean] =
+    ask("session_names", "names" -> names).get("ours").elements().asScala.map(_.asBoolean).toSeq
+
   /** What was committed to a table in a range of versions, of the database or of the table itself. */
   private[spark] def rowChanges(
       ident: Identifier,
@@ -249,7 +256,8 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       throw new LockstepException(
         "LOCKSTEP_CONFIGURATION",
         s"spark.sql.catalog.spark_catalog must be org.apache.spark.sql.delta.catalog.DeltaCatalog; it is ${other.getClass.getName}. " +
-          "lockstep.configure() and lockstep.conf() set it.",
+          "lockstep.configure() and lockstep.conf() set it. For its names to mean a lake's tables, set " +
+          s"spark.sql.catalog.$catalogName.session-names to true.",
         "F0000"
       )
   }
@@ -440,6 +448,16 @@ private[spark] object LockstepCatalog {
     names.map(session.sessionState.catalogManager.catalog).collect { case c: LockstepCatalog =>
       c.name -> c.settings
     }.toMap
+  }
+
+  /** The catalogs of a session that stand for Spark's own. */
+  private[spark] def standIns(session: SparkSession): Seq[LockstepCatalog] = {
+    val conf = session.sessionState.conf
+    val said = "spark\\.sql\\.catalog\\.([^.]+)\\.session-names".r
+    val names = conf.getAllConfs.keys.collect { case said(name) => name }.toSeq.distinct
+    names.filter(name => conf.getConfString(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName)
+      .map(session.sessionState.catalogManager.catalog)
+      .collect { case catalog: LockstepCatalog if catalog.standsIn => catalog }
   }
 
   /** Whether this session has a Lockstep catalog of this name. */

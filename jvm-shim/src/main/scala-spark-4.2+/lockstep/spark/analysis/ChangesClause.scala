@@ -15,6 +15,13 @@ import scala.jdk.OptionConverters._
 /** `table CHANGES FROM … TO …`, and `spark.read.changes(…)`, which Spark has since 4.2. */
 private[analysis] object ChangesClause {
 
+  /** The table that is asked for its changes, and the same of another. */
+  def unapply(node: LogicalPlan): Option[(UnresolvedRelation, UnresolvedRelation => LogicalPlan)] = node match {
+    case changes @ RelationChanges(table: UnresolvedRelation, _) =>
+      Some((table, other => changes.copy(relation = other)))
+    case _ => None
+  }
+
   def of(node: LogicalPlan): Option[RowChanges] = node match {
     case changes @ RelationChanges(table: UnresolvedRelation, context) =>
       val range = context.range

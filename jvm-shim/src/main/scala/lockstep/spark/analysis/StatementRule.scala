@@ -21,7 +21,7 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
-    val named = CatalogNames.place(session, plan)
+    val named = SessionNames.place(session, CatalogNames.place(session, plan))
     StatementScope.open(session, named)
     placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
   }

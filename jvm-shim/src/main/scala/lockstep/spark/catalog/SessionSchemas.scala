@@ -4,6 +4,7 @@ import java.net.URI
 
 import org.apache.hadoop.fs.{FileSystem, Path}
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.TableIdentifier
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 
 /** What Spark's own session catalog has in a schema, in memory or in a Hive metastore. Python decides what of it counts. */
@@ -15,7 +16,7 @@ private[spark] object SessionSchemas {
     val catalog = session.sessionState.catalog
     val name = Option.when(catalog.databaseExists(schema))(catalog.getDatabaseMetadata(schema).name)
     val (temporary, own) = name.toSeq.flatMap(catalog.listTables).partition(_.database.isEmpty)
-    val default = FileSystem.getDefaultUri(session.sessionState.newHadoopConf())
+    val default = defaultOf(session)
     Map(
       "implementation" -> session.sessionState.catalogManager.catalog("spark_catalog").getClass.getName,
       "name" -> name,
@@ -24,6 +25,16 @@ private[spark] object SessionSchemas {
           fields(view.table, Temporary)))
     )
   }
+
+  /** What is there under one name. */
+  def table(session: SparkSession, schema: String, name: String): Option[Map[String, Any]] = {
+    val catalog = session.sessionState.catalog
+    val ident = TableIdentifier(name, Some(schema))
+    val isThere = catalog.databaseExists(schema) && catalog.tableExists(ident)
+    Option.when(isThere)(table(catalog.getTableMetadata(ident), defaultOf(session)))
+  }
+
+  private def defaultOf(session: SparkSession): URI = FileSystem.getDefaultUri(session.sessionState.newHadoopConf())
 
   private def table(found: CatalogTable, default: URI): Map[String, Any] = {
     val where = found.storage.locationUri.map(new Path(_)).map(whole(_, default))

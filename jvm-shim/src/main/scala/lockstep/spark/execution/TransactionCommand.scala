@@ -72,7 +72,8 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     val catalogs = LockstepCatalog.in(session)
     val fields = Seq(
       "catalogs" -> catalogs,
-      "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains),
+      "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains).orElse(
+        LockstepCatalog.standIns(session).map(_.name).headOption),
       SessionSettings.caseSensitive(session),
       SessionSettings.ofTransactions(session)
     )

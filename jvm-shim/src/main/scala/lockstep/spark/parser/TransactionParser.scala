@@ -1,7 +1,7 @@
 package lockstep.spark.parser
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.analysis.{CatalogNames, DeltaTravel, ProcedureCalls, StatementRule}
+import lockstep.spark.analysis.{CatalogNames, DeltaTravel, ProcedureCalls, SessionNames, StatementRule}
 import lockstep.spark.catalog.Procedures
 import lockstep.spark.execution.TransactionCommand
 import lockstep.spark.grammar.{DatabaseStatement, Filled, ParameterParser, Parameters, Tokens}
@@ -75,7 +75,7 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
   override def parseMultipartIdentifier(sql: String): Seq[String] = {
     val parts = delegate.parseMultipartIdentifier(sql)
     CatalogNames.hasParsed(parts)
-    parts
+    SessionNames.parsed(session, parts)
   }
 
   override def parseTableSchema(sql: String): StructType = delegate.parseTableSchema(sql)

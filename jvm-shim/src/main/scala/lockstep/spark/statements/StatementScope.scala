@@ -41,6 +41,9 @@ final private[spark] class StatementScope {
 
   private[spark] var text: Option[String] = None
 
+  /** What names of Spark's session catalog mean, as was told first: they mean the same to the end of the analysis. */
+  private[spark] var told = Map.empty[Any, Boolean]
+
   def use(catalog: String, ident: Identifier): Use =
     uses.getOrElse(StatementScope.key(catalog +: ident.namespace.toSeq :+ ident.name), Pinned)
 

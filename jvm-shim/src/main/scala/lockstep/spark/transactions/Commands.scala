@@ -100,7 +100,7 @@ private[spark] object Commands {
       each(Delta, Harmless)("""
       DescribeDeltaDetailCommand DescribeDeltaHistoryCommand ShowDeltaPartitionsCommand
       ShowDeltaTableColumnsCommand""") ++
-      each("lockstep.spark.analysis.", Harmless)("ShowCreateDeltaTable ShowTablesAndViews")
+      each("lockstep.spark.analysis.", Harmless)("ShowCreateDeltaTable ShowSessionTables ShowTablesAndViews")
 
   /** Settings, variables, cursors, caches and files of the session or the application; the statements of a script. */
   private val ofTheSession =
