@@ -452,10 +452,10 @@ private[spark] object LockstepCatalog {
 
   /** The catalogs of a session that stand for Spark's own. */
   private[spark] def standIns(session: SparkSession): Seq[LockstepCatalog] = {
-    val conf = session.sessionState.conf
-    val said = "spark\\.sql\\.catalog\\.([^.]+)\\.session-names".r
-    val names = conf.getAllConfs.keys.collect { case said(name) => name }.toSeq.distinct
-    names.filter(name => conf.getConfString(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName)
+    val (before, after) = ("spark.sql.catalog.", ".session-names")
+    val names = Internals.settings(session, after).filter(_.startsWith(before))
+      .map(_.stripPrefix(before).stripSuffix(after)).filterNot(_.contains('.'))
+    names.filter(name => session.conf.get(s"$before$name", "") == classOf[LockstepCatalog].getName)
       .map(session.sessionState.catalogManager.catalog)
       .collect { case catalog: LockstepCatalog if catalog.standsIn => catalog }
   }

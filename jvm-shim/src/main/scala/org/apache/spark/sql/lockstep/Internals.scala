@@ -24,6 +24,8 @@ import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.Utils
 
+import scala.jdk.CollectionConverters._
+
 /**
  * Something Lockstep refused, as Spark reports errors: a condition, a message and a SQLSTATE. A
  * `QueryExecutionException` because PySpark turns those into Python exceptions that keep all three.
@@ -40,6 +42,12 @@ object Internals {
 
   /** Names a session for as long as it lives. */
   def id(session: SparkSession): String = session.asInstanceOf[classic.SparkSession].sessionUUID
+
+  /** The names of a session's settings that end so. They are not copied to be looked through: every statement asks. */
+  def settings(session: SparkSession, end: String): Seq[String] = {
+    val all = session.sessionState.conf.settings
+    all.synchronized(all.keySet.asScala.iterator.filter(_.endsWith(end)).toList)
+  }
 
   /** Has every event of a context shown to `see` by the thread that posts it: see [[Witness]]. */
   def witness(context: SparkContext, see: SparkListenerEvent => Unit): Unit = Witness.install(context, see)
