@@ -116,7 +116,9 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     found = _found(lake, by_location, not_ours, scope)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, by_location)
-    silent, told_of = _settle_silent(lake, surveys, by_location.keys(), gone, not_ours, can_be_read)
+    silent, told_of = _settle_silent(
+        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read
+    )
     needed = told_of | {each.folder.location: each.state.needed for each in surveys}
     elsewhere = frozenset(
         path for location, paths in needed.items() for path in paths if not path.startswith(f"{location}/")
@@ -160,7 +162,8 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     found = _logs(lake, by_location, others)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, others)
-    silent, told_of = _settle_silent(lake, surveys, others.keys(), gone, guests(lake.storage), can_be_read)
+    not_ours = guests(lake.storage)
+    silent, told_of = _settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
     if silent:
         raise _nobody_knows(silent[0], location, is_dropped=database.table_at(silent[0]) is None)
     within = f"{location}/"
@@ -276,6 +279,7 @@ def _settle_silent(
     surveys: Iterable[Surveyed],
     known: Collection[str],
     gone: frozenset[str],
+    *,
     not_ours: frozenset[str],
     can_be_read: Readable,
 ) -> tuple[list[str], Mapping[str, frozenset[str]]]:

@@ -1,8 +1,8 @@
 """What dropped tables need of others' files whose own folders, or logs, somebody has removed.
 
 A folder within the root is gone for good, for the root is there. One elsewhere may come back: its disk may not be
-mounted just now. So what such a table shares with others stays, as far as the timeline tells what that is; where it does
-not, nobody knows.
+mounted just now. So what such a table shares with others stays, as far as the timeline tells what that is; where it
+does not, nobody knows.
 """
 
 from __future__ import annotations
