@@ -370,7 +370,9 @@ def test_a_statement_loses_to_a_table_that_came_to_its_folder(
     creation = catalog.reserve(named("orders"), location=str(folder))
     adopted(other, "first", written_log(warehouse / "around" / place))
     lay(catalog.lake.storage, creation.location, [add("p")])
-    with pytest.raises(DuplicateError, match=r"it is table default\.first of this|where table default\.first is by now"):
+    with pytest.raises(
+        DuplicateError, match=r"it is table default\.first of this|where table default\.first is by now"
+    ):
         catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
     assert not (folder / "p").exists()
     assert [*other.database().tables] == [named("first")]
