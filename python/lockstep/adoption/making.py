@@ -46,6 +46,7 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str) -> st
         check_unclaimed(lake.storage, at.location)
     except DuplicateError as error:
         raise _with_owner(lake, at.location, error) from error
+    _check_no_file(lake, name, text, at.url)
     _check_empty(lake, name, text, at.location)
     if (old := _was_there(lake, at.location)) is not None:
         raise InvalidError(
@@ -64,6 +65,17 @@ def _with_owner(lake: Lake, location: str, error: DuplicateError) -> DuplicateEr
     lake.timeline.refresh()
     table = lake.timeline.head.table_at(location)
     return error if table is None else DuplicateError(f"no new table can lie at {location}: {_taken_by(table)}")
+
+
+def _check_no_file(lake: Lake, name: Name, text: str, url: str) -> None:
+    """Raise InvalidError if a file on a disk is where a folder is to be, or one above it.
+
+    In an object store both may be there, and below a file of HDFS one may not even look.
+    """
+    parts = url.split("/") if url.startswith("file://") else []
+    paths = ("/".join(parts[:count]) for count in range(len(parts), len("file://".split("/")), -1))
+    if (file := next(filter(lake.storage.exists, paths), None)) is not None:
+        raise InvalidError(f"new table {name} cannot lie at {text}: {file} is a file, and no folder. Choose another")
 
 
 def _check_empty(lake: Lake, name: Name, text: str, location: str) -> None:

@@ -88,6 +88,16 @@ def with_a_file(catalog: TransactionalCatalog, place: Path) -> Path:
     return place / "new"
 
 
+def a_file(catalog: TransactionalCatalog, place: Path) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "file").write_text("1")
+    return place / "file"
+
+
+def below_a_file(catalog: TransactionalCatalog, place: Path) -> Path:
+    return a_file(catalog, place) / "deep" / "t"
+
+
 def a_plain_table(catalog: TransactionalCatalog, place: Path) -> Path:
     return written_log(place / "plain")
 
@@ -140,6 +150,8 @@ FOLDERS: list[tuple[Callable[[TransactionalCatalog, Path], Path], str, str]] = [
     (the_timeline, "22023", "which holds other things than tables"),
     (in_a_log, "22023", "which holds other things than tables"),
     (with_a_file, "22023", "the folder is not empty, and has no Delta table in it. The first file found is .*x.csv"),
+    (a_file, "22023", "file is a file, and no folder"),
+    (below_a_file, "22023", "file is a file, and no folder"),
     (a_plain_table, "22023", "a Delta table is there already"),
     (inside_a_plain_table, "22023", "it is inside the Delta table"),
     (a_table_of_ours, "42P07", "it is table default.ours of this lake already"),
