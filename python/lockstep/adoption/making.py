@@ -72,8 +72,9 @@ def _check_no_file(lake: Lake, name: Name, text: str, url: str) -> None:
 
     In an object store both may be there, and below a file of HDFS one may not even look.
     """
-    parts = url.split("/") if url.startswith("file://") else []
-    paths = ("/".join(parts[:count]) for count in range(len(parts), len("file://".split("/")), -1))
+    scheme, _, path = url.partition("://")
+    ends = [len(path), *(place for place in range(len(path) - 1, 0, -1) if path[place] == "/")]
+    paths = (f"{scheme}://{path[:end]}" for end in ends if scheme == "file")
     if (file := next(filter(lake.storage.exists, paths), None)) is not None:
         raise InvalidError(f"new table {name} cannot lie at {text}: {file} is a file, and no folder. Choose another")
 
