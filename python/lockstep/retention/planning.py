@@ -119,10 +119,8 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     silent, told_of = _settle_silent(
         lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read
     )
-    needed = told_of | {each.folder.location: each.state.needed for each in surveys}
-    elsewhere = frozenset(
-        path for location, paths in needed.items() for path in paths if not path.startswith(f"{location}/")
-    )
+    needed = [*told_of.items(), *((each.folder.location, each.state.needed) for each in surveys)]
+    elsewhere = frozenset(path for location, paths in needed for path in paths if not path.startswith(f"{location}/"))
     planning = _Planning(*(lake, database, scope, retention, wanted, elsewhere, lake.clock()), not_ours, silent)
     for each in surveys:
         if scope.location is None or each.folder.location == scope.location:

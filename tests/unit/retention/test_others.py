@@ -305,6 +305,27 @@ def test_a_dropped_table_made_elsewhere_whose_folder_its_owner_deleted_holds_up_
     assert not (tmp_path / "lake" / source / "p").exists()
 
 
+@pytest.mark.parametrize("place", ["warehouse/t", "lake/t"])
+@pytest.mark.parametrize("away", ["", "_delta_log"])
+def test_upkeep_keeps_what_only_a_dropped_table_named_whose_folder_its_owner_deleted(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, place: str, away: str
+) -> None:
+    """A clone of an older version: no version of its source that can be read has the file any more."""
+    source, folder = location(catalog, "a"), tmp_path / place
+    replace_file(catalog, "a", "p", "q", clock)
+    clock.now += 25 * DAY
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t", add(f"{catalog.lake.storage.url}/{source}/p"), add("own"), where=folder)
+    catalog.commit(tx)
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    shutil.rmtree(folder / away)
+    nights(catalog, clock, count=3, days=5)
+    assert need_at(again(catalog).lake, source).first == 1
+    assert (tmp_path / "lake" / source / "p").exists()
+    nights(catalog, clock)
+    assert not (tmp_path / "lake" / source / "p").exists(), "its versions have expired"
+
+
 def as_adopted(catalog: TransactionalCatalog, folder: Path, source: str) -> None:
     adopted(catalog, "t", written_log(folder, add(f"{catalog.lake.storage.url}/{source}/p")))
 
