@@ -123,6 +123,17 @@ def test_what_followed_the_foreign_commit_is_not_taken_in(
     assert files(open_catalog(storage), "a") == {"old", "ours", "later"}
 
 
+def test_the_log_names_the_table_once(
+    storage: FaultyStorage, catalog: TransactionalCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_over(storage, catalog, 1, add("theirs"))
+    with pytest.raises(ForeignCommitError, match="wrote over version 1"):
+        open_catalog(storage).database([named("a")])
+    told = [record.getMessage() for record in caplog.records if "wrote over version 1" in record.getMessage()]
+    assert told
+    assert all(message.startswith("table default.a: a plain Delta writer wrote over") for message in told)
+
+
 def test_it_is_found_before_a_commit_that_would_follow(storage: FaultyStorage, catalog: TransactionalCatalog) -> None:
     """A transaction that began before it writes nothing."""
     tx = catalog.begin()

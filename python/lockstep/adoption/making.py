@@ -17,7 +17,7 @@ from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.storage import Found
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Name
+from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.names import Names
 
 IN_LOGS = ("_lockstep", "_staged_commits", "_sidecars")
@@ -39,10 +39,14 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str) -> st
     """
     at = place(lake.storage.url, text)
     if (table := names.table_at(at.location)) is not None:
-        raise DuplicateError(f"new table {name} cannot lie at {text}: it is table {table.name} of this lake already")
+        raise DuplicateError(f"new table {name} cannot lie at {text}: {_taken_by(table)}")
     if (reason := Surroundings(lake.storage, names.tables.values()).refusal(at)) is not None:
         raise InvalidError(f"new table {name} cannot lie at {text}: {reason}. Choose another folder")
-    check_unclaimed(lake.storage, at.location)
+    try:
+        check_unclaimed(lake.storage, at.location)
+    except DuplicateError as error:
+        raise _with_owner(lake, at.location, error) from error
+    _check_no_file(lake, name, text, at.url)
     _check_empty(lake, name, text, at.location)
     if (old := _was_there(lake, at.location)) is not None:
         raise InvalidError(
@@ -50,6 +54,29 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str) -> st
             "and who reads those would be shown the new table. Choose another folder"
         )
     return at.location
+
+
+def _taken_by(table: Table) -> str:
+    return f"it is table {table.name} of this lake already"
+
+
+def _with_owner(lake: Lake, location: str, error: DuplicateError) -> DuplicateError:
+    """Return what to say of a folder that is claimed: the claim of a table that the lake has is nobody's to delete."""
+    lake.timeline.refresh()
+    table = lake.timeline.head.table_at(location)
+    return error if table is None else DuplicateError(f"no new table can lie at {location}: {_taken_by(table)}")
+
+
+def _check_no_file(lake: Lake, name: Name, text: str, url: str) -> None:
+    """Raise InvalidError if a file on a disk is where a folder is to be, or one above it.
+
+    In an object store both may be there, and below a file of HDFS one may not even look.
+    """
+    scheme, _, path = url.partition("://")
+    ends = [len(path), *(place for place in range(len(path) - 1, 0, -1) if path[place] == "/")]
+    paths = (f"{scheme}://{path[:end]}" for end in ends if scheme == "file")
+    if (file := next(filter(lake.storage.exists, paths), None)) is not None:
+        raise InvalidError(f"new table {name} cannot lie at {text}: {file} is a file, and no folder. Choose another")
 
 
 def _check_empty(lake: Lake, name: Name, text: str, location: str) -> None:
@@ -103,5 +130,8 @@ def hold_new(lake: Lake, transaction: str, location: str) -> None:
         DuplicateError (42P07): another transaction, of this lake or another, was first.
         LockstepError: see `lockstep.lake.claims.claim_new`.
     """
-    claim_new(lake.storage, location, transaction, clock=lake.clock)
+    try:
+        claim_new(lake.storage, location, transaction, clock=lake.clock)
+    except DuplicateError as error:
+        raise _with_owner(lake, location, error) from error
     note_guests(lake.storage, lake.new_id(), [location])

@@ -20,7 +20,7 @@ from lockstep.delta.combine.collapse import is_inside
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import LOG, log_files, read_staged, staging_folder
 from lockstep.delta.real_paths import real_paths
-from lockstep.errors import CorruptTimelineError, LockstepError
+from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
 from lockstep.lake.claims import confirm, give_up
 from lockstep.lake.lake import Lake
 from lockstep.storage.outside import comparable, url_below
@@ -44,8 +44,21 @@ def reserve(lake: Lake, tx: Transaction, name: Name, location: str | None = None
         return tx.reserve(name, lake.new_id())
     tx.check_writable()
     tx.names.check_free(name)
-    tx.check_place(name, place(lake.storage.url, location).location)
+    at = place(lake.storage.url, location).location
+    tx.check_place(name, at)
+    _check_not_dropped(tx, name, location, at)
     return tx.reserve(name, lake.new_id(), free_place(lake, tx.names, name, location))
+
+
+def _check_not_dropped(tx: Transaction, name: Name, text: str, location: str) -> None:
+    """Raise InvalidError if a table of the lake's lies at a location that the transaction drops: its files stay."""
+    table = next((table for table in tx.names.dropped if table.location == location), None)
+    if table is not None and tx.names.table_at(location) is None:
+        raise InvalidError(
+            f"new table {name} cannot lie at {text}: table {table.name} lies there, which this transaction drops, and "
+            "its files stay where they are. Choose another folder; or ROLLBACK, and replace what is in that table "
+            "instead of dropping it"
+        )
 
 
 def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None) -> None:

@@ -101,6 +101,7 @@ class Conflict:
         about: the name of the table, view, namespace, tag or application that both are about.
         winner: the other's transaction; nothing, if that is no transaction's doing.
         winner_version: the database version that the other is committed as, where it is.
+        happened: what of the message is not about what to do, where the two stand side by side in the timeline.
     """
 
     rule: str
@@ -108,14 +109,16 @@ class Conflict:
     about: str = ""
     winner: str = ""
     winner_version: int | None = None
+    happened: str = ""
 
     @classmethod
     def of(cls, rule: str, winner: Changes, hit: Hit) -> Conflict:
         """Return the conflict that a rule found with a winner."""
         at = "" if winner.database_version is None else f" (database version {winner.database_version})"
         by = f"transaction {winner.transaction}{at}"
-        message = f"{by} {hit.what}. Nothing of this transaction was committed; {hit.advice}."
-        return cls(rule, message, hit.about, winner.transaction, winner.database_version)
+        happened = f"{by} {hit.what}."
+        message = f"{happened} Nothing of this transaction was committed; {hit.advice}."
+        return cls(rule, message, hit.about, winner.transaction, winner.database_version, happened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,9 @@ class Hit:
     advice: str = "run it again"
     about: str = ""
 
+
+KILLED = "killed"
+"""The rule by which an older transaction ends one."""
 
 ABORTED = "aborted"
 """The rule by which a person ends a transaction."""
@@ -378,7 +384,7 @@ ROW = "row"
 """The rule for files that both only gave other deletion vectors; the one that can be judged more closely."""
 
 RULES: tuple[Rule, ...] = (
-    Rule("killed", "the winner is an `abort` entry that names our transaction", _killed),
+    Rule(KILLED, "the winner is an `abort` entry that names our transaction", _killed),
     Rule(ABORTED, "the same, and a person asked for it", _aborted),
     Rule("table-gone", "the winner dropped or renamed a table that we wrote, renamed or dropped", _table_gone),
     Rule("table-written", "the winner wrote a table that we dropped or renamed", _table_written),

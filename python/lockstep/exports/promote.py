@@ -22,10 +22,10 @@ from msgspec import structs
 
 from lockstep.commit.commit import commit
 from lockstep.commit.drafts import changes_of
-from lockstep.commit.outcomes import DueCheckpoint, raised
+from lockstep.commit.outcomes import Committed, DueCheckpoint, Outcome, raised
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
-from lockstep.conflict.writes import Conflict
+from lockstep.conflict.writes import ABORTED, KILLED, Conflict
 from lockstep.delta.actions import bodies, render
 from lockstep.delta.log import read_published, staged_path
 from lockstep.delta.snapshot import Snapshot, read_snapshot
@@ -35,6 +35,7 @@ from lockstep.errors import (
     InvalidError,
     LockstepError,
     SnapshotTooOldError,
+    StaleCloneError,
     UndefinedError,
     UnsupportedError,
 )
@@ -129,7 +130,8 @@ class Promoter:
             InvalidError: the lake is no clone; it, or another copy of it, was promoted before, and changed since.
             UnsupportedError: something of it cannot be promoted; the message says what.
             UndefinedError (42704): the origin keeps nothing for this clone any more.
-            ConflictError: the origin has changed meanwhile what the clone changed or read; nothing was committed.
+            StaleCloneError: the origin has changed since what the clone changed or read; nothing was committed.
+            ConflictError: others were first in too many races; nothing was committed.
             MissingFilesError: files or logs of the clone are gone.
             ExpiredError: what was committed in the origin since the clone was made has expired; no other run can help.
             SnapshotTooOldError: this process has not looked for so long that it has to run it again.
@@ -160,7 +162,7 @@ class Promoter:
             self._copy(plan)
             for table, version, actions in plan.staged:
                 self.origin.storage.put(staged_path(table.location, plan.tx.id, version), render(actions))
-            made = raised(commit(self.origin, plan.tx, backoff=self.backoff), plan.tx.id)
+            made = _raised(commit(self.origin, plan.tx, backoff=self.backoff), plan)
         except ConflictError:
             if (done := self._done_before(record, clone)) is not None:
                 return done  # another one did the same meanwhile
@@ -328,7 +330,7 @@ class Promoter:
         """Raise if the origin has committed what conflicts, before anything is copied.
 
         Raises:
-            ConflictError: it has.
+            StaleCloneError: it has.
         """
         tx, origin = plan.tx, self.origin
         tables = {table.id for table, *_ in plan.staged}
@@ -344,7 +346,7 @@ class Promoter:
         race = Race(changes_of(tx, plan.drafts), tx.base.version, merge)
         for entry in origin.timeline.entries(tx.base.version, head.version):
             if not is_apart(entry, race.mine) and isinstance(lost := race.lose_to(origin.past.of(entry)), Conflict):
-                raised(lost, tx.id)
+                _raised(lost, plan)
 
     def _copy(self, plan: Plan) -> None:
         stores, tell = self._stores(), Counter(self.progress, "files", len(plan.copies))
@@ -363,6 +365,25 @@ _ONCE = (
     "A clone is promoted once: what others did in the lake meanwhile is not in it. Make a new clone of the lake, in "
     "another folder, and do there what is missing. Nothing was written"
 )
+
+
+def _raised(outcome: Outcome, plan: Plan) -> Committed:
+    """Return what was committed, or raise what became of a promotion, see `raised`.
+
+    What the origin has committed since the clone was made stays committed, so the same promotion loses to it for ever.
+
+    Raises:
+        StaleCloneError: it collides with that.
+        LockstepError: see `raised`.
+    """
+    if isinstance(outcome, Conflict) and outcome.happened and outcome.rule not in (KILLED, ABORTED):
+        raise StaleCloneError(
+            f"{plan.record.target} is a clone of database version {plan.record.database_version} of "
+            f"{plan.record.source}, and what was changed in it collides with what was committed there since: "
+            f"{outcome.happened} Nothing was committed, and running it again cannot help. Make a new clone, do there "
+            "what is missing, and promote that"
+        )
+    return raised(outcome, plan.tx.id)
 
 
 def _not_known(record: ExportRecord, url: str) -> ExpiredError:

@@ -269,7 +269,9 @@ class Lake:
             if look is True and (error := self._take_in(table)) is not None:
                 errors[table.id] = error
         for table, error in ((table, errors[table.id]) for table in tables if table.id in errors):
-            _log.warning("table %s: %s", table.name, error)
+            # Most errors name the table first, as whoever reads one alone needs it.
+            about = "" if error.message.startswith(f"table {table.name}") else f"table {table.name}: "
+            _log.warning("%s%s", about, error)
         if len(results) > len(errors):
             database = self.refresh()
         return structs.replace(database, set_aside=errors | database.set_aside) if errors else database

@@ -364,7 +364,16 @@ class Publisher:
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return None  # nobody will miss it, and a person who dropped the table has decided
         if self._errors.get(write.id, (NEW,))[0] != entry.version:
-            _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
+            if isinstance(error, UnavailableError):
+                _log.warning(
+                    "database version %d is committed, but not in the log of table %s yet; "
+                    "the next use tries again: %s",
+                    entry.version,
+                    write.name,
+                    error,
+                )
+            else:
+                _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
         self._errors[write.id] = entry.version, error
         return error
 

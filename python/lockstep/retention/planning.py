@@ -26,6 +26,7 @@ from lockstep.retention.logs import doomed_log
 from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.origins import made_here
 from lockstep.retention.pins import CLOCKS, Pins, pins
+from lockstep.retention.removed import told, without_log
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
@@ -114,10 +115,12 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     not_ours = guests(lake.storage)
     found = _found(lake, by_location, not_ours, scope)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
-    elsewhere = frozenset(
-        path for each in surveys for path in each.state.needed if not path.startswith(f"{each.folder.location}/")
+    gone = without_log(database, found, by_location)
+    silent, told_of = _settle_silent(
+        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read
     )
-    silent = _silent(surveys, by_location.keys() - _removed(database, found, by_location, not_ours))
+    needed = [*told_of.items(), *((each.folder.location, each.state.needed) for each in surveys)]
+    elsewhere = frozenset(path for location, paths in needed for path in paths if not path.startswith(f"{location}/"))
     planning = _Planning(*(lake, database, scope, retention, wanted, elsewhere, lake.clock()), not_ours, silent)
     for each in surveys:
         if scope.location is None or each.folder.location == scope.location:
@@ -156,15 +159,33 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     others = {each: need for each, need in by_location.items() if each != location}
     found = _logs(lake, by_location, others)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
-    if silent := _silent(surveys, others.keys() - _removed(database, found, others, guests(lake.storage))):
-        raise MissingFilesError(
-            f"nothing was deleted: the log of {silent[0]} is not there or cannot be read to its end just now, and that "
-            f"may be a clone which shares files of {location}. See that its folder can be reached, restore its log "
-            "from a backup, or drop it and let its versions expire"
-        )
+    gone = without_log(database, found, others)
+    not_ours = guests(lake.storage)
+    silent, told_of = _settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
+    if silent:
+        raise _nobody_knows(silent[0], location, is_dropped=database.table_at(silent[0]) is None)
     within = f"{location}/"
-    needed = (path for survey in surveys for path in survey.state.needed if path.startswith(within))
+    named = (*(each.state.needed for each in surveys), *told_of.values())
+    needed = (path for paths in named for path in paths if path.startswith(within))
     return frozenset(path.removeprefix(within) for path in needed)
+
+
+def _nobody_knows(silent: str, location: str, *, is_dropped: bool) -> MissingFilesError:
+    """Return the error that a table may share files of another, and nobody can tell which."""
+    if is_dropped:
+        advice = (
+            "That table is dropped, and database versions that can be read yet have it: wait until they have expired "
+            "(retention-age, `CALL <catalog>.system.expire_snapshots`; a tag or an export keeps its own), or restore "
+            "its log from a backup"
+        )
+    else:
+        advice = (
+            "See that its folder can be reached, restore its log from a backup, or drop it and let its versions expire"
+        )
+    return MissingFilesError(
+        f"nothing was deleted: the log of {silent} is not there or cannot be read to its end just now, and that may be "
+        f"a clone which shares files of {location}. {advice}"
+    )
 
 
 def _needs(lake: Lake, can_be_read: Readable, head: int) -> dict[str, Need]:
@@ -251,21 +272,29 @@ def _silent(surveys: Iterable[Surveyed], known: Iterable[str]) -> list[str]:
     return sorted({*known} - {each.folder.location for each in surveys if each.tells})
 
 
-def _removed(
-    database: Database, found: Mapping[str, Folder], known: Iterable[str], not_ours: frozenset[str]
-) -> frozenset[str]:
-    """Return the locations of dropped tables of the lake's own whose logs somebody has removed.
+def _settle_silent(
+    lake: Lake,
+    surveys: Iterable[Surveyed],
+    known: Collection[str],
+    gone: frozenset[str],
+    *,
+    not_ours: frozenset[str],
+    can_be_read: Readable,
+) -> tuple[list[str], Mapping[str, frozenset[str]]]:
+    """Find out what tables need of others' files whose logs do not tell it.
 
-    They lie in the root, which is there. Nobody can read their versions, nor bring the tables back, and so their
-    commits count as published, too (`lockstep.lake.publisher`).
+    The versions of a table of the lake's own whose folder, or log, is removed nobody can read, nor bring it back, and
+    so its commits count as published, too (`lockstep.lake.publisher`). Of one elsewhere the timeline is asked.
+
+    Args:
+        gone: the dropped ones whose logs are not there.
+
+    Returns:
+        Of which of the known nobody can tell, and what the timeline says of the others that are gone.
     """
-    return frozenset(
-        location
-        for location in known
-        if database.table_at(location) is None
-        and not (is_outside(location) or location in not_ours)
-        and (location not in found or found[location].has_no_log)
-    )
+    elsewhere = {each for each in gone if is_outside(each) or each in not_ours}
+    named = told(lake, elsewhere, can_be_read)
+    return _silent(surveys, {*known} - (gone - elsewhere) - named.keys()), named
 
 
 def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:

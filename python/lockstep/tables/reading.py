@@ -101,8 +101,8 @@ class Files:
     def _open(self, path: str) -> pq.ParquetFile:
         if not is_inside(path):
             raise UnsupportedError(
-                f"table {self.layout.name} has the file {path[:200]}, outside of its folder (a shallow clone): read it "
-                "in Spark, or at a version (lake.at)"
+                f"table {self.layout.name} has the file {path[:200]}, outside of its folder (a shallow clone, or of a "
+                "partial export): read it in Spark, or at a version (lake.at)"
             )
         where = f"{self.location}/{unquote(path)}"
         if (data := self.storage.get(where)) is None:

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from lockstep.arguments import list_of_names, takes
+from lockstep.delta.combine.collapse import is_inside
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.storage import Storage
 from lockstep.storage.options import endpoint_of, of_environment, place_of
@@ -199,7 +200,8 @@ class VersionTable:
 
         A dataset is made where files alone say which rows there are, and where the bounds that stand in the files
         themselves are certainly right: not for deletion vectors, mapped columns, nor columns of other types than
-        integers, texts, dates and booleans. It leaves files out by partition values alone, not by the log's
+        integers, texts, dates and booleans, nor files outside of the table's folder (a shallow clone's, or those of a
+        partial export). It leaves files out by partition values alone, not by the log's
         statistics.
 
         Raises:
@@ -217,6 +219,8 @@ class VersionTable:
             dataset = table.to_pyarrow_dataset()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
+        if not all(is_inside(fragment.path) for fragment in dataset.get_fragments()):
+            return self.to_arrow()  # a dataset looks for each file below the table's folder
         return _without_statistics(dataset, table.metadata().partition_columns)
 
     def polars(self) -> pl.LazyFrame:

@@ -88,6 +88,16 @@ def with_a_file(catalog: TransactionalCatalog, place: Path) -> Path:
     return place / "new"
 
 
+def a_file(catalog: TransactionalCatalog, place: Path) -> Path:
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "file").write_text("1")
+    return place / "file"
+
+
+def below_a_file(catalog: TransactionalCatalog, place: Path) -> Path:
+    return a_file(catalog, place) / "deep" / "t"
+
+
 def a_plain_table(catalog: TransactionalCatalog, place: Path) -> Path:
     return written_log(place / "plain")
 
@@ -140,6 +150,8 @@ FOLDERS: list[tuple[Callable[[TransactionalCatalog, Path], Path], str, str]] = [
     (the_timeline, "22023", "which holds other things than tables"),
     (in_a_log, "22023", "which holds other things than tables"),
     (with_a_file, "22023", "the folder is not empty, and has no Delta table in it. The first file found is .*x.csv"),
+    (a_file, "22023", "file is a file, and no folder"),
+    (below_a_file, "22023", "file is a file, and no folder"),
     (a_plain_table, "22023", "a Delta table is there already"),
     (inside_a_plain_table, "22023", "it is inside the Delta table"),
     (a_table_of_ours, "42P07", "it is table default.ours of this lake already"),
@@ -370,7 +382,9 @@ def test_a_statement_loses_to_a_table_that_came_to_its_folder(
     creation = catalog.reserve(named("orders"), location=str(folder))
     adopted(other, "first", written_log(warehouse / "around" / place))
     lay(catalog.lake.storage, creation.location, [add("p")])
-    with pytest.raises(DuplicateError, match=r"has made a table in it|where table default\.first is by now"):
+    with pytest.raises(
+        DuplicateError, match=r"it is table default\.first of this|where table default\.first is by now"
+    ):
         catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
     assert not (folder / "p").exists()
     assert [*other.database().tables] == [named("first")]
@@ -444,6 +458,47 @@ def test_what_is_refused_in_the_log_is_not_staged(catalog: TransactionalCatalog,
     (folder / CLAIM).write_text(json.dumps({"format": 1}))
     with pytest.raises(InvalidError, match="expected which lake the table is of"):
         catalog.reserve(named("t"), location=str(folder))
+
+
+# --- where the lake has, or had, a table ------------------------------------------------------------------------------
+
+
+def test_a_drop_and_a_create_at_the_same_place_are_refused_alike_in_one_transaction_and_in_two(
+    catalog: TransactionalCatalog, folder: Path
+) -> None:
+    """The claim is that of the table which the lake has yet: nobody is told to delete it."""
+    made(catalog, folder)
+    tx = catalog.begin()
+    tx.changing().drop_table(named("orders"))
+    with pytest.raises(InvalidError, match=r"table default\.orders lies there, which this transaction drops") as caught:
+        reserve(catalog.lake, tx, named("orders"), str(folder))
+    assert caught.value.sqlstate == "22023"
+    assert "lake.json" not in caught.value.message
+    catalog.commit(tx)
+    with pytest.raises(InvalidError, match="a Delta table is there already") as caught:
+        catalog.reserve(named("orders"), location=str(folder))
+    assert caught.value.sqlstate == "22023"
+
+
+def test_nobody_is_told_to_delete_the_claim_of_a_table_that_the_lake_has_meanwhile(
+    catalog: TransactionalCatalog, folder: Path
+) -> None:
+    tx = catalog.begin()
+    made(open_catalog(catalog.lake.storage), folder)
+    with pytest.raises(DuplicateError, match=r"it is table default\.orders of this lake already") as caught:
+        reserve(catalog.lake, tx, named("other"), str(folder))
+    assert "lake.json" not in caught.value.message
+
+
+def test_who_finds_a_folder_empty_and_is_too_late_is_not_told_to_delete_the_claim(
+    catalog: TransactionalCatalog, folder: Path
+) -> None:
+    tx = catalog.begin()
+    creation = reserve(catalog.lake, tx, named("other"), str(folder))
+    made(open_catalog(catalog.lake.storage), folder)
+    with pytest.raises(DuplicateError, match=r"it is table default\.orders of this lake already") as caught:
+        hold(catalog.lake, tx, creation.location)
+    assert "lake.json" not in caught.value.message
 
 
 # --- without Spark ----------------------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ def test_a_comment_is_compared_and_no_location_is_none(client: Client, warehouse
     assert (state, "its comment is None, not 'all'" in message) == ("22023", True)
     for nowhere in ("", " "):
         state, _, message = client.refused("create_at", **created(client, "orders", nowhere))
-        assert (state, "names no folder" in message) == ("22023", True)
+        assert (state, "its LOCATION is empty, or '.', and names no folder" in message) == ("22023", True)
     assert not client.lake().database().tables
 
 

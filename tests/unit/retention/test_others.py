@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -278,6 +279,95 @@ def test_a_dropped_table_whose_log_somebody_removed_holds_nothing_up(
     assert source not in done.swept.kept_whole
     assert not (tmp_path / "lake" / source / "q").exists()
     assert shared_files(again(catalog).lake, source) == frozenset()
+
+
+@pytest.mark.parametrize("place", ["warehouse/t", "lake/t"])
+@pytest.mark.parametrize("away", ["", "_delta_log"])
+def test_a_dropped_table_made_elsewhere_whose_folder_its_owner_deleted_holds_up_what_it_shares_and_nothing_else(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, place: str, away: str
+) -> None:
+    """The disk may only be away, so what a clone there shares stays; the timeline tells what that is."""
+    source, folder = location(catalog, "a"), tmp_path / place
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t", add(f"{catalog.lake.storage.url}/{source}/p"), where=folder)
+    catalog.commit(tx)
+    append(catalog, "t", "own")
+    replace_file(catalog, "a", "p", "q", clock)
+    replace_file(catalog, "a", "q", "r", clock)
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    shutil.rmtree(folder / away)
+    assert shared_files(again(catalog).lake, source) == {"p"}
+    clock.now += 20 * DAY
+    done = maintain(again(catalog).lake, RETENTION)
+    assert source not in done.swept.kept_whole
+    nights(catalog, clock)
+    assert shared_files(again(catalog).lake, source) == frozenset(), "its versions have expired"
+    assert not (tmp_path / "lake" / source / "p").exists()
+
+
+@pytest.mark.parametrize("place", ["warehouse/t", "lake/t"])
+@pytest.mark.parametrize("away", ["", "_delta_log"])
+def test_upkeep_keeps_what_only_a_dropped_table_named_whose_folder_its_owner_deleted(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, place: str, away: str
+) -> None:
+    """A clone of an older version: no version of its source that can be read has the file any more."""
+    source, folder = location(catalog, "a"), tmp_path / place
+    replace_file(catalog, "a", "p", "q", clock)
+    clock.now += 25 * DAY
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t", add(f"{catalog.lake.storage.url}/{source}/p"), add("own"), where=folder)
+    catalog.commit(tx)
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    shutil.rmtree(folder / away)
+    nights(catalog, clock, count=3, days=5)
+    assert need_at(again(catalog).lake, source).first == 1
+    assert (tmp_path / "lake" / source / "p").exists()
+    nights(catalog, clock)
+    assert not (tmp_path / "lake" / source / "p").exists(), "its versions have expired"
+
+
+def as_adopted(catalog: TransactionalCatalog, folder: Path, source: str) -> None:
+    adopted(catalog, "t", written_log(folder, add(f"{catalog.lake.storage.url}/{source}/p")))
+
+
+def as_written_to_by_others(catalog: TransactionalCatalog, folder: Path, _: str) -> None:
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t", where=folder)
+    catalog.commit(tx)
+    write_deltalake(str(folder), pa.table({"id": pa.array([1], pa.int64())}), mode="append")
+    catalog.lake.newest()
+
+
+def as_made_with_a_large_commit(catalog: TransactionalCatalog, folder: Path, _: str) -> None:
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t", large("big"), where=folder)
+    catalog.commit(tx)
+
+
+def as_made_before_what_can_be_read(catalog: TransactionalCatalog, folder: Path, source: str) -> None:
+    tx = catalog.begin()
+    stage_new(catalog, tx, "t", add(f"{catalog.lake.storage.url}/{source}/p"), where=folder)
+    catalog.commit(tx)
+    clock = catalog.lake.clock
+    assert isinstance(clock, Ticking)
+    nights(catalog, clock)
+
+
+@pytest.mark.parametrize(
+    "make", [as_adopted, as_written_to_by_others, as_made_with_a_large_commit, as_made_before_what_can_be_read]
+)
+def test_where_nobody_can_tell_what_a_dropped_table_shared_nothing_goes_and_the_error_says_what_can_be_done(
+    catalog: TransactionalCatalog, tmp_path: Path, make: Callable[[TransactionalCatalog, Path, str], None]
+) -> None:
+    source, folder = location(catalog, "a"), tmp_path / "warehouse" / "t"
+    make(catalog, folder, source)
+    other = again(catalog)
+    other.lake.newest()
+    other.run(lambda tx: tx.changing().drop_table(named("t")))
+    shutil.rmtree(folder)
+    with pytest.raises(MissingFilesError, match=r"nothing was deleted: .*is dropped, .*have expired") as caught:
+        shared_files(again(catalog).lake, source)
+    assert "drop it" not in caught.value.message
 
 
 def test_a_dropped_table_is_kept_whole_for_what_its_log_lacks_and_not_for_what_others_lack(

@@ -16,7 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lockstep
+from lockstep.errors import UnsupportedError
+from lockstep.exports.export import Asked
 from lockstep.tables.opened import OpenLake
+from tests.support.exports import exporter
 
 GREATEST = "\U0010ffff" * 40
 """A text that no short text is greater than: its file has no maximum."""
@@ -105,3 +108,18 @@ def test_each_filter_finds_what_a_whole_read_has(
         query = f"SELECT count(*) FROM {{}} WHERE {where}"
         whole, filtered = (connection.sql(query.format(name)).fetchall() for name in ("whole_table", "t"))
         assert filtered == whole, where
+
+
+def test_files_outside_of_the_folder_are_read_alike_by_every_way_of_a_version(table: OpenLake, tmp_path: Path) -> None:
+    """Those of a partial clone; Arrow's dataset looks for them below the clone's own table."""
+    exporter(table.catalog).run(Asked(to=str(tmp_path / "clo ne"), mode="partial"))
+    clone = lockstep.open(str(tmp_path / "clo ne"))
+    version, rows = clone.at(), [{"id": 1, "v": "a"}]
+    connection = duckdb.connect()
+    version.duckdb(connection)
+    assert version["t"].to_arrow().to_pylist() == rows
+    assert version.sql("FROM t WHERE id = 1").to_pylist() == rows
+    assert version["t"].polars().collect().to_dicts() == rows
+    assert connection.sql("FROM t").fetchall() == [(1, "a")]
+    with clone.transaction() as tx, pytest.raises(UnsupportedError, match=r"partial export.*at a version \(lake\.at\)"):
+        tx.sql("FROM t")

@@ -383,8 +383,10 @@ def _check_format(name: Name, provider: str | None) -> None:
 
 
 def _check_location(name: Name, location: str | None) -> None:
-    if location is not None and not location.removeprefix("file:").strip():
-        raise InvalidError(f"table {name}: LOCATION {location!r} names no folder. Nothing was changed")
+    if location is not None and not location.removeprefix("file:").strip():  # Spark makes that of '.', too
+        raise InvalidError(
+            f"table {name}: its LOCATION is empty, or '.', and names no folder: give a path or URL. Nothing was changed"
+        )
 
 
 def _check_same_place(house: Lakehouse, table: Table, location: str | None) -> None:
