@@ -164,6 +164,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "failures": ["java.io.IOException", "java.lang.Exception"],
         "message": None,
     },
+    "session_names": {
+        **CATALOG,
+        "names": [
+            {
+                "name": ["shop", "orders"],
+                "use": "used",
+                "is_delta": False,
+                "there": {"name": "orders", "kind": "EXTERNAL", "provider": "delta", "location": "file:/shop/orders"},
+            }
+        ],
+    },
     "kept_versions": {"uri": "lockstep://head.file/lake/t", "catalogs": {"lake": {"root": "/lake"}}},
     "kept_log": {"uri": "lockstep://head.file/lake/t", "catalogs": {"lake": {"root": "/lake"}}},
 }

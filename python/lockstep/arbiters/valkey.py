@@ -162,9 +162,10 @@ class Valkey(Arbiter):
 
         It is not made anew while it is lent: what is asked over it is asked one server.
         """
+        pool = self._client.connection_pool  # without redis there is none, and who asks is told so
+
         from redis.exceptions import RedisError
 
-        pool = self._client.connection_pool
         try:
             connection = pool.get_connection()
         except RedisError as error:
