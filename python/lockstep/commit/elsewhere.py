@@ -51,8 +51,11 @@ def reserve(lake: Lake, tx: Transaction, name: Name, location: str | None = None
 
 
 def _check_not_dropped(tx: Transaction, name: Name, text: str, location: str) -> None:
-    """Raise InvalidError if a table of the lake's lies at a location that the transaction drops: its files stay."""
-    table = next((table for table in tx.names.dropped if table.location == location), None)
+    """Raise InvalidError if a table of the lake's lies at a location that the transaction drops: its files stay.
+
+    What it made there itself is not the lake's yet, and its claim, which is its own, says so.
+    """
+    table = tx.base.table_at(location)
     if table is not None and tx.names.table_at(location) is None:
         raise InvalidError(
             f"new table {name} cannot lie at {text}: table {table.name} lies there, which this transaction drops, and "
