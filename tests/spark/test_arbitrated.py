@@ -17,7 +17,7 @@ from tests.support.contract import Case, find
 from tests.support.valkey import Server, running
 
 EVERYTHING = os.environ.get("LOCKSTEP_TEST_ARBITERS") == "all"
-SAMPLE = ("begin_commit.test", "conflict_write_skew.test", "restore_database.test", "rfc73_three_tables.test")
+SAMPLE = ("begin_commit.test", "conflict_write_skew.test", "rfc73_three_tables.test")
 """What is run without it, for `make test-arbiter` sets it."""
 
 
