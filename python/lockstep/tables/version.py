@@ -82,8 +82,8 @@ class LakeVersion:
 
         Raises:
             UndefinedError: there is none of that name.
-            ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside; or its log does not say any more
-                what this version does.
+            ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside; or its log does not say any
+                more what this version does.
         """
         table = find_table(self._database, name_of(name))
         self._check(table)
