@@ -9,20 +9,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
-from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.actions import render
-from lockstep.delta.log import staged_path
-from lockstep.storage import Storage, open_storage
-from lockstep.timeline.files import version_in
+from lockstep.storage import open_storage
+from tests.bench.appending import Run, append, entry_files, median, side_by_side
 from tests.bench.page import DOCUMENT, conditions, paragraph, with_section
 from tests.support import servers, toxiproxy
-from tests.support.lakes import add, create, files, lay, named, open_catalog
+from tests.support.lakes import create, files, open_catalog
 
 MARK = "s3"
 DISTANCES_MS = (0, 10, 60)
@@ -37,41 +31,6 @@ CASES = {
 ROOTS = (f"run-{number}" for number in itertools.count())
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run: commits a second, the median of COMMIT in milliseconds, and commits for each file of the timeline."""
-
-    rate: float
-    commit_ms: float
-    per_file: float
-
-
-@dataclass(frozen=True, slots=True)
-class Lake:
-    """A lake as its threads use it.
-
-    Attributes:
-        catalog: reaches the server over the wire that takes its time.
-        near: the same store, without.
-    """
-
-    catalog: TransactionalCatalog
-    near: Storage
-
-    def append(self, table: str, file: str) -> float:
-        """Append a file that is there already, as a transaction of its own; return what its COMMIT took, in seconds."""
-        tx = self.catalog.begin()
-        there = self.catalog.table(tx, named(table))
-        actions = [{"commitInfo": {"operation": "WRITE", "isBlindAppend": True}}, add(file)]
-        lay(self.near, there.location, actions)
-        data = render(actions)
-        self.near.put(staged_path(there.location, tx.id, there.version + 1), data)
-        self.catalog.stage(tx, there.location, there.version + 1, data.decode())
-        began = time.perf_counter()
-        self.catalog.commit(tx)
-        return time.perf_counter() - began
-
-
 def measure(server: servers.Server, endpoint: str, threads: int, commits: int, *, shared: bool) -> Run:
     """Have threads commit one after the other, each as often, and see that nothing is lost or doubled.
 
@@ -84,34 +43,23 @@ def measure(server: servers.Server, endpoint: str, threads: int, commits: int, *
     tables = [f"t{number}" for number in range(1 if shared else threads)]
     create(open_catalog(near), *tables)
     catalog = open_catalog(open_storage(root, options={**server.options, "endpoint": endpoint}))
-    lake = Lake(catalog, near)
     for number, table in enumerate(tables):  # opens connections, and what is opened once
-        lake.append(table, f"first-{number}")
+        append(catalog, near, table, f"first-{number}")
     catalog.lake.upkeep.settle()
-    before, seconds = _entry_files(near), list[float]()
+    before, seconds = entry_files(near), list[float]()
 
     def work(number: int) -> None:
         table = tables[number % len(tables)]
-        seconds.extend(lake.append(table, f"{number}-{one}") for one in range(commits))
+        seconds.extend(append(catalog, near, table, f"{number}-{one}") for one in range(commits))
 
-    each = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
-    began = time.perf_counter()
-    for thread in each:
-        thread.start()
-    for thread in each:
-        thread.join()
-    total = time.perf_counter() - began
+    total = side_by_side(threads, work)
     catalog.lake.upkeep.settle()
     reader = open_catalog(near)
     there = set[str]().union(*(files(reader, table) for table in tables))
     made = {f"{number}-{one}" for number in range(threads) for one in range(commits)}
     assert there == made | {f"first-{number}" for number in range(len(tables))}
     count = threads * commits
-    return Run(count / total, statistics.median(seconds) * 1000, count / (_entry_files(near) - before))
-
-
-def _entry_files(store: Storage) -> int:
-    return sum(version_in(name) is not None for name in store.list("_lockstep/timeline"))
+    return Run(count / total, statistics.median(seconds) * 1000, count / (entry_files(near) - before))
 
 
 def section(runs: Mapping[tuple[str, int], Sequence[Run]]) -> str:
@@ -120,8 +68,8 @@ def section(runs: Mapping[tuple[str, int], Sequence[Run]]) -> str:
     for (case, distance), each in runs.items():
         near, alone = runs[case, DISTANCES_MS[0]], runs[next(iter(CASES)), distance]
         rows.append(
-            f"| {case} | {distance} ms | {_median(each, 'rate'):.1f} | **{_ratio(each, near):.2f}** | "
-            f"**{_ratio(each, alone):.1f}** | {_median(each, 'commit_ms'):.0f} | {_median(each, 'per_file'):.1f} |"
+            f"| {case} | {distance} ms | {median(each, 'rate'):.1f} | **{_ratio(each, near):.2f}** | "
+            f"**{_ratio(each, alone):.1f}** | {median(each, 'commit_ms'):.0f} | {median(each, 'per_file'):.1f} |"
         )
     rounds = len(next(iter(runs.values())))
     said = f"""
@@ -145,10 +93,6 @@ def section(runs: Mapping[tuple[str, int], Sequence[Run]]) -> str:
 def _ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
     """Return the median of the paired ratios of commits a second."""
     return statistics.median(run.rate / other.rate for run, other in zip(runs, others, strict=True))
-
-
-def _median(each: Sequence[Run], field: str) -> float:
-    return statistics.median(getattr(run, field) for run in each)
 
 
 def main() -> None:

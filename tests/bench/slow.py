@@ -8,21 +8,16 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
-from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.actions import render
-from lockstep.delta.log import staged_path
 from lockstep.storage import Storage, open_storage
-from lockstep.timeline.files import version_in
+from tests.bench.appending import Run, append, entry_files, median, side_by_side
 from tests.bench.bounds import Bound, exit_if_missed
 from tests.bench.page import DOCUMENT, with_section
 from tests.support.faulty import FaultyStorage, Operation
-from tests.support.lakes import add, create, lay, named, open_catalog
+from tests.support.lakes import create, open_catalog
 
 MARK = "slow"
 REQUEST_SECONDS = 0.03
@@ -46,15 +41,6 @@ class Slow(FaultyStorage):
         return super()._run(operation, path, call)
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run: commits a second, the median of COMMIT in milliseconds, and commits for each file of the timeline."""
-
-    rate: float
-    commit_ms: float
-    per_file: float
-
-
 def measure(writers: int, commits: int, *, shared: bool) -> Run:
     """Have threads commit one after the other, each as often, to a table of its own or to one that all share."""
     store = Slow(open_storage(tempfile.mkdtemp(prefix="lockstep-bench-") + "/lake", create=True))
@@ -62,43 +48,19 @@ def measure(writers: int, commits: int, *, shared: bool) -> Run:
     create(catalog, *(f"t{writer}" for writer in range(writers)))
     catalog.lake.upkeep.settle()
     seconds: list[float] = []
-    before = _files(store)
+    before = entry_files(store.inner)
 
     def work(writer: int) -> None:
         table = f"t{0 if shared else writer}"
-        seconds.extend(_commit(catalog, store, table, f"{writer}-{number}") for number in range(commits))
+        seconds.extend(append(catalog, store.inner, table, f"{writer}-{number}") for number in range(commits))
 
-    threads = [threading.Thread(target=work, args=(writer,)) for writer in range(writers)]
     store.seconds = REQUEST_SECONDS
-    began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    total = time.perf_counter() - began
+    total = side_by_side(writers, work)
     store.seconds = 0
     catalog.lake.upkeep.settle()
     count = writers * commits
     assert catalog.timeline.head.version == count + 1
-    return Run(count / total, statistics.median(seconds) * 1000, count / (_files(store) - before))
-
-
-def _commit(catalog: TransactionalCatalog, store: Slow, table: str, file: str) -> float:
-    """Append a file that is there already, as a transaction of its own; return what its COMMIT took, in seconds."""
-    tx = catalog.begin()
-    [there] = [catalog.table(tx, named(table))]
-    actions = [{"commitInfo": {"operation": "WRITE", "isBlindAppend": True}}, add(file)]
-    lay(store.inner, there.location, actions)
-    data = render(actions)
-    store.inner.put(staged_path(there.location, tx.id, there.version + 1), data)
-    catalog.stage(tx, there.location, there.version + 1, data.decode())
-    began = time.perf_counter()
-    catalog.commit(tx)
-    return time.perf_counter() - began
-
-
-def _files(store: Slow) -> int:
-    return sum(version_in(name) is not None for name in store.inner.list("_lockstep/timeline"))
+    return Run(count / total, statistics.median(seconds) * 1000, count / (entry_files(store.inner) - before))
 
 
 def report(runs: Mapping[str, Sequence[Run]]) -> tuple[str, float]:
@@ -109,8 +71,8 @@ def report(runs: Mapping[str, Sequence[Run]]) -> tuple[str, float]:
         paired = [run.rate / one.rate for run, one in zip(each, alone, strict=True)]
         ratios.append(statistics.median(paired))
         rows.append(
-            f"| {name} | {_median(each, 'rate'):.1f} | **{ratios[-1]:.1f}** | {_median(each, 'commit_ms'):.0f} | "
-            f"{_median(each, 'per_file'):.1f} |"
+            f"| {name} | {median(each, 'rate'):.1f} | **{ratios[-1]:.1f}** | {median(each, 'commit_ms'):.0f} | "
+            f"{median(each, 'per_file'):.1f} |"
         )
     text = "\n".join([
         "## Many threads on a slow store",
@@ -125,10 +87,6 @@ def report(runs: Mapping[str, Sequence[Run]]) -> tuple[str, float]:
         *rows,
     ])  # fmt: skip
     return text, ratios[1]
-
-
-def _median(runs: Sequence[Run], field: str) -> float:
-    return statistics.median(getattr(run, field) for run in runs)
 
 
 def main() -> None:

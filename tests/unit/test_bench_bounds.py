@@ -13,6 +13,7 @@ import pytest
 from tests.bench import __main__ as bench
 from tests.bench import long_transaction as long
 from tests.bench import slow, tpch
+from tests.bench.appending import Run
 from tests.bench.bounds import Bound, exit_if_missed, missed
 
 
@@ -55,7 +56,7 @@ def run_of(module: Any, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
 def test_the_slow_store_is_written_down_before_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text("", encoding="utf-8")
-    monkeypatch.setattr(slow, "measure", lambda writers, *_, **__: slow.Run(10.0 if writers == 1 else 50.0, 1, 1))
+    monkeypatch.setattr(slow, "measure", lambda writers, *_, **__: Run(10.0 if writers == 1 else 50.0, 1, 1))
     with pytest.raises(SystemExit) as ended:
         run_of(slow, monkeypatch, page)
     assert ended.value.code == 1

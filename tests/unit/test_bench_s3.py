@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.bench.s3 import CASES, DISTANCES_MS, Run, section
+from tests.bench.appending import Run
+from tests.bench.s3 import CASES, DISTANCES_MS, section
 
 
 def test_a_run_is_compared_with_the_same_round() -> None:
