@@ -30,8 +30,9 @@ import scala.jdk.CollectionConverters._
 /**
  * Names of Spark's session catalog that mean tables of a lake, where that catalog's `session-names` says so. The class
  * that the session catalog is set to be is no place for it: Spark and Delta ask the metastore past it, to drop a table or
- * save a DataFrame for example. So the names are changed, before anything is looked up. What they become is a name of a Lockstep catalog as any other. A statement in
- * which a name is found in no way that is known here is one on another catalog, and a transaction treats it as that.
+ * save a DataFrame for example. So the names are changed, before anything is looked up. What they become is a name of a
+ * Lockstep catalog as any other. A statement in which a name is found in no way that is known here is one on another
+ * catalog, and a transaction treats it as that.
  *
  * @param lake what stands for the session catalog
  */

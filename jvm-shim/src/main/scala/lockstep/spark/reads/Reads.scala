@@ -104,8 +104,7 @@ private[spark] object Reads {
         tx.passed.addAll(unchecked.asJava)
         tx.passedViews.addAll(views.asJava)
       }
-      val read = ByPath.of(plan)
-      val paths = if (read.isEmpty) Set.empty[String] else read.places(session).filterNot(tx.passedPaths.contains)
+      val paths = ByPath.of(plan).places(session).filterNot(tx.passedPaths.contains)
       if (paths.nonEmpty) {
         Bridge.tell("by_path", session, "paths" -> paths.toSeq)
         tx.passedPaths.addAll(paths.asJava)

@@ -25,11 +25,13 @@ final private[spark] case class ByPath(paths: Set[Path], tables: Set[CatalogTabl
   def isEmpty: Boolean = paths.isEmpty && tables.isEmpty
 
   /** Where all of it really lies, partitions among it. File systems and metastores are asked for that: most plans do not. */
-  def places(session: SparkSession): Set[String] = {
-    val hadoop = session.sessionState.newHadoopConf()
-    val partitions = tables.flatMap(table => session.sessionState.catalog.listPartitions(table.identifier))
-    (paths ++ partitions.flatMap(_.storage.locationUri).map(new Path(_))).map(ByPath.real(hadoop, _).toString)
-  }
+  def places(session: SparkSession): Set[String] =
+    if (isEmpty) Set.empty
+    else {
+      val hadoop = session.sessionState.newHadoopConf()
+      val partitions = tables.flatMap(table => session.sessionState.catalog.listPartitions(table.identifier))
+      (paths ++ partitions.flatMap(_.storage.locationUri).map(new Path(_))).map(ByPath.real(hadoop, _).toString)
+    }
 }
 
 private[spark] object ByPath {
