@@ -77,9 +77,7 @@ class Overwritten:
             ForeignCommitError: another commit is in its place.
             UnavailableError, CorruptTimelineError: the store failed, or the timeline cannot be read.
         """
-        if (current := self._timeline.head.table_by_id(table.id)) is not None and current.version == table.version:
-            self.check(current)
-        elif table.digest:
+        if table.digest:
             self._is_as_it_was(table)
         elif (made := self._made(table)) is not None:
             self._is_ours(table, *made)

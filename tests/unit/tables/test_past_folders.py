@@ -82,6 +82,18 @@ def test_an_older_version_of_a_folder_that_was_swapped_is_refused(
     assert rows_of(lake.at(swapped + 1)["untouched"].to_arrow()) == [(5,)]
 
 
+def test_so_it_is_of_a_table_that_was_not_written_for_long(
+    lake: OpenLake, tmp_path: Path, swapped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the newest version of a table is compared no more once its commit is none of the newest entries."""
+    monkeypatch.setattr("lockstep.lake.overwritten.ENTRIES", 1)
+    for _ in range(2):
+        with lake.transaction() as tx:
+            tx["untouched"].append(pa.table({"id": [6]}, schema=SCHEMA))
+    with pytest.raises(ForeignCommitError, match=r"table default\.t: .* wrote over version 0"):
+        lake.at(swapped)["t"]
+
+
 def test_in_spark_it_is_refused_at_an_older_version_and_in_a_transaction_that_reads_one(
     host: Host, tmp_path: Path, swapped: int
 ) -> None:
