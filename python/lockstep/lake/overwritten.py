@@ -9,20 +9,25 @@ the log keeps theirs, the timeline ours, and a person decides.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
+
+from cachetools import LRUCache
 
 from lockstep.delta.log import commit_path, digest
 from lockstep.delta.publish import content
-from lockstep.errors import ForeignCommitError
+from lockstep.errors import CorruptTimelineError, ForeignCommitError, SnapshotTooOldError
 from lockstep.lake.policy import undecided
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Commit, Entry, Table, TableWrite
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.placements import as_ratified
 
-ENTRIES = 100
-"""A table's newest commit is compared with its log while it is in one of so many newest entries: who writes over it had
-looked before it was published, a moment ago."""
+LOST = 10_000
+"""Of so many tables it is remembered that the entry of their newest commit is lost, so that it is said once."""
+
+_log = logging.getLogger(__name__)
 
 
 class Overwritten:
@@ -36,6 +41,8 @@ class Overwritten:
         self._storage = storage
         self._timeline = timeline
         self._is_published = is_published
+        self._lost: LRUCache[str, int] = LRUCache(LOST)
+        self._lock = threading.Lock()
 
     def is_newest_there(self, table: Table) -> bool:
         """Tell whether a table's newest commit is in its log, at the cost of one look, and see that it is ours.
@@ -56,8 +63,8 @@ class Overwritten:
     def check(self, table: Table) -> None:
         """See that no other commit is where a table's newest one should be; none is no other.
 
-        One of this lake's is not compared if it is not in one of the newest `ENTRIES`, or was moved; a plain writer's
-        is if the timeline has its digest.
+        One of this lake's is not compared if its entry has expired or is lost, or if it was moved; a plain writer's is
+        if the timeline has its digest.
 
         Raises:
             ForeignCommitError: one is.
@@ -94,7 +101,7 @@ class Overwritten:
         if table.digest or self._is_published(table):
             self.check(table)
             return True
-        if (newest := self._young(table)) is None:
+        if (newest := self._last(table)) is None:
             return True
         data = self._storage.get(commit_path(table.location, table.version))
         return data is not None and says(newest[1].commits[-1], data)
@@ -130,19 +137,34 @@ class Overwritten:
         return True
 
     def _newest(self, table: Table) -> tuple[Entry, TableWrite] | None:
-        """Return a table's newest write, if it is ours, young, published, and where it was ratified."""
-        return self._young(table) if self._is_published(table) else None
+        """Return a table's newest write, if it is ours, published, and where it was ratified."""
+        return self._last(table) if self._is_published(table) else None
 
-    def _young(self, table: Table) -> tuple[Entry, TableWrite] | None:
-        """Return a table's newest write, if it is ours, young, and to be where it was ratified."""
-        return self._made(table) if table.since > self._timeline.head.version - ENTRIES else None
+    def _last(self, table: Table) -> tuple[Entry, TableWrite] | None:
+        """Return what `_made` does, or nothing where the entry is lost: the newest version can be read without it."""
+        with self._lock:
+            if self._lost.get(table.id) == table.since:
+                return None
+        try:
+            return self._made(table)
+        except CorruptTimelineError as error:
+            with self._lock:
+                self._lost[table.id] = table.since
+            _log.warning("table %s: its newest commit is not compared with its log: %s", table.name, error)
+            return None
 
     def _made(self, table: Table) -> tuple[Entry, TableWrite] | None:
-        """Return the write by which a table got its version, if it is ours, there yet, and where it was ratified."""
+        """Return the write by which a table got its version, if it is ours, there yet, and where it was ratified.
+
+        Whoever asks first reads its entry; the timeline remembers it for those who come after.
+        """
         head = self._timeline.head
         if not head.expired.first_kept < table.since <= head.version:
             return None
-        [entry] = self._timeline.entries(table.since - 1, table.since)
+        try:
+            [entry] = self._timeline.entries(table.since - 1, table.since)
+        except SnapshotTooOldError:  # another process let it expire just now
+            return None
         for write in entry.writes:
             if write.id == table.id and write.commits:
                 versions = self._timeline.versions(write, entry.version)

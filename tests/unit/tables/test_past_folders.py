@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+import lockstep
 from lockstep.errors import ForeignCommitError, UnsupportedError
 from lockstep.spark.host.host import Host
 from lockstep.tables.opened import OpenLake
+from lockstep.timeline.files import entry_path
 from tests.support.client import Client
 from tests.support.exports import export, opened
 from tests.unit.tables.test_table import rows_of
@@ -66,6 +68,14 @@ def swapped(lake: OpenLake, tmp_path: Path) -> int:
     return version
 
 
+def commit_others(lake: OpenLake, table: str) -> None:
+    """Commit to another table so often that a checkpoint has what came before."""
+    for number in range(101):
+        with lake.transaction() as tx:
+            tx[table].append(pa.table({"id": [number]}, schema=SCHEMA))
+    lake.catalog.lake.upkeep.settle()
+
+
 READS: dict[str, Callable[[OpenLake, int, Path], object]] = {
     "at": lambda lake, version, _: lake.at(version)["t"],
     "sql": lambda lake, version, _: lake.at(version).sql("FROM t"),
@@ -82,16 +92,32 @@ def test_an_older_version_of_a_folder_that_was_swapped_is_refused(
     assert rows_of(lake.at(swapped + 1)["untouched"].to_arrow()) == [(5,)]
 
 
+@pytest.mark.parametrize("is_new_process", [False, True])
 def test_so_it_is_of_a_table_that_was_not_written_for_long(
-    lake: OpenLake, tmp_path: Path, swapped: int, monkeypatch: pytest.MonkeyPatch
+    lake: OpenLake, tmp_path: Path, swapped: int, is_new_process: bool
 ) -> None:
-    """Only the newest version of a table is compared no more once its commit is none of the newest entries."""
-    monkeypatch.setattr("lockstep.lake.overwritten.ENTRIES", 1)
+    """At its newest version too, however many others were committed since, and whoever wrote them."""
+    commit_others(lake, "untouched")
+    reader = lockstep.open(str(tmp_path / "lake")) if is_new_process else lake
+    for database in (reader.at(), reader.at(swapped)):
+        with pytest.raises(ForeignCommitError, match=r"table default\.t: .* wrote over version 0"):
+            database["t"].to_arrow()
+    with pytest.raises(ForeignCommitError), reader.transaction() as tx:
+        tx["t"].append(pa.table({"id": [6]}, schema=SCHEMA))
+
+
+def test_a_table_whose_newest_entry_is_lost_is_read_and_said_not_to_be_compared(
+    lake: OpenLake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was lost of the timeline is for `verify` to tell; the table itself has lost nothing."""
+    version = made(lake, tmp_path / "w", "t", 1)
+    made(lake, tmp_path / "u", "other", 5)
+    commit_others(lake, "other")
+    (tmp_path / "lake" / entry_path(version)).unlink()
+    reader = lockstep.open(str(tmp_path / "lake"))
     for _ in range(2):
-        with lake.transaction() as tx:
-            tx["untouched"].append(pa.table({"id": [6]}, schema=SCHEMA))
-    with pytest.raises(ForeignCommitError, match=r"table default\.t: .* wrote over version 0"):
-        lake.at(swapped)["t"]
+        assert rows_of(reader.at()["t"].to_arrow()) == [(1,)]
+    assert caplog.text.count("table default.t: its newest commit is not compared with its log") == 1
 
 
 def test_in_spark_it_is_refused_at_an_older_version_and_in_a_transaction_that_reads_one(
