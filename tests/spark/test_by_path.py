@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,56 @@ def test_a_table_of_another_catalog_is_read_that_has_no_partition_there(spark: A
         refused(spark, lambda: spark.sql("INSERT INTO u SELECT id FROM spark_catalog.default.parts WHERE id > 0"))
     finally:
         spark.sql("DROP TABLE spark_catalog.default.parts")
+
+
+PARTS = "spark_catalog.default.parts"
+
+
+@pytest.fixture
+def parts(spark: Any, folder: Path, tmp_path: Path) -> Iterator[str]:
+    """A table of the session catalog, one of whose partitions lies where a table of the lake does."""
+    spark.sql(f"CREATE TABLE {PARTS} (id INT, q INT) USING parquet PARTITIONED BY (q)")
+    spark.sql(f"INSERT INTO {PARTS} VALUES (7, 2)")
+    spark.sql(f"ALTER TABLE {PARTS} ADD PARTITION (q = 1) LOCATION '{folder}'")
+    yield PARTS
+    spark.sql(f"DROP TABLE {PARTS}")
+
+
+QUERIES: dict[str, Callable[[Any, int], Any]] = {
+    "SQL": lambda spark, q: spark.sql(f"SELECT id FROM {PARTS} WHERE q = {q}").collect(),
+    "rows of an RDD": lambda spark, q: spark.table(PARTS).where(f"q = {q}").rdd.collect(),
+    "one by one": lambda spark, q: [*spark.table(PARTS).where(f"q = {q}").toLocalIterator()],
+    "a subquery": lambda spark, q: spark.sql(f"SELECT (SELECT max(id) FROM {PARTS} WHERE q = {q})").collect(),
+    "a join": lambda spark, q: spark.sql(f"SELECT * FROM u RIGHT JOIN {PARTS} p USING (id) WHERE p.q = {q}").collect(),
+    "INSERT": lambda spark, q: spark.sql(f"INSERT INTO u SELECT id FROM {PARTS} WHERE q = {q}"),
+}
+
+
+@pytest.mark.parametrize("how", QUERIES)
+def test_of_a_partitioned_table_those_partitions_count_that_are_read(spark: Any, parts: str, how: str) -> None:
+    assert spark.table(parts).count() == 2
+    spark.sql("BEGIN")
+    spark.table(parts).printSchema()
+    QUERIES[how](spark, 2)
+    refused(spark, lambda: QUERIES[how](spark, 1))
+    spark.sql("ROLLBACK")
+
+
+def test_so_it_is_of_a_query_from_before_begin_and_of_what_a_statement_on_its_own_writes(
+    spark: Any, parts: str
+) -> None:
+    frames = {q: spark.table(parts).where(f"q = {q}") for q in (1, 2)}
+    assert [frames[q].count() for q in (1, 2)] == [1, 1]
+    spark.sql("BEGIN")
+    assert frames[2].count() == 1
+    refused(spark, frames[1].count)
+    spark.sql("ROLLBACK")
+    QUERIES["INSERT"](spark, 2)
+    refused(spark, lambda: QUERIES["INSERT"](spark, 1))
+    source = f"(SELECT id FROM {parts} WHERE q = 1)"
+    merge = f"MERGE INTO u USING {source} s ON s.id = u.id WHEN NOT MATCHED THEN INSERT *"
+    refused(spark, lambda: spark.sql(merge))
+    assert [row.id for row in spark.table("u").collect()] == [7]
 
 
 def test_a_read_by_another_spelling_before_hides_nothing(spark: Any, other: Any, folder: Path) -> None:

@@ -13,7 +13,7 @@ import lockstep.spark.analysis.{
 import lockstep.spark.catalog.CatalogSessions
 import lockstep.spark.execution.{Clients, Executions}
 import lockstep.spark.parser.TransactionParser
-import lockstep.spark.reads.{CachedTables, ReadRecorder}
+import lockstep.spark.reads.{CachedTables, PlaceRecorder, ReadRecorder}
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.lockstep.Internals
 
@@ -44,5 +44,6 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     extensions.injectCheckRule(SettingsGuard(_))
     extensions.injectPlanNormalizationRule(CachedTables(_))
     extensions.injectOptimizerRule(ReadRecorder(_))
+    extensions.injectPlannerStrategy(PlaceRecorder(_))
   }
 }

@@ -104,12 +104,16 @@ private[spark] object Reads {
         tx.passed.addAll(unchecked.asJava)
         tx.passedViews.addAll(views.asJava)
       }
-      val paths = ByPath.of(plan).places(session).filterNot(tx.passedPaths.contains)
-      if (paths.nonEmpty) {
-        Bridge.tell("by_path", session, "paths" -> paths.toSeq)
-        tx.passedPaths.addAll(paths.asJava)
-      }
+      checkPlaces(session, tx, ByPath.of(plan).withoutPartitions)
     }
+
+  private def checkPlaces(session: SparkSession, tx: OpenTransaction, places: ByPath): Unit = {
+    val paths = places.places(session).filterNot(tx.passedPaths.contains)
+    if (paths.nonEmpty) {
+      Bridge.tell("by_path", session, "paths" -> paths.toSeq)
+      val _ = tx.passedPaths.addAll(paths.asJava)
+    }
+  }
 
   /**
    * Notes what Python told a transaction of a table: of what is published, the snapshot's version. It need not be asked
@@ -141,14 +145,24 @@ private[spark] object Reads {
       val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
       run.scans = scans
-      val paths = ByPath.of(plan)
-      if (!paths.isEmpty) current(session).foreach(_.paths.add(paths))
-      if (scans.nonEmpty || !paths.isEmpty || Scans.folders(plan).nonEmpty) {
+      if (scans.nonEmpty || !ByPath.of(plan).isEmpty || Scans.folders(plan).nonEmpty) {
         checkSnapshot(session, plan)
         val told = logs(session)
         told.foreach(_.add(run, plan))
         if (told.isEmpty) StatementScope.current.foreach(note(_, scans))
       }
+  }
+
+  /**
+   * A query is about to be planned, or to be executed, and its optimizer has chosen which partitions it reads. The metastore
+   * is asked for them only now: where it has many, to list them takes longer than to read some.
+   */
+  def planning(session: SparkSession, optimized: LogicalPlan): Unit = {
+    val places = ByPath.of(optimized)
+    if (!places.isEmpty) {
+      Transactions.of(session).foreach(checkPlaces(session, _, places))
+      current(session).foreach(_.paths.add(places))
+    }
   }
 
   /** A transaction has read it when the statement was analyzed. */
@@ -181,9 +195,8 @@ private[spark] object Reads {
       unseen
     }
     if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
+    planning(session, query.optimizedPlan) // which may have been before the transaction began
     current(session).foreach { executed =>
-      val paths = ByPath.of(plan)
-      if (!paths.isEmpty) executed.paths.add(paths)
       executed.views.addAll(Scans.views(plan).asJava)
     }
   }

@@ -24,13 +24,21 @@ import org.apache.spark.sql.execution.datasources.{CatalogFileIndex, HadoopFsRel
 final private[spark] case class ByPath(paths: Set[Path], tables: Set[CatalogTable]) {
   def isEmpty: Boolean = paths.isEmpty && tables.isEmpty
 
+  /** Without what only a metastore knows, which may have many thousand partitions of a table. */
+  def withoutPartitions: ByPath = ByPath(paths, Set.empty)
+
   /** Where all of it really lies, partitions among it. File systems and metastores are asked for that: most plans do not. */
   def places(session: SparkSession): Set[String] =
     if (isEmpty) Set.empty
     else {
-      val hadoop = session.sessionState.newHadoopConf()
       val partitions = tables.flatMap(table => session.sessionState.catalog.listPartitions(table.identifier))
-      (paths ++ partitions.flatMap(_.storage.locationUri).map(new Path(_))).map(ByPath.real(hadoop, _).toString)
+      val all = paths ++ partitions.flatMap(_.storage.locationUri).map(new Path(_))
+      val hadoop = session.sessionState.newHadoopConf()
+      // A file system that Hadoop does not keep is made for each question, so one path asks for all of it.
+      val mounts = all.filterNot(ByPath.isOverlaid).groupBy(ByPath.system).flatMap { case (system, some) =>
+        ByPath.mounts(hadoop, some.head).map(system -> _)
+      }
+      all.map(ByPath.real(mounts, _).toString)
     }
 }
 
@@ -44,9 +52,13 @@ private[spark] object ByPath {
     val sources = plan.collect { case node => Scans.cloned(node) }.flatten
       .filterNot(source => isOverlaid(source.dataPath) && source.catalogTable.exists(isNamed)).map(_.dataPath)
     val paths = relations.flatMap(relation => ofFiles(relation) ++ ofTable(relation)) ++ fields.flatMap(ofFileTables)
+    // Where the optimizer has chosen partitions, the rest of the table is not read; Spark's own relations are of files then.
+    val chosen = hive.flatMap(_.prunedPartitions).flatten.flatMap(_.storage.locationUri)
+    val whole = hive.filter(_.prunedPartitions.isEmpty).map(_.tableMeta)
+    val folders = chosen ++ hive.flatMap(_.tableMeta.storage.locationUri)
     ByPath(
-      (paths ++ sources ++ hive.flatMap(_.storage.locationUri).map(new Path(_))).toSet,
-      (relations.flatMap(ofCatalog) ++ hive).filter(_.partitionColumnNames.nonEmpty).toSet
+      (paths ++ sources ++ folders.map(new Path(_))).toSet,
+      (relations.flatMap(ofCatalog) ++ whole).filter(_.partitionColumnNames.nonEmpty).toSet
     )
   }
 
@@ -96,8 +108,8 @@ private[spark] object ByPath {
   }).collect { case files: FileTable => files.fileIndex.rootPaths }.flatten
 
   /** The tables that Hive's own code reads. */
-  private def ofHive(plan: LogicalPlan): Seq[CatalogTable] =
-    withCaches(plan).flatMap(_.collectWithSubqueries { case relation: HiveTableRelation => relation.tableMeta })
+  private def ofHive(plan: LogicalPlan): Seq[HiveTableRelation] =
+    withCaches(plan).flatMap(_.collectWithSubqueries { case relation: HiveTableRelation => relation })
 
   private def withCaches(plan: LogicalPlan): Seq[LogicalPlan] =
     plan +: Scans.cached(plan).flatMap(cache => withCaches(cache.cacheBuilder.logicalPlan))
@@ -105,16 +117,22 @@ private[spark] object ByPath {
   /** Hadoop finds a file system by a scheme of whatever case. */
   private def isOverlaid(path: Path): Boolean = Overlay.Scheme.equalsIgnoreCase(path.toUri.getScheme)
 
+  private def system(path: Path): (String, String) = (path.toUri.getScheme, path.toUri.getAuthority)
+
+  /** The mounts of Hadoop's that a path goes through, if any; one out of reach is told of by whoever reads it. */
+  private def mounts(hadoop: Configuration, path: Path): Option[ViewFileSystem] =
+    try
+      Option(path.getFileSystem(hadoop)).collect { case mounts: ViewFileSystem => mounts }
+    catch {
+      case _: IOException => None
+    }
+
   /** Where something lies that a path is of: behind the overlay, or a mount of Hadoop's. */
-  private def real(hadoop: Configuration, path: Path): Path =
+  private def real(mounts: Map[(String, String), ViewFileSystem], path: Path): Path =
     if (isOverlaid(path)) Overlay.parse(path.toUri.getAuthority).real(path)
     else
-      try
-        path.getFileSystem(hadoop) match {
-          case mounts: ViewFileSystem => mounts.resolvePath(path)
-          case _ => path
-        }
+      try mounts.get(system(path)).fold(path)(_.resolvePath(path))
       catch {
-        case _: IOException => path // not there, or out of reach: who reads it is told
+        case _: IOException => path // not there: who reads it is told
       }
 }
