@@ -121,7 +121,10 @@ def test_a_commit_beside_the_idle_timeout_wins_or_is_told(spark: Any) -> None:
     spark.sql("SET lockstep.idle_in_transaction_timeout = 800ms")
     for number in range(10, 16):
         spark.sql("BEGIN")
-        spark.sql(f"INSERT INTO t VALUES ({number})")
+        try:
+            spark.sql(f"INSERT INTO t VALUES ({number})")
+        except PySparkException as error:  # a machine may be too busy to come even to this in time
+            states.add(error.getSqlState())
         threading.Event().wait(0.75 + (number - 10) * 0.02)  # the race itself, no wait for anything
         try:
             spark.sql("COMMIT")

@@ -158,7 +158,7 @@ class Driver:
         self.came.release()
 
     def heard(self) -> tuple[bytes, bytes]:
-        assert self.came.acquire(timeout=10)
+        assert self.came.acquire(timeout=60)
         word, number, request = self.lines.pop().split(b" ")
         assert word == OverPipes.WORD
         return number, base64.b64decode(request)
@@ -171,7 +171,7 @@ def test_each_who_asks_over_pipes_gets_its_own_answer() -> None:
         told = {text: pool.submit(pipes, text) for text in (b"one\nline", b"two", b"", bytes(range(256)), b"five")}
         for number, request in [driver.heard() for _ in told]:
             pipes.heard(number + b" " + base64.b64encode(b"to " + request))
-        assert {text: future.result(10) for text, future in told.items()} == {text: b"to " + text for text in told}
+        assert {text: future.result(60) for text, future in told.items()} == {text: b"to " + text for text in told}
     pipes.heard(b"77 " + base64.b64encode(b"nobody asked"))
 
 
@@ -183,7 +183,7 @@ def test_who_waits_when_the_driver_ends_is_told_that_it_may_be_done() -> None:
         driver.heard()
         pipes.end()
         with pytest.raises(UnavailableError, match="the driver ended before it answered") as caught:
-            waiting.result(10)
+            waiting.result(60)
     assert not caught.value.definite
     with pytest.raises(UnavailableError, match="the driver has ended") as caught:
         pipes(b"write")
@@ -215,15 +215,22 @@ def test_no_answer_in_time_says_whether_the_request_went_out(monkeypatch: pytest
 
     def stuck(_: object, request: bytes) -> bytes:
         begun.set()
-        go.wait(10)
+        go.wait(60)
         return request
 
     over = OverPy4J(Gateway(stuck), lambda: None)
+    submit = over._threads.submit
+
+    def submitted(*call: Any) -> Any:
+        future = submit(*call)
+        assert begun.wait(60), "the first request is with its thread before anybody's patience begins"
+        return future
+
+    monkeypatch.setattr(over._threads, "submit", submitted)
     try:
         for definite in (False, True):
             with pytest.raises(UnavailableError, match=r"no answer within 0\.05 seconds") as caught:
                 over(b"write")
-            assert begun.is_set()
             assert caught.value.definite == definite
     finally:
         go.set()

@@ -19,6 +19,7 @@ from typing import Any
 
 from lockstep.spark.jars import session_jars, spark_jars_folder
 from tests.support.gate import wait_until
+from tests.support.ports import free_port
 from tests.support.runner import Failure, Result
 from tests.support.sessions import CATALOG, INTERPRETED, JAVA, SMALL, SparkConnection
 
@@ -31,12 +32,6 @@ INTERRUPTIBLE = ("env", "--default-signal=INT")
 """Stands before a command that is to be interrupted: what a process in the background starts ignores interrupts."""
 
 THRIFT_SERVER = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def spark_home() -> Path:

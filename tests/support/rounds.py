@@ -12,8 +12,11 @@ from tests.support.faulty import FaultyStorage, Operation
 
 T = TypeVar("T")
 
-QUIET_SECONDS = 0.4
-"""Once no request has come for so long, all that wait are answered at once: they were made side by side."""
+LOOKS, LOOK_SECONDS = 15, 0.02
+"""Once no request has come by so many looks, all that wait are answered at once: they were made side by side.
+
+Many short looks, and not one long one: while this process is not let run, none of them goes by.
+"""
 
 
 class Rounds(FaultyStorage):
@@ -60,8 +63,9 @@ class Rounds(FaultyStorage):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or not self._counts)
-                while self._changed.wait(QUIET_SECONDS):
-                    pass  # another request has come
+                quiet = 0
+                while quiet < LOOKS:
+                    quiet = 0 if self._changed.wait(LOOK_SECONDS) else quiet + 1  # another request has come, or none
                 round_, self._waiting = self._waiting, []
                 if round_:
                     self.rounds.append([(operation, path) for operation, path, _ in round_])

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lockstep.spark import jars
+from tests.support.ports import free_port
 from tests.support.s3 import KEYS, make_bucket
 
 ARE_WANTED = os.environ.get("LOCKSTEP_TEST_STORES") == "all"
@@ -209,12 +209,6 @@ def _answers(endpoint: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _make_container(endpoint: str, name: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tests.support import servers
+from tests.support.ports import free_port
 
 VERSION = "v2.5.0"
 FOLDER = servers.FOLDER / "go"
@@ -64,7 +65,7 @@ def slow(milliseconds: int) -> tuple[Toxic, ...]:
 @contextmanager
 def passing(endpoint: str, toxics: Sequence[Toxic], *, seed: int = 1) -> Iterator[str]:
     """Pass on what is sent to an address to this endpoint, for as long as the block; the address."""
-    binary, port, control = fetch(), servers.free_port(), servers.free_port()
+    binary, port, control = fetch(), free_port(), free_port()
     command = [str(binary), "-host", "127.0.0.1", "-port", str(control), "-seed", str(seed)]
     api = f"http://127.0.0.1:{control}"
     with servers.running(command, f"{api}/version"):

@@ -16,6 +16,8 @@ from typing import Literal, Self, TypeAlias
 from redis import Redis
 from redis.exceptions import RedisError
 
+from tests.support.ports import free_port
+
 START_SECONDS = 30
 
 DURABLE: Mapping[str, str] = {"appendonly": "yes", "appendfsync": "always"}
@@ -171,13 +173,6 @@ class Line:
                     self._planned.remove(plan)
                     return plan[1]
         return None
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _reset(connection: socket.socket) -> None:

@@ -8,9 +8,11 @@ import sys
 import threading
 from pathlib import Path
 from time import sleep
+from types import SimpleNamespace
 
 import pytest
 
+from lockstep import workers
 from lockstep.workers import PATIENCE_SECONDS, Threads, Workers
 
 
@@ -21,9 +23,9 @@ def test_the_answers_come_in_order() -> None:
 @pytest.mark.parametrize("ended", [False, True], ids=["threads", "no threads any more"])
 def test_all_is_done_though_one_fails(ended: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Who reads no further than the first error has not kept the others from their turn; of those the log tells."""
-    workers, done = Workers(1, "w"), list[int]()
+    one, done = Workers(1, "w"), list[int]()
     if ended:
-        workers._pool.shutdown()
+        one._pool.shutdown()
 
     def work(n: int) -> None:
         if n in (0, 2):
@@ -32,17 +34,19 @@ def test_all_is_done_though_one_fails(ended: bool, caplog: pytest.LogCaptureFixt
         done.append(n)
 
     with caplog.at_level(logging.WARNING), pytest.raises(ValueError, match="fails: 0"):
-        list(workers.map(work, range(5)))
+        list(one.map(work, range(5)))
     assert sorted(done) == [1, 3, 4]
     assert "fails: 2" in caplog.text
     assert "fails: 0" not in caplog.text, "that one is told"
 
 
-def test_quick_work_is_done_by_who_asks_for_a_moment() -> None:
+def test_quick_work_is_done_by_who_asks_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread takes longer to begin than a look at a local disk; a disk that is slow gets threads all the same."""
+    now = [0.0]
+    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with Threads(2, thread_name_prefix="w", quick=True) as pool:
         first = pool.submit(threading.current_thread)
-        pool.submit(sleep, PATIENCE_SECONDS)
+        now[0] += PATIENCE_SECONDS
         later = pool.submit(threading.current_thread)
     assert first.result() is threading.current_thread()
     assert later.result() is not threading.current_thread()

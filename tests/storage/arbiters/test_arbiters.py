@@ -17,10 +17,10 @@ from lockstep.errors import (
 )
 from lockstep.timeline import arbitration
 from lockstep.timeline.files import entry_path
-from tests.support import valkey
 from tests.support.arbiters import decision, dynamodb, make_table, of
 from tests.support.arbitrated import make_namespace
 from tests.support.gate import wait_until
+from tests.support.ports import free_port
 from tests.support.valkey import DURABLE, Line, Server, running
 from tests.support.wire import Wire
 
@@ -74,7 +74,7 @@ def test_of_sixteen_who_decide_at_once_one_does(address: str, tmp_path: Path) ->
 
 
 def test_an_arbiter_that_nobody_reaches_has_decided_nothing(tmp_path: Path) -> None:
-    port = valkey.free_port()
+    port = free_port()
     for address in (f"valkey://127.0.0.1:{port}", dynamodb(f"http://127.0.0.1:{port}")):
         with pytest.raises(UnavailableError) as failed:
             of(address, f"file://{tmp_path}").swap(None, decision(0))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 import tracemalloc
 from datetime import datetime, timedelta
 from itertools import islice
@@ -28,6 +26,7 @@ from tests.support.entries import T0, entry
 from tests.support.faulty import FaultyStorage
 from tests.support.histories import create, drop, name, rename, write
 from tests.support.memory import MemoryStorage
+from tests.support.rounds import Rounds
 
 
 def counted(count: int) -> dict[str, int]:
@@ -111,30 +110,6 @@ def test_the_log_says_nothing_of_a_checkpoint_that_is_whole(caplog: pytest.LogCa
 # --- a large catalog --------------------------------------------------------------------------------------------------
 
 
-class RoundsStorage(FaultyStorage):
-    """Answers nothing before nobody asks for anything more: then all that was asked for at once, which is a round.
-
-    Attributes:
-        rounds: how many there were; each began when the one before had been answered.
-    """
-
-    def __init__(self, inner: Storage) -> None:
-        super().__init__(inner)
-        self.rounds = 0
-        self._last = 0.0
-        self._asked = threading.Condition()
-
-    def get(self, path: str) -> bytes | None:
-        with self._asked:
-            round_, self._last = self.rounds, time.monotonic()
-            while self.rounds == round_ and (left := self._last + 0.2 - time.monotonic()) > 0:
-                self._asked.wait(left)
-            if self.rounds == round_:
-                self.rounds += 1
-                self._asked.notify_all()
-        return super().get(path)
-
-
 def large_lake(tables: int, since: int) -> tuple[MemoryStorage, list[Entry]]:
     """Version 1 makes so many tables; a checkpoint is of version 2, and each of the versions since writes a table."""
     names = [f"t{n:06}" for n in range(tables)]
@@ -192,9 +167,10 @@ def test_requests_do_not_grow_with_the_catalog(small: Any, large: Any) -> None:
 def test_few_requests_wait_for_others(small: Any, large: Any) -> None:
     """The hint; the manifest and entries; the parts that the entries change; that of the table."""
     for lake, _ in (small, large):
-        store = RoundsStorage(lake)
-        opened_and_loaded(store)
-        assert store.rounds <= 4
+        store = Rounds(lake)
+        with store.counting() as rounds:
+            opened_and_loaded(store)
+        assert len(rounds) <= 4
 
 
 def test_memory_is_in_proportion_to_what_is_touched(large: Any) -> None:
