@@ -31,8 +31,8 @@ if _soft != resource.RLIM_INFINITY and _soft < 16_384:
 
 MASTER = os.environ.get("LOCKSTEP_TEST_MASTER", "local[2]")
 
-# A deadline for each example judges the machine, which may be busy, and not the code.
-settings.register_profile("unhurried", deadline=None)
+# A deadline for each example judges the machine, which may be busy, and not the code; so does one for drawing them.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 # For hours of tests/unit/test_model.py: other examples each time.
 settings.register_profile(

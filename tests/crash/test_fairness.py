@@ -22,6 +22,8 @@ def test_of_many_writers_of_one_table_none_fails_and_none_starves(tmp_path: Path
     assert policy == TURNS or max(attempts) > 1, "they did race"
     # Far above what is seen (8 or so), far below the thousand that are allowed.
     assert max(attempts) < 60
-    alone = min(seconds for report in reports for seconds in report.seconds)
-    means = [sum(report.seconds) / len(report.seconds) for report in reports]
-    assert max(means) < 10 * min(means) + alone, "the slowest writer waited as the others did"
+    # By what landed, and not by how long it took: a busy machine may keep one or two of them from running at all.
+    # Without turns so few appends may well come to the same few writers, who are just the ones that run.
+    first_end = min(max(report.versions) for report in reports)
+    had_a_turn = [report for report in reports if min(report.versions) < first_end]
+    assert policy != TURNS or len(had_a_turn) > 3, "when the first has all its appends, most others have some"

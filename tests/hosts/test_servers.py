@@ -125,7 +125,7 @@ def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(
     hasty.close()
     rows(first, long)  # begun later, and read as long
     first.close()
-    wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there", 30)
+    wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there")
 
 
 def sharing(connect: Callable[[], Any], root: Path) -> Any:

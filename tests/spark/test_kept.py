@@ -129,10 +129,10 @@ def inventory(spark: Any, path: Path, files: set[str]) -> None:
     spark.createDataFrame(listed, schema).createOrReplaceTempView("listed")
 
 
-DEEP_WAYS = [pytest.param(way, marks=pytest.mark.deep) for way in ("inventory", "DeltaTable")]
+DEEP_WAYS = [pytest.param(way, marks=pytest.mark.deep) for way in ("FULL", "inventory", "DeltaTable")]
 
 
-@pytest.mark.parametrize("way", ["LITE", "FULL", "path", *DEEP_WAYS])
+@pytest.mark.parametrize("way", ["LITE", "path", *DEEP_WAYS])
 def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> None:
     spark = vacuuming
     spark.sql("CREATE TABLE t AS SELECT 1 AS id")

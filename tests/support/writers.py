@@ -36,11 +36,13 @@ class Report:
     Attributes:
         seconds: from BEGIN to the answer of COMMIT, of each append.
         attempts: how many races for the timeline each append took.
+        versions: the database version that each append became.
         whole_seconds: from the common start to its last answer.
     """
 
     seconds: list[float]
     attempts: list[int]
+    versions: list[int]
     whole_seconds: float
 
 
@@ -49,7 +51,7 @@ def write(storage: Storage, writer: str, appends: int, policy: str) -> Report:
     store = FaultyStorage(storage)
     catalog = open_catalog(store, turns=policy == TURNS)
     catalog.backoff = POLICIES[policy]
-    seconds, attempts = [], []
+    seconds, attempts, versions = [], [], []
     started = time.perf_counter()
     for n in range(appends):
         if catalog.backoff is not RACE:
@@ -58,10 +60,10 @@ def write(storage: Storage, writer: str, appends: int, policy: str) -> Report:
         began = time.perf_counter()
         tx = catalog.begin()
         stage(catalog, tx, TABLE, add(f"{writer}-{n}"))
-        catalog.commit(tx)
+        versions.append(catalog.commit(tx).version)
         seconds.append(time.perf_counter() - began)
         attempts.append(sum(done == "put_if_absent" and path.startswith(FOLDER) for done, path in store.calls))
-    return Report(seconds, attempts, time.perf_counter() - started)
+    return Report(seconds, attempts, versions, time.perf_counter() - started)
 
 
 def run_writers(root: str, writers: int, appends: int, policy: str = TURNS) -> list[Report]:

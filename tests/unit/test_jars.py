@@ -219,7 +219,9 @@ def test_eight_at_once_all_find_whole_files(ivy: Callable[[str], None]) -> None:
             assert [path.read_bytes() for path in found] == [CONTENT, CONTENT]
 
 
+# Deep: whoever starts a Spark of the tests has fetched its own from there, and a network may be gone for a moment.
 @pytest.mark.slow
+@pytest.mark.deep
 def test_the_real_registry_has_what_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.delenv("SPARK_HOME", raising=False)

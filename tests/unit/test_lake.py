@@ -11,6 +11,7 @@ import pytest
 from lockstep.catalog import TransactionalCatalog, new_id
 from lockstep.delta.log import commit_path
 from lockstep.errors import ConflictError, ForeignCommitError, UnavailableError
+from lockstep.lake import publisher
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE
 from lockstep.timeline.clock import utc_now
@@ -78,9 +79,14 @@ def test_what_another_thread_has_just_ratified_is_published_before_it_is_read_by
 
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_what_another_thread_is_about_to_publish_is_not_lost(
-    catalog: TransactionalCatalog, store: FaultyStorage, name: str, caplog: pytest.LogCaptureFixture
+    catalog: TransactionalCatalog,
+    store: FaultyStorage,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is in the timeline, and not in the table's log: a new table has no log at all then."""
+    monkeypatch.setattr(publisher, "OWNER_SECONDS", 0.1)  # here the thread that waits is the one that publishes
     tx = catalog.begin()
     where = location(catalog, "a") if name == "a" else stage_new(catalog, tx, "c")
     if name == "a":

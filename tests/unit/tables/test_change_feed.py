@@ -81,7 +81,9 @@ STEPS = st.one_of(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(steps=st.lists(STEPS, max_size=10))
 def test_the_feed_of_any_program_makes_each_version_of_the_one_before(
     tmp_path_factory: pytest.TempPathFactory, kind: str, steps: list[tuple[str, int]]

@@ -444,7 +444,9 @@ STEPS = st.one_of(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(steps=st.lists(STEPS, max_size=8))
 def test_programs(tmp_path_factory: pytest.TempPathFactory, kind: str, steps: list[tuple[str, Any]]) -> None:
     lake = lockstep.open(str(tmp_path_factory.mktemp("lake")), create=True)
