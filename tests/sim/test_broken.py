@@ -12,7 +12,6 @@ from tests.sim.test_schedules import simulate
 ALL = os.environ.get("LOCKSTEP_TEST_JUDGE") == "all"
 
 
-@pytest.mark.deep
 def test_each_old_fault_is_found() -> None:
     names = DEFECTS if ALL else FREQUENT
     said = simulate(*names, module="tests.sim.broken")

@@ -236,6 +236,7 @@ def simulated(scheduler: Scheduler) -> Iterator[None]:
             Name, "__hash__", lambda name: hash((name.namespace, name.table))
         ),  # msgspec's has an address in it
         patch.object(publisher, "time", SimpleNamespace(monotonic=lambda: scheduler.now)),
+        patch.object(upkeep, "time", SimpleNamespace(monotonic=lambda: scheduler.now, sleep=scheduler.sleep)),
         _modules_with(primitives),
     ):
         yield
