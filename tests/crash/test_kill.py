@@ -56,7 +56,11 @@ def without_spark(root: str) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "expected", "published"),
-    [("between-publishes", AFTER, 1), ("after-ratify", AFTER, 0), ("before-ratify", BEFORE, 0)],
+    [
+        ("between-publishes", AFTER, 1),
+        pytest.param("after-ratify", AFTER, 0, marks=pytest.mark.deep),  # so dies a stream in test_streaming.py
+        ("before-ratify", BEFORE, 0),
+    ],
 )
 def test_a_driver_killed_in_its_commit(
     tmp_path: Path, point: str, expected: dict[str, list[dict[str, Any]]], published: int

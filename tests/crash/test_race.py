@@ -98,7 +98,7 @@ def test_of_two_tables_made_in_one_folder_one_is_there(pair: tuple[Driver, Drive
     """By statements on their own, and in transactions: the loser is told, and leaves nothing of its own."""
     place = root_in(tmp_path)
     make = "CREATE TABLE {{}} USING delta LOCATION '{}' AS SELECT {{}} AS id"
-    for number in range(3):
+    for number in range(2):
         alone, inside = (
             make.format(f"{place}/{kind}{number}".replace("s3://", "s3a://")) for kind in ("alone", "inside")
         )
