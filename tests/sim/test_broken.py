@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from tests.sim.broken import DEFECTS, FREQUENT
 from tests.sim.test_schedules import simulate
 

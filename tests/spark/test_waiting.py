@@ -32,7 +32,7 @@ def test_a_transaction_whose_statement_waits_is_rolled_back_at_once(spark: Any, 
         )
         spark.sql("ROLLBACK")
         with pytest.raises(PySparkException, match="rolled back while this statement waited"):
-            waiting.result(timeout=30)
+            waiting.result(timeout=60)
     spark.sql("BEGIN")
     spark.sql("ROLLBACK")
     other.sql("COMMIT")

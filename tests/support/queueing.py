@@ -14,7 +14,7 @@ from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import AppendOutcome, Behind, MakeEntry
 from tests.support.faulty import FaultyStorage
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 """How long a test waits for what happens at once unless something is broken."""
 
 

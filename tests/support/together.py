@@ -11,7 +11,7 @@ from tests.support.faulty import FaultyStorage, Operation
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 class Together(FaultyStorage):

@@ -319,7 +319,7 @@ def test_a_catalogs_resolution_is_told_at_the_statement(one: Client, two: Client
 
 def test_a_waiting_statement_does_not_keep_its_own_transaction_from_being_rolled_back(one: Client, two: Client) -> None:
     for client in (one, two):
-        client.options |= {"resolution": "wait-die", "lock-timeout": "20s"}
+        client.options |= {"resolution": "wait-die", "lock-timeout": "60s"}
         client.catalog = "early"
         client.begin()
     uris = [client.resolve("a", "target", writes=True)["uri"] for client in (one, two)]
@@ -331,13 +331,13 @@ def test_a_waiting_statement_does_not_keep_its_own_transaction_from_being_rolled
         wait_until(lambda: waiting.done() or len(lake.lake.storage.list(folder)) > 1, "the statement does not wait")
         one.ok("rollback")
         with pytest.raises(AssertionError, match=r"LOCKSTEP_NO_TRANSACTION.*rolled back while this statement waited"):
-            waiting.result(timeout=10)
+            waiting.result(timeout=60)
         assert two.ok("commit")["database_version"] == 2
 
 
 def test_a_waiting_statement_keeps_no_other_session_from_committing(one: Client, two: Client) -> None:
     for client in (one, two):
-        client.options |= {"resolution": "wait-die", "lock-timeout": "20s"}
+        client.options |= {"resolution": "wait-die", "lock-timeout": "60s"}
         client.catalog = "early"
         client.begin()
     uris = [client.resolve("a", "target", writes=True)["uri"] for client in (one, two)]
@@ -349,7 +349,7 @@ def test_a_waiting_statement_keeps_no_other_session_from_committing(one: Client,
         wait_until(lambda: waiting.done() or len(lake.lake.storage.list(folder)) > 1, "the statement does not wait")
         assert two.ok("commit")["database_version"] == 2
         with pytest.raises(AssertionError, match=r"LOCKSTEP_CONFLICT.*database version 2"):
-            waiting.result(timeout=10)
+            waiting.result(timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import NEW_TABLE, add, create
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 """How long a test waits for what happens at once unless something is broken."""
 
 

@@ -65,7 +65,7 @@ def test_of_sixteen_who_decide_at_once_one_does(address: str, tmp_path: Path) ->
             start = threading.Barrier(16)
 
             def decide(number: int, version: int = version, before: Decision = before) -> Decision | None:
-                start.wait(10)  # noqa: B023 (of this round)
+                start.wait(60)  # noqa: B023 (of this round)
                 mine = decision(version, str(number))
                 return mine if arbiters[number].swap(before.mark, mine) else None
 

@@ -25,7 +25,7 @@ def begin(store: Storage) -> Iterator[Begin]:
     """Begin the older and the younger."""
     made: list[Side] = []
 
-    def begun(policy: Policy, *, lock_timeout_seconds: float = 20) -> tuple[Side, Side]:
+    def begun(policy: Policy, *, lock_timeout_seconds: float = 60) -> tuple[Side, Side]:
         for name in ("older", "younger"):
             catalog = open_catalog(store, resolution=Resolution(policy, lock_timeout_seconds))
             made.append(Side(catalog, catalog.begin(isolation="SNAPSHOT"), name))

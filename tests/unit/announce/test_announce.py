@@ -112,7 +112,7 @@ def test_one_that_waits_can_be_committed_by_another_thread(begin: Begin) -> None
 def test_one_that_waits_does_not_take_its_own_commit_for_anothers(store: Storage) -> None:
     """Its entry is there before the thread that commits it knows, and the waiting statement looks in between."""
     faulty = FaultyStorage(store)
-    resolution = Resolution("wait-die", 20)
+    resolution = Resolution("wait-die", 60)
     catalog = open_catalog(faulty, resolution=resolution)
     older = Side(catalog, catalog.begin(isolation="SNAPSHOT"), "older")
     catalog = open_catalog(store, resolution=resolution)
