@@ -118,6 +118,8 @@ def metadata(*columns: str, **configuration: str) -> Action:
 CONSTRAINT = metadata(**{"delta.constraints.c": "id > 0"})
 PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 NEW_TABLE: tuple[Action, ...] = (PROTOCOL, metadata())
+CREATED: tuple[Action, ...] = ({"commitInfo": {"operation": "CREATE TABLE AS SELECT"}}, *NEW_TABLE)
+"""How the commit of a statement begins that makes a table and fills it."""
 
 
 # --- what Delta does --------------------------------------------------------------------------------------------------

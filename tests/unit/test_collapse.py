@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lockstep.delta.actions import Action, LogicalFile, bodies, logical_file, split
-from lockstep.delta.combine.collapse import collapse, created_paths
+from lockstep.delta.combine.collapse import collapse, created_paths, created_vectors
 
 Commit = list[Action]
 
@@ -272,6 +272,23 @@ FOREIGN = ("CLONE", "CONVERT", "COMPUTE STATS", "ROW TRACKING BACKFILL", "Manual
 )
 def test_created_paths(commits: list[Commit], created: set[str]) -> None:
     assert created_paths(commits) == created
+
+
+@pytest.mark.parametrize(
+    ("commits", "created"),
+    [
+        pytest.param([commit("WRITE", "+a"), commit("DELETE", "-a +a/1")], ["1"], id="on a new file"),
+        pytest.param([commit("DELETE", "-p +p/1"), commit("UPDATE", "-p/1 +p/2")], ["1", "2"], id="on an old file"),
+        pytest.param([commit("CLONE", "+z"), commit("DELETE", "-z +z/1")], ["1"], id="on a file of another's"),
+        pytest.param([commit("UPDATE", "-p/1 +p/1")], [], id="an old vector again"),
+        pytest.param([commit("DELETE", "-p/1"), commit("WRITE", "+q/1")], [], id="removed before"),
+        pytest.param([commit("RESTORE", "+z/1"), commit("UPDATE", "-z/1 +z/2")], ["2"], id="restored, then changed"),
+        pytest.param([commit("WRITE", "~+p/1")], [], id="an old file again"),
+        *(pytest.param([commit(operation, "+a/1")], [], id=operation) for operation in FOREIGN),
+    ],
+)
+def test_created_vectors(commits: list[Commit], created: list[str]) -> None:
+    assert [vector["pathOrInlineDv"] for vector in created_vectors(commits)] == created
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from urllib.parse import unquote
 
 from lockstep.adoption.making import IN_LOGS, free_place, hold_new
 from lockstep.adoption.places import Place, Surroundings, place
 from lockstep.conflict.writes import Conflict
-from lockstep.delta.actions import Action, bodies, parse
-from lockstep.delta.combine.collapse import is_inside
+from lockstep.delta.actions import Action, parse
+from lockstep.delta.combine.collapse import created_paths, created_vectors
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import LOG, log_files, read_staged, staging_folder
 from lockstep.delta.real_paths import real_paths
@@ -129,8 +128,8 @@ def remove_staged(lake: Lake, tx: Transaction, table: Table) -> set[str]:
     return remove_made(lake, tx.id, table.location, commits)
 
 
-def remove_made(lake: Lake, transaction: str, location: str, commits: Iterable[Sequence[Action]]) -> set[str]:
-    """Remove what commits of a new table name, and what was staged, at best effort; return folders to look at.
+def remove_made(lake: Lake, transaction: str, location: str, commits: Sequence[Sequence[Action]]) -> set[str]:
+    """Remove what commits of a new table made, and what was staged, at best effort; return folders to look at.
 
     Args:
         commits: all of the table's, which nobody has seen.
@@ -163,16 +162,15 @@ def is_refreshed(lake: Lake) -> bool:
     return True
 
 
-def _files(commits: Iterable[Sequence[Action]], location: str, root: str) -> set[str]:
-    """Return the data, change and deletion vector files of commits, as far as they are in the table's folder."""
-    files: set[str] = set()
-    for commit in commits:
-        added = [*bodies(commit, "add"), *bodies(commit, "cdc")]
-        files |= {f"{location}/{unquote(body['path'])}" for body in added if is_inside(body["path"])}
-        vectors = [body["deletionVector"] for body in added if body.get("deletionVector")]
-        for vector in (each for each in vectors if each["storageType"] == "u"):
-            with suppress(CorruptTimelineError):
-                files.add(file_path(vector, location=location, root=root))
+def _files(commits: Sequence[Sequence[Action]], location: str, root: str) -> set[str]:
+    """Return the data, change and deletion vector files that commits made in the table's folder.
+
+    Not all that they name: of a file too many VACUUM asks, and one too few may have been somebody else's.
+    """
+    files = {f"{location}/{path}" for path in created_paths(commits)}
+    for vector in created_vectors(commits):
+        with suppress(CorruptTimelineError):
+            files.add(file_path(vector, location=location, root=root))
     return files
 
 

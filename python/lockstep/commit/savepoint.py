@@ -30,12 +30,11 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
     undone = tx.go_back_to(name)
     emptied: dict[str, set[str]] = {}
     try:
+        for table, versions in undone.made:
+            commits = _staged(lake, tx, table, versions)
+            emptied[table.location] = remove_made(lake, tx.id, table.location, commits)
         for table, kept_versions, cut_versions in undone.cut:
-            if table.location in undone.elsewhere:
-                commits = _staged(lake, tx, table, cut_versions)
-                emptied[table.location] = remove_made(lake, tx.id, table.location, commits)
-            else:
-                _cut(lake, tx, table, kept_versions, cut_versions)
+            _cut(lake, tx, table, kept_versions, cut_versions)
     except UnavailableError as error:
         tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
         raise

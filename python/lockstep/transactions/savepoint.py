@@ -36,11 +36,13 @@ class Undone:
     Attributes:
         cut: tables with staged commits that were undone: the versions that are kept, and those that go.
         folders: folders of tables that were made since.
-        elsewhere: where statements have said that tables are to lie which were made since.
+        made: tables that were made since where statements said, with all their versions.
+        elsewhere: where statements have said that tables are to lie which were made since, or begun.
     """
 
     cut: list[tuple[Table, list[int], list[int]]]
     folders: list[str]
+    made: list[tuple[Table, list[int]]]
     elsewhere: list[str]
 
 
@@ -64,17 +66,19 @@ class Savepoint:
             tables: those tables by their ids.
             since: what was made since.
         """
-        by_place: dict[bool, list[str]] = {False: [], True: []}
+        by_place: dict[bool, dict[str, str]] = {False: {}, True: {}}
         for creation in since:
-            by_place[creation.elsewhere].append(creation.location)
-        folders = by_place[False]
-        kept = {id: list(self.staged.get(id, ())) for id in staged}
-        cut = [
-            (tables[id], kept[id], versions[len(kept[id]) :])
-            for id, versions in staged.items()
-            if len(versions) > len(kept[id]) and tables[id].location not in folders
-        ]
-        return Undone(cut, folders, by_place[True])
+            by_place[creation.elsewhere][creation.location] = creation.id
+        folders, elsewhere = by_place[False], by_place[True]
+        undone = Undone([], [*folders], [], [*elsewhere])
+        for id, versions in staged.items():
+            table, kept = tables[id], list(self.staged.get(id, ()))
+            # By its id: what was taken in where a statement failed to make a table has its location, and is another's.
+            if elsewhere.get(table.location) == id:
+                undone.made.append((table, list(versions)))
+            elif len(versions) > len(kept) and table.location not in folders:
+                undone.cut.append((table, kept, versions[len(kept) :]))
+        return undone
 
 
 class Savepoints:

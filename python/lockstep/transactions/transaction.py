@@ -503,13 +503,12 @@ class Transaction:
     def is_made_elsewhere(self, table: Table) -> bool:
         """Whether it made a table where a statement said, be it dropped since."""
         creation = self._creations.get(table.location)
-        return creation is not None and creation.elsewhere and table.version == NEW
+        return creation is not None and creation.elsewhere and creation.id == table.id
 
     def made_elsewhere(self) -> list[Table]:
         """The tables that it made where statements said, and that it has."""
-        places = (creation.location for creation in self._creations.values() if creation.elsewhere)
-        tables = [table for location in places if (table := self.names.table_at(location)) is not None]
-        return [table for table in tables if table.version == NEW]
+        tables = [table for location in self._creations if (table := self.names.table_at(location)) is not None]
+        return [table for table in tables if self.is_made_elsewhere(table)]
 
     @property
     def dropped_tables(self) -> list[Table]:

@@ -36,7 +36,19 @@ from lockstep.timeline.files import entry_path
 from tests.support.adopting import adopted, files_of, ids, written_log
 from tests.support.exports import ROWS, export, file, opened, paths
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import NEW_TABLE, add, append, create, files, lay, named, open_catalog, stage, stage_new
+from tests.support.lakes import (
+    CREATED,
+    NEW_TABLE,
+    add,
+    append,
+    create,
+    files,
+    lay,
+    named,
+    open_catalog,
+    stage,
+    stage_new,
+)
 
 CLAIM = claim_path(".").removeprefix("./")
 LOG = f"_delta_log/{0:020d}.json"
@@ -53,7 +65,7 @@ def written(catalog: TransactionalCatalog, folder: Path, name: str = "orders") -
     """Make a table with the file p by a statement on its own."""
     creation = catalog.reserve(named(name), location=str(folder))
     lay(catalog.lake.storage, creation.location, [add("p")])
-    content = render([{"commitInfo": {"operation": "CREATE TABLE AS SELECT"}}, *NEW_TABLE, add("p")]).decode()
+    content = render([*CREATED, add("p")]).decode()
     outcome = catalog.write(creation.location, 0, content, creation=creation)
     assert isinstance(outcome, Committed)
     return outcome
@@ -322,7 +334,7 @@ def test_a_statement_whose_namespace_was_dropped_leaves_nothing(catalog: Transac
     (folder / "theirs").write_bytes(b"")
     catalog.run(lambda tx: tx.changing().drop_namespace(("shop",), cascade=False))
     with pytest.raises(InvalidError, match="no namespace shop"):
-        catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
+        catalog.write(creation.location, 0, render([*CREATED, add("p")]).decode(), creation=creation)
     assert files_of(folder) == {"theirs": b""}
 
 
@@ -343,10 +355,10 @@ def test_of_two_that_find_a_folder_empty_one_makes_the_table(
     assert mine.location == theirs.location == alone.location
     lay(other.lake.storage, theirs.location, [add("day=1/theirs")])
     with pytest.raises(DuplicateError, match="has made a table in it, or is about to") as refused:
-        hold(other.lake, two, theirs.location, render([*NEW_TABLE, add("day=1/theirs")]).decode())
+        hold(other.lake, two, theirs.location, render([*CREATED, add("day=1/theirs")]).decode())
     lay(other.lake.storage, alone.location, [add("alone")])
     with pytest.raises(DuplicateError, match="has made a table in it, or is about to"):
-        other.write(alone.location, 0, render([*NEW_TABLE, add("alone")]).decode(), creation=alone)
+        other.write(alone.location, 0, render([*CREATED, add("alone")]).decode(), creation=alone)
     assert refused.value.sqlstate == "42P07"
     other.rollback(two)
     assert files_of(folder) == before
@@ -385,7 +397,7 @@ def test_a_statement_loses_to_a_table_that_came_to_its_folder(
     with pytest.raises(
         DuplicateError, match=r"it is table default\.first of this|where table default\.first is by now"
     ):
-        catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
+        catalog.write(creation.location, 0, render([*CREATED, add("p")]).decode(), creation=creation)
     assert not (folder / "p").exists()
     assert [*other.database().tables] == [named("first")]
     assert (warehouse / "around" / place / CLAIM).exists()
@@ -400,7 +412,7 @@ def test_a_plain_writer_who_makes_a_table_there_first_keeps_it(
         written_log(folder, add("theirs"))
         lay(catalog.lake.storage, creation.location, [add("p")])
         with pytest.raises(ConflictError, match="a plain Delta writer has made a table at"):
-            catalog.write(creation.location, 0, render([*NEW_TABLE, add("p")]).decode(), creation=creation)
+            catalog.write(creation.location, 0, render([*CREATED, add("p")]).decode(), creation=creation)
     else:
         tx = catalog.begin()
         stage_new(catalog, tx, "other")

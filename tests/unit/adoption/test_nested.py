@@ -15,7 +15,7 @@ from lockstep.delta.actions import render
 from lockstep.errors import ConflictError, DuplicateError, InvalidError
 from lockstep.lake.claims import claim_path
 from tests.support.adopting import adopted, files_of, written_log
-from tests.support.lakes import NEW_TABLE, add, files, lay, named, stage_new
+from tests.support.lakes import CREATED, NEW_TABLE, add, files, lay, named, stage_new
 
 # --- of one transaction -----------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ def test_a_folder_that_the_lake_chose_before_another_table_came_around_it_is_ref
     lay(catalog.lake.storage, creation.location, [add("q")])
     said = r"cannot lie at shop/two-.*, where table default\.orders is by now"
     with pytest.raises(DuplicateError, match=said) as refused:
-        catalog.write(creation.location, 0, render([*NEW_TABLE, add("q")]).decode(), creation=creation)
+        catalog.write(creation.location, 0, render([*CREATED, add("q")]).decode(), creation=creation)
     assert refused.value.sqlstate == "42P07"
     assert catalog.reserve(named("shop.two")).location.startswith("two-")
 
@@ -127,7 +127,7 @@ def test_what_others_make_around_a_folder_before_commit_is_found(
     if is_alone:
         creation = catalog.reserve(named("t"), location=str(inner))
         lay(catalog.lake.storage, creation.location, [add("p")])
-        content = render([*NEW_TABLE, add("p")]).decode()
+        content = render([*CREATED, add("p")]).decode()
         commit = partial(catalog.write, creation.location, 0, content, creation=creation)
     else:
         stage_new(catalog, tx, "t", add("p"), where=inner)

@@ -281,6 +281,29 @@ def created_paths(commits: Sequence[Commit]) -> set[str]:
     return {unquote(path) for path in new_paths}
 
 
+def created_vectors(commits: Sequence[Commit]) -> list[dict[str, Any]]:
+    """Return the deletion vectors, in files named relative to the table, that this transaction itself wrote.
+
+    As conservative as `created_paths`: those that first appear with what a statement added which writes its own.
+    """
+    earlier_files: set[str] = set()
+    new: dict[str, dict[str, Any]] = {}
+    for commit in commits:
+        recommits = only_recommits(commit)
+        removed = {vector["pathOrInlineDv"] for vector in _vectors(bodies(commit, "remove"))}
+        if _info(commit).get("operation") in CREATES_FILES:
+            adds = [body for body in bodies(commit, "add") if changes_rows(body) or not recommits]
+            added = {vector["pathOrInlineDv"]: vector for vector in _vectors(adds)}
+            new |= {file: vector for file, vector in added.items() if file not in removed | earlier_files}
+        earlier_files |= removed.union(vector["pathOrInlineDv"] for vector in _vectors(bodies(commit, "add")))
+    return list(new.values())
+
+
+def _vectors(files: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    vectors = (file.get("deletionVector") for file in files)
+    return [vector for vector in vectors if vector is not None and vector["storageType"] == "u"]
+
+
 def is_inside(path: str) -> bool:
     """Return whether a log's path is a plain relative one, below the table's folder and outside its log."""
     plain = unquote(path)
