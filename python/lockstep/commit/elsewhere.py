@@ -118,14 +118,14 @@ def _around(lake: Lake, location: str) -> str | None:
     return Surroundings(lake.storage, ()).refusal_above(Place(location, url))
 
 
-def remove_staged(lake: Lake, tx: Transaction, table: Table) -> set[str]:
+def remove_staged(lake: Lake, transaction: str, table: Table, versions: Sequence[int]) -> set[str]:
     """Remove what a transaction wrote of a table that it made elsewhere, at best effort; return folders to look at."""
     try:
-        commits = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
+        commits = [read_staged(lake.storage, table.location, transaction, version) for version in versions]
     except LockstepError as error:
-        _log.warning("files that transaction %s wrote at %s stay: %s", tx.id, table.location, error)
+        _log.warning("files that transaction %s wrote at %s stay: %s", transaction, table.location, error)
         commits = []
-    return remove_made(lake, tx.id, table.location, commits)
+    return remove_made(lake, transaction, table.location, commits)
 
 
 def remove_made(lake: Lake, transaction: str, location: str, commits: Sequence[Sequence[Action]]) -> set[str]:
@@ -139,17 +139,21 @@ def remove_made(lake: Lake, transaction: str, location: str, commits: Sequence[S
     return _folders(location, files)
 
 
-def give_back(lake: Lake, transaction: str, location: str, folders: Iterable[str] = ()) -> None:
+def give_back(lake: Lake, transaction: str, location: str, folders: Iterable[str] = ()) -> bool:
     """Take back the claim of a folder in which no table was made after all, and remove what is empty in it.
 
     Nothing is done if the lake has a table there by now, as one that another transaction took in, which needs the
     claim; nor if nobody can tell.
+
+    Returns:
+        Whether the transaction has no claim there any more.
     """
     if not is_refreshed(lake) or lake.timeline.head.table_at(location) is not None:
-        return
-    give_up(lake.storage, location, transaction)
+        return False
+    is_given_up = give_up(lake.storage, location, transaction)
     logs = {f"{location}/{LOG}", *(f"{location}/{LOG}/{name}" for name in IN_LOGS)}
     lake.delete_empty(sorted({*folders, *logs}, key=len, reverse=True))
+    return is_given_up
 
 
 def is_refreshed(lake: Lake) -> bool:

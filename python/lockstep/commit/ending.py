@@ -95,7 +95,7 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
     abandoned = [table for table in tx.dropped_tables if tx.is_made_elsewhere(table)]
     if abandoned and any(_names_others(lake, tx, table) for table in tx.written_tables()):
         abandoned = []
-    _give_up(lake, tx, {table.location: remove_staged(lake, tx, table) for table in abandoned})
+    _give_up(lake, tx, {each.location: remove_staged(lake, tx.id, each, tx.staged[each.id]) for each in abandoned})
 
 
 def _released(tx: Transaction) -> list[Table]:
@@ -268,7 +268,7 @@ def discard(lake: Lake, tx: Transaction) -> None:
     emptied: dict[str, set[str]] = {}
     for table in (*tx.written_tables(), *tx.dropped_tables):
         if tx.is_made_elsewhere(table):
-            emptied[table.location] = remove_staged(lake, tx, table)
+            emptied[table.location] = remove_staged(lake, tx.id, table, tx.staged[table.id])
         if table.version == NEW:
             continue
         folders.append(staging_folder(table.location, tx.id))

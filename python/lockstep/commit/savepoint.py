@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from lockstep.commit.elsewhere import give_back, remove_made
+from lockstep.commit.elsewhere import give_back, remove_staged
 from lockstep.delta.actions import Action
 from lockstep.delta.combine.collapse import created_paths
 from lockstep.delta.log import read_staged, staging_folder
@@ -28,20 +28,18 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
             transaction has failed, and can only be rolled back as a whole.
     """
     undone = tx.go_back_to(name)
-    emptied: dict[str, set[str]] = {}
+    # First, and whatever the store says of others: a later ROLLBACK knows nothing of these any more.
+    lake.delete(undone.folders, [])
+    emptied = {table.location: remove_staged(lake, tx.id, table, versions) for table, versions in undone.made}
+    for location in undone.elsewhere:
+        if give_back(lake, tx.id, location, emptied.get(location, ())):
+            tx.claimed.discard(location)
     try:
-        for table, versions in undone.made:
-            commits = _staged(lake, tx, table, versions)
-            emptied[table.location] = remove_made(lake, tx.id, table.location, commits)
         for table, kept_versions, cut_versions in undone.cut:
             _cut(lake, tx, table, kept_versions, cut_versions)
     except UnavailableError as error:
         tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
         raise
-    lake.delete(undone.folders, [])
-    for location in undone.elsewhere:
-        give_back(lake, tx.id, location, emptied.get(location, ()))
-        tx.claimed.discard(location)
 
 
 def _cut(lake: Lake, tx: Transaction, table: Table, kept_versions: list[int], cut_versions: list[int]) -> None:

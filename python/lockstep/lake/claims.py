@@ -268,8 +268,8 @@ def _refuse_if_taken(other: Claim, storage: Storage, location: str, name_in: Nam
         )
 
 
-def give_up(storage: Storage, location: str, transaction: str) -> None:
-    """Take a claim back that a transaction made, at best effort; that of another one stays.
+def give_up(storage: Storage, location: str, transaction: str) -> bool:
+    """Take a claim back that a transaction made, at best effort, and tell whether it has none; that of another stays.
 
     Whoever calls this has looked, after the transaction ended, that the lake does not have the table.
     """
@@ -277,6 +277,8 @@ def give_up(storage: Storage, location: str, transaction: str) -> None:
         _remove(storage, location, transaction)
     except (InvalidError, UnavailableError) as error:
         _log.warning("the claim %s stays, which keeps only new tables from there: %s", claim_path(location), error)
+        return False
+    return True
 
 
 def remove_traces(storage: Storage, location: str) -> None:
