@@ -16,7 +16,7 @@ from lockstep.adoption.places import Place, Surroundings, place
 from lockstep.delta.log import LogFiles, commit_path, log_files, read_digest
 from lockstep.delta.snapshot import Snapshot, read_header
 from lockstep.errors import DuplicateError, InvalidError, LockstepError
-from lockstep.lake.claims import NameIn, check_claimable, claim
+from lockstep.lake.claims import Claim, NameIn, check_claimable, claim, is_left_behind
 from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
@@ -57,6 +57,7 @@ class Found:
         digest: of the newest commit, see `Table`.
         header: its protocol and metadata, if they were read.
         is_nothing: whether there is no Delta table at all.
+        is_claimed: whether it is refused for a claim around it, which may be given up.
     """
 
     name: Name
@@ -66,6 +67,7 @@ class Found:
     digest: str = ""
     header: Snapshot | None = None
     is_nothing: bool = False
+    is_claimed: bool = False
 
 
 def look(lake: Lake, names: HasNames, wanted: Sequence[Wanted]) -> list[Found]:
@@ -77,7 +79,12 @@ def look(lake: Lake, names: HasNames, wanted: Sequence[Wanted]) -> list[Found]:
     Raises:
         UnavailableError: the store failed.
     """
-    surroundings = Surroundings(lake.storage, names.tables.values())
+    ask = _asking(lake)
+
+    def passes_over(claim: Claim, folder: str) -> bool:
+        return is_left_behind(claim, lake.storage, folder, clock=lake.clock, name_in=ask)
+
+    surroundings = Surroundings(lake.storage, names.tables.values(), passes_over)
     places: list[Place | LockstepError] = []
     for each in wanted:
         try:
@@ -88,6 +95,7 @@ def look(lake: Lake, names: HasNames, wanted: Sequence[Wanted]) -> list[Found]:
         Found(each.name, at.location if isinstance(at, Place) else each.where)
         for each, at in zip(wanted, places, strict=True)
     ]
+    surroundings.look((at for at in places if isinstance(at, Place)), lake.side_by_side)
     looks = zip(found, places, strict=True)
     return _without_twins(lake.side_by_side(lambda look: _looked_at(lake.storage, surroundings, *look), looks))
 
@@ -113,11 +121,17 @@ def look_at_claims(lake: Lake, found: Sequence[Found]) -> list[Found]:
 
 
 def refuse_unadoptable(found: Sequence[Found]) -> None:
-    """Raise InvalidError if one of some tables cannot be adopted."""
+    """Raise unless all of some tables can be adopted.
+
+    Raises:
+        DuplicateError (42P07): what keeps them from that are claims.
+        InvalidError: something else does.
+    """
     if refused := [each for each in found if each.reason is not None]:
         more = f"; and {len(refused) - MAX_NAMED} more" if len(refused) > MAX_NAMED else ""
         what = "; ".join(f"{each.location} (as {each.name}): {each.reason}" for each in refused[:MAX_NAMED])
-        raise InvalidError(f"cannot adopt {what}{more}. Nothing was changed")
+        said = f"cannot adopt {what}{more}. Nothing was changed"
+        raise DuplicateError(said) if all(each.is_claimed for each in refused) else InvalidError(said)
 
 
 def adopt(lake: Lake, tx: Transaction, found: Sequence[Found], *, make_namespaces: bool = False) -> list[Table]:
@@ -225,8 +239,8 @@ def _looked_at(storage: Storage, surroundings: Surroundings, found: Found, at: P
     """Return what is found of a table where it lies."""
     if isinstance(at, LockstepError):
         return replace(found, reason=at.message)
-    if (reason := surroundings.refusal(at)) is not None:
-        return replace(found, reason=reason)
+    if (refused := surroundings.refusal(at)) is not None:
+        return replace(found, reason=refused.text, is_claimed=refused.is_claimed)
     log = _log(storage, at.location)
     if log.is_empty:
         reason = "it is no Delta table: there is no commit in its _delta_log"

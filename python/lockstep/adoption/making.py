@@ -33,15 +33,18 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str) -> st
         text: an absolute path or URL of its folder.
 
     Raises:
-        DuplicateError (42P07): a table of this lake is there, or somebody is about to make one.
+        DuplicateError (42P07): a table of this lake is there, or somebody is about to make one there, or around it.
         InvalidError: no table may lie there, or something is there already.
         LockstepError: there is no store for it, or it failed.
     """
     at = place(lake.storage.url, text)
     if (table := names.table_at(at.location)) is not None:
         raise DuplicateError(f"new table {name} cannot lie at {text}: {_taken_by(table)}")
-    if (reason := Surroundings(lake.storage, names.tables.values()).refusal(at)) is not None:
-        raise InvalidError(f"new table {name} cannot lie at {text}: {reason}. Choose another folder")
+    surroundings = Surroundings(lake.storage, names.tables.values())
+    surroundings.look([at], lake.side_by_side)
+    if (refusal := surroundings.refusal(at)) is not None:
+        said = f"new table {name} cannot lie at {text}: {refusal.text}. Choose another folder"
+        raise DuplicateError(said) if refusal.is_claimed else InvalidError(said)
     try:
         check_unclaimed(lake.storage, at.location)
     except DuplicateError as error:

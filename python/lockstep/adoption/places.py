@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
-from lockstep.lake.claims import claim_path
+from lockstep.lake.claims import Claim, claim_path, read_claim
 from lockstep.storage import Storage, url_of
 from lockstep.storage.outside import comparable, is_outside, name_node, url_below
 from lockstep.timeline.entry import Table
@@ -67,65 +68,115 @@ def place(root: str, text: str) -> Place:
     return Place(location, url)
 
 
+SideBySide: TypeAlias = "Callable[[Callable[[str], Refusal | None], Iterable[str]], list[Refusal | None]]"
+"""Returns what a function returns for each item, in order: `Lake.side_by_side`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no table of a lake may lie somewhere.
+
+    Attributes:
+        text: goes on from "no table may lie there:".
+        is_claimed: whether it is for a claim, which may be given up.
+    """
+
+    text: str
+    is_claimed: bool = False
+
+
 @dataclass
 class Surroundings:
-    """What lies around the tables that one call adopts; each folder above them is looked at once.
+    """What lies around the tables that one call adopts, or makes; each folder above them is looked at once.
 
     Attributes:
         storage: the lake's.
         tables: those that the lake has, or is about to have.
+        passes_over: tells of a claim and the folder that it is for whether it is nobody's any more. Who makes a new
+            table passes over none, see `lockstep.lake.claims`.
     """
 
     storage: Storage
     tables: Iterable[Table]
-    _seen: dict[str, str | None] = field(default_factory=dict)
+    passes_over: Callable[[Claim, str], bool] = lambda *_: False
+    _seen: dict[str, Refusal | None] = field(default_factory=dict)
     _urls: dict[str, Table] = field(init=False)
 
     def __post_init__(self) -> None:
         root = self.storage.url
         self._urls = {comparable(url_below(root, table.location)): table for table in self.tables}
 
-    def refusal(self, place: Place) -> str | None:
+    def look(self, places: Iterable[Place], side_by_side: SideBySide) -> None:
+        """Look at the folders above places at once, before `refusal` is asked.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        folders = {folder: None for place in places for folder in self._above(place)}
+        self._seen.update(zip(folders, side_by_side(self._what_is, folders), strict=True))
+
+    def refusal(self, place: Place) -> Refusal | None:
         """Return why a table cannot be adopted for what lies around it, None if it can.
 
         Raises:
             UnavailableError: the store failed.
         """
         if (table := self._urls.get(place.url)) is not None:
-            return f"it is table {table.name} of this lake already"
+            return Refusal(f"it is table {table.name} of this lake already")
         inside = next((table for url, table in self._urls.items() if url.startswith(f"{place.url}/")), None)
         if inside is not None:
-            return f"table {inside.name} of this lake lies inside of it, and VACUUM of the one would delete the other"
+            return Refusal(
+                f"table {inside.name} of this lake lies inside of it, and VACUUM of the one would delete the other"
+            )
         if self._has(place.url, FOLDER):
-            return "it is the root of a lake"
+            return Refusal("it is the root of a lake")
         return self.refusal_above(place)
 
-    def refusal_above(self, place: Place) -> str | None:
+    def refusal_above(self, place: Place) -> Refusal | None:
         """Return what of `refusal` is about the folders that it lies in.
 
         Raises:
             UnavailableError: the store failed.
         """
-        for folder in _above(place.url, comparable(self.storage.url)):
+        for folder in self._above(place):
             if (table := self._urls.get(folder)) is not None:  # it may not be in the folder's log yet
-                return f"it is inside the Delta table {folder}, table {table.name} of this lake"
+                return Refusal(f"it is inside the Delta table {folder}, table {table.name} of this lake")
             if folder not in self._seen:
                 self._seen[folder] = self._what_is(folder)
-            if (what := self._seen[folder]) is not None:
-                return f"it is inside {what} {folder}"
+            if (refusal := self._seen[folder]) is not None:
+                return refusal
         return None
 
-    def _what_is(self, folder: str) -> str | None:
+    def _above(self, place: Place) -> list[str]:
+        return _above(place.url, comparable(self.storage.url))
+
+    def _what_is(self, folder: str) -> Refusal | None:
+        """Return why no table may lie inside of a folder."""
         try:
             if self._has(folder, LOG):
-                return "the Delta table"
-            if self.storage.exists(claim_path(folder)):  # which is not there yet, or never came about
-                return "the place that a lake has claimed for a Delta table:"
-            return "the lake" if self._has(folder, FOLDER) else None
+                return Refusal(f"it is inside the Delta table {folder}")
+            if (refusal := self._claimed(folder)) is not None:
+                return refusal
+            return Refusal(f"it is inside the lake {folder}") if self._has(folder, FOLDER) else None
         except UnavailableError:
             if folder.startswith("file://"):
                 raise
             return None  # of a bucket, one may be allowed to read the table's own prefix alone
+
+    def _claimed(self, folder: str) -> Refusal | None:
+        """Return a refusal for the table that somebody is about to make at a folder, or never came to make."""
+        try:
+            claim = read_claim(self.storage, folder)
+        except InvalidError as error:
+            return Refusal(f"it is inside {folder}, which a lake has claimed for a Delta table: {error.message}", True)
+        if claim is None or self.passes_over(claim, folder):
+            return None
+        text = (
+            f"it is inside {folder}, which the lake {claim.root} has claimed for a Delta table, at "
+            f"{claim.claimed_at:%Y-%m-%d %H:%M} UTC. Wait for transaction {claim.transaction} there to end; or, if its "
+            f"process died, and no lake has a table there, delete {claim_path(folder)}"
+        )
+        return Refusal(text, is_claimed=True)
 
     def _has(self, folder: str, name: str) -> bool:
         return bool(self.storage.list(f"{folder}/{name}"))

@@ -10,7 +10,7 @@ from functools import partial
 from msgspec import structs
 
 from lockstep.adoption.making import hold_new
-from lockstep.commit.elsewhere import give_back, remove_made, taken
+from lockstep.commit.elsewhere import give_back, remove_made, surrounded, taken
 from lockstep.commit.ended import ended_by_conflict, note
 from lockstep.commit.ending import staging_folders
 from lockstep.commit.files import Gone, added_files, missing_files
@@ -110,6 +110,7 @@ class _Statement:
         actions: the commit, as it is ratified.
         wanted: the old files among those that it adds, which may be going.
         is_looked_for: whether the others were found.
+        around: the conflict with who has made a table around the new one, see `lockstep.commit.elsewhere.surrounded`.
     """
 
     lake: Lake
@@ -122,10 +123,17 @@ class _Statement:
     views: Mapping[Name, int]
     wanted: Wanted
     is_looked_for: bool = False
+    around: Conflict | None = None
+
+    @property
+    def made_elsewhere(self) -> list[Creation]:
+        """The new table, if the statement said where it is to lie."""
+        return [] if self.creation is None or not self.creation.elsewhere else [self.creation]
 
     def commit(self, backoff: Backoff) -> Committed | Conflict | Taken | Contended | Gone | InDoubt:
         """Propose it until it is ratified or settled, and publish it."""
         lake = self.lake
+        self.around = surrounded(lake, self.made_elsewhere)
         with lake.turn(self.info.id) as turn:
             match append_until(
                 partial(lake.append, self.info.id),
@@ -161,8 +169,10 @@ class _Statement:
         writes = {table.id: lake.past.footprint(self.actions, location, before=self.version - 1)}
         mine = Changes(self.info.id, writes=writes, isolation=self.info.isolation)
         read_version = next((info.get("readVersion", NEW) for info in bodies(self.actions, "commitInfo")), NEW)
-        verdict = _elsewhere_taken(lake, self.info, self.creation) or judge_statement(
-            lake, head, mine, self.scans, read_version, views=self.views
+        verdict = (
+            self.around
+            or taken(lake, self.info.id, self.made_elsewhere)
+            or judge_statement(lake, head, mine, self.scans, read_version, views=self.views)
         )
         if isinstance(verdict, Conflict):
             return Settled(verdict)
@@ -202,13 +212,6 @@ class _Statement:
             commits=[store(self.lake, self.location, self.info.id, self.version, self.actions)],
             counts=total([self.actions]),
         )
-
-
-def _elsewhere_taken(lake: Lake, info: TransactionInfo, creation: Creation | None) -> Conflict | None:
-    """Return the conflict with who has made a table where a statement said that a new one is to lie."""
-    if creation is None or not creation.elsewhere:
-        return None
-    return taken(lake, info.id, creation.name, creation.location)
 
 
 def _unchanged(tables: Collection[str], draft: MakeEntry, entries: Sequence[Entry], _: Database) -> MakeEntry | None:

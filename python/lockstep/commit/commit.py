@@ -22,7 +22,7 @@ from functools import partial
 import msgspec
 
 from lockstep.commit.drafts import Draft, changes_of, collect
-from lockstep.commit.elsewhere import taken
+from lockstep.commit.elsewhere import surrounded, taken
 from lockstep.commit.ended import ended_by_conflict, note
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, lost_claim, settle_doubt, undo
 from lockstep.commit.files import Gone, look_for
@@ -82,6 +82,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     files = set[str]().union(*(draft.files for draft in drafts))
     probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time
     _flush(lake, tx, files)
+    around = surrounded(lake, tx.made_elsewhere())
 
     turn = lake.turn(tx.id, ahead=partial(_read_ahead, lake, race))
 
@@ -94,7 +95,8 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         if (outcome := _judge(lake, tx, race, head, turn)) is not None:
             return Settled(outcome)
         # Behind the look for the newest version, for `lockstep.lake.deletions`.
-        going = check(lake, wanted, head, f"transaction {tx.id}") or lost_claim(lake, tx) or _taken(lake, tx)
+        gone = check(lake, wanted, head, f"transaction {tx.id}")
+        going = gone or lost_claim(lake, tx) or around or taken(lake, tx.id, tx.made_elsewhere())
         if going is not None:
             return Settled(_beaten(lake, tx, going, turn))
         merge.new_attempt()
@@ -174,12 +176,6 @@ def _overtaken(lake: Lake, tx: Transaction, drafts: Sequence[Draft]) -> Conflict
                 about=str(table.name),
             )
     return None
-
-
-def _taken(lake: Lake, tx: Transaction) -> Conflict | None:
-    """Return the conflict with who made a table where this transaction makes one; see `lockstep.commit.elsewhere`."""
-    found = (taken(lake, tx.id, table.name, table.location) for table in tx.made_elsewhere())
-    return next((conflict for conflict in found if conflict is not None), None)
 
 
 def _judge(lake: Lake, tx: Transaction, race: Race, head: Database, turn: Turn) -> Outcome | None:

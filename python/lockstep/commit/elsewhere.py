@@ -20,7 +20,7 @@ from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import LOG, log_files, read_staged, staging_folder
 from lockstep.delta.real_paths import real_paths
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
-from lockstep.lake.claims import confirm, give_up
+from lockstep.lake.claims import SETTLED_AFTER, confirm, give_up, read_claim
 from lockstep.lake.lake import Lake
 from lockstep.storage.outside import comparable, url_below
 from lockstep.timeline.entry import Name, Table
@@ -86,36 +86,71 @@ def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None)
         raise
 
 
-def taken(lake: Lake, transaction: str, name: Name, location: str) -> Conflict | None:
-    """Return the conflict with who has made a table at a location which a transaction has claimed for a new one.
+def surrounded(lake: Lake, made: Sequence[Table | Creation]) -> Conflict | None:
+    """Return the conflict with who has made a table, or a lake, around new tables: another lake, or a plain writer.
 
-    Or around it: another lake's, or a plain Delta writer's, for those of this lake are judged by the timeline. Below it
-    nobody looks, which would be to list all that the table has.
+    For those of this lake are judged by the timeline. It is looked for once, before COMMIT is tried for the first time.
+    Inside of them nobody looks, which would be to list all that the tables have, unless a claim is so old that who
+    adopts a table passes it over soon (`lockstep.lake.claims.is_left_behind`).
 
     Raises:
         LockstepError: nobody can tell.
     """
-    other = confirm(lake.storage, location, transaction, clock=lake.clock)
-    if other is not None:
-        who = f"the lake {other.root} has claimed {location}"
-    elif not log_files(lake.storage, location).is_empty:
-        who = f"a plain Delta writer has made a table at {location}"
-    elif (reason := _around(lake, location)) is not None:
-        who = f"no table may lie at {location} any more: {reason},"
-    else:
-        return None
+    places = [Place(each.location, comparable(url_below(lake.storage.url, each.location))) for each in made]
+    surroundings = Surroundings(lake.storage, ())
+    surroundings.look(places, lake.side_by_side)
+    for each, at in zip(made, places, strict=True):
+        if (refusal := surroundings.refusal_above(at)) is not None:
+            return _no_more(each, refusal.text)
+        if (inner := _inside_of_old(lake, each.location)) is not None:
+            return _no_more(each, f"{inner} is inside of it, of another table, and VACUUM of the one would delete that")
+    return None
+
+
+def _no_more(made: Table | Creation, reason: str) -> Conflict:
     return Conflict(
         "location-taken",
-        f"{who}, where this transaction makes table {name}. Nothing of this transaction was committed; choose another "
-        "folder, or take that table in by CREATE TABLE … LOCATION alone.",
-        about=str(name),
+        f"no table may lie at {made.location} any more, where this transaction makes table {made.name}: {reason}. "
+        "Nothing of this transaction was committed; choose another folder.",
+        about=str(made.name),
     )
 
 
-def _around(lake: Lake, location: str) -> str | None:
-    """Return why no table of a lake may lie at a location, for what lies around it in the store."""
-    url = comparable(url_below(lake.storage.url, location))
-    return Surroundings(lake.storage, ()).refusal_above(Place(location, url))
+def _inside_of_old(lake: Lake, location: str) -> str | None:
+    """Return a file in the log of a table that lies inside of a new one, if that was claimed long ago."""
+    claim = read_claim(lake.storage, location)
+    if claim is None or lake.clock() - claim.claimed_at < SETTLED_AFTER / 2:  # of two hosts the clocks may differ
+        return None
+    own = f"{location}/{LOG}/"
+    files = (found.path for found in lake.storage.walk(location))
+    return next((file for file in files if f"/{LOG}/" in file and not file.startswith(own)), None)
+
+
+def taken(lake: Lake, transaction: str, made: Sequence[Table | Creation]) -> Conflict | None:
+    """Return the conflict with who has made a table where a transaction has claimed a folder for a new one.
+
+    Raises:
+        LockstepError: nobody can tell.
+    """
+    reasons = lake.side_by_side(lambda each: _taken_by(lake, transaction, each.location), made)
+    for each, who in zip(made, reasons, strict=True):
+        if who is not None:
+            return Conflict(
+                "location-taken",
+                f"{who}, where this transaction makes table {each.name}. Nothing of this transaction was committed; "
+                "choose another folder, or take that table in by CREATE TABLE … LOCATION alone.",
+                about=str(each.name),
+            )
+    return None
+
+
+def _taken_by(lake: Lake, transaction: str, location: str) -> str | None:
+    other = confirm(lake.storage, location, transaction, clock=lake.clock)
+    if other is not None:
+        return f"the lake {other.root} has claimed {location}"
+    if not log_files(lake.storage, location).is_empty:
+        return f"a plain Delta writer has made a table at {location}"
+    return None
 
 
 def remove_staged(lake: Lake, transaction: str, table: Table, versions: Sequence[int]) -> set[str]:

@@ -9,7 +9,9 @@ outside. COMMIT looks again that it names the lake. It is removed when the trans
 later one lets the table go, and never if the lake has the table. One that stays behind keeps nobody from adopting the
 table: whoever finds it asks the lake that it names, and takes its place if that has not the table. A new table it keeps
 away until a person deletes it: that the transaction which claimed the folder has ended, no lake can say of a process
-that died, and one that is open yet would go on behind another's claim. Of several who take its place, one does:
+that died, and one that is open yet would go on behind another's claim. Likewise for tables inside of a folder that was
+claimed for a new one: an old claim keeps nobody from adopting these, but new ones. A transaction whose claim has become
+old looks, before it makes its table, that none came inside of it. Of several who take its place, one does:
 
     <table>/_delta_log/_lockstep/lake-over.json     one `Claim`, put if absent by whoever removes another's claim
 
@@ -76,6 +78,33 @@ def claim_path(location: str) -> str:
     return f"{location}/{LOG}/_lockstep/lake.json"
 
 
+def read_claim(storage: Storage, location: str) -> Claim | None:
+    """Return the claim of a table, or of a place for one; None if nobody has claimed it.
+
+    Raises:
+        InvalidError: it cannot be read.
+        UnavailableError: the store failed.
+    """
+    path = claim_path(location)
+    data = storage.get(path)
+    return None if data is None else _read(data, path)
+
+
+def is_left_behind(found: Claim, storage: Storage, location: str, *, clock: Clock, name_in: NameIn) -> bool:
+    """Tell whether a claim is nobody's any more, as far as who adopts a table is concerned; not if nobody can tell.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    if clock() - found.claimed_at <= SETTLED_AFTER:
+        return False
+    try:
+        _refuse_if_taken(found, storage, location, name_in, is_settled=True)
+    except InvalidError:
+        return False
+    return True
+
+
 def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, name_in: NameIn) -> None:
     """Make a table this lake's, unless it is already: then the claim stays that of the transaction which made it.
 
@@ -137,9 +166,8 @@ def check_unclaimed(storage: Storage, location: str) -> None:
         DuplicateError, InvalidError, UnsupportedError, UnavailableError: see `claim_new`.
     """
     _refuse_looks_first(storage, location)
-    path = claim_path(location)
-    if (data := storage.get(path)) is not None:
-        raise _claimed(_read(data, path), location)
+    if (found := read_claim(storage, location)) is not None:
+        raise _claimed(found, location)
 
 
 def _claimed(found: Claim, location: str) -> DuplicateError:
@@ -214,8 +242,7 @@ def check_claimable(storage: Storage, location: str, *, clock: Clock, name_in: N
     Raises:
         DuplicateError, InvalidError, UnavailableError: see `claim`.
     """
-    path = claim_path(location)
-    if (data := storage.get(path)) is not None and not _is_ours(other := _read(data, path), storage):
+    if (other := read_claim(storage, location)) is not None and not _is_ours(other, storage):
         is_settled = clock() - other.claimed_at > SETTLED_AFTER
         _refuse_if_taken(other, storage, location, name_in, is_settled=is_settled)
 

@@ -72,7 +72,7 @@ def test_a_store_that_fails_at_another_table_keeps_no_folder_from_who_comes_next
     store.heal()
     catalog.rollback(tx)
     assert not files_of(folder)
-    assert catalog.reserve(named("orders"), location=str(folder))
+    catalog.reserve(named("orders"), location=str(folder))
 
 
 def test_a_claim_that_a_store_kept_is_given_up_at_the_end(tmp_path: Path) -> None:
@@ -86,4 +86,4 @@ def test_a_claim_that_a_store_kept_is_given_up_at_the_end(tmp_path: Path) -> Non
     assert files_of(folder).keys() == {claim_path(".").removeprefix("./")}
     catalog.commit(tx)
     assert not files_of(folder)
-    assert catalog.reserve(named("orders"), location=str(folder))
+    catalog.reserve(named("orders"), location=str(folder))

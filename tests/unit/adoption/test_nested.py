@@ -99,7 +99,7 @@ def another_lake(catalog: TransactionalCatalog, place: Path) -> str:
 def a_claim(catalog: TransactionalCatalog, place: Path) -> str:
     rival = TransactionalCatalog.open(f"{catalog.lake.storage.url}-rival", create=True)
     hold_new(rival.lake, "0" * 32, f"file://{place}")
-    return f"it is inside the place that a lake has claimed for a Delta table: file://{place}"
+    return f"it is inside file://{place}, which the lake {rival.lake.storage.url} has claimed for a Delta table"
 
 
 @pytest.mark.parametrize("is_alone", [False, True], ids=["a transaction", "a statement"])
@@ -137,8 +137,9 @@ def test_what_others_make_around_a_folder_before_commit_is_found(
     assert lost.value.sqlstate == "40001"
     assert not catalog.database().tables
     assert not files_of(inner)
-    with pytest.raises(InvalidError, match=text):
+    with pytest.raises(InvalidError, match=text) as refused:
         catalog.reserve(named("t"), location=str(inner))
+    assert refused.value.sqlstate == ("42P07" if made is a_claim else "22023")
 
 
 def test_the_claim_of_a_table_that_the_lake_took_in_meanwhile_stays(
