@@ -9,7 +9,7 @@ from typing import TypeAlias
 from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.lake.claims import Claim, claim_path, read_claim
-from lockstep.storage import Storage, url_of
+from lockstep.storage import Storage, is_local, url_of
 from lockstep.storage.outside import comparable, is_outside, name_node, url_below
 from lockstep.timeline.entry import Table
 from lockstep.timeline.files import FOLDER
@@ -38,12 +38,16 @@ def place(root: str, text: str) -> Place:
 
     Raises:
         InvalidError: it names no folder in which a table may lie: the root or one above it, or one whose name is kept
-            for other things; or it is in another kind of store than the lake.
+            for other things; or it is in another kind of store than the lake, or relative to nobody knows what.
         UnsupportedError: there is no store for it; or it is in HDFS, and names another name node than the lake.
     """
     if not text.strip():
         raise InvalidError("its location is empty, which names no folder")
     url, base = comparable(url_of(text)), comparable(root)
+    if is_local(text) and not text.startswith(("/", "file:")):  # `url_of` takes it from where the process began
+        raise InvalidError(
+            f"{text} is a relative path, and nothing says of which folder: give an absolute path or a URL"
+        )
     if url.partition("://")[0] != base.partition("://")[0]:
         raise InvalidError(
             f"{text} is in another kind of store than the lake {root}: a lake, and the tables that it adopts, are all "

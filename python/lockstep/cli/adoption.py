@@ -39,6 +39,7 @@ def adopt(
     from lockstep.adoption.adopt import adopt as take_in
     from lockstep.adoption.finding import tables_below
     from lockstep.catalog import TransactionalCatalog
+    from lockstep.storage import url_of
     from lockstep.system.namespace import refuse_reserved
 
     if table is not None and namespace is not None:
@@ -46,7 +47,7 @@ def adopt(
     catalog = TransactionalCatalog.open(root, application="lockstep")
     lake = catalog.lake
     spaces = None if namespace is None else tuple(namespace.split("."))
-    wanted = tables_below(lake.storage, where, spaces) if table is None else [Wanted(name_of(table), where)]
+    wanted = tables_below(lake.storage, where, spaces) if table is None else [Wanted(name_of(table), url_of(where))]
     tx = catalog.begin()
     found = look(lake, tx.names, wanted)
     if not yes:  # else it is looked at while they are claimed

@@ -466,3 +466,12 @@ def test_the_command_makes_no_namespace_of_the_system_tables(catalog: Transactio
     assert "42939" in done.output
     assert ("System",) not in catalog.lake.refresh().namespaces
     assert not Path(claim_path(str(folder))).exists(), "nothing was claimed"
+
+
+def test_the_command_takes_a_relative_path_as_its_shell_does(
+    catalog: TransactionalCatalog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    done = lockstep("adopt", catalog.lake.storage.url, folder.name, "--table", "default.mine", "--yes")
+    assert done.exit_code == 0, done.output
+    assert catalog.lake.refresh().tables[named("mine")].location in (f"file://{folder}", "plain/orders")

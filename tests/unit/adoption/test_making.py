@@ -493,6 +493,25 @@ def test_python_makes_a_table_where_it_is_told(catalog: TransactionalCatalog, ro
     assert ids(folder) == [1, 2]
 
 
+@pytest.mark.parametrize("text", ["sub/t", "./sub/t", "file:sub/t", "t"])
+def test_a_relative_path_names_no_folder(
+    catalog: TransactionalCatalog, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """It would be one below where the process began, which nobody said, and another one for the next process."""
+    monkeypatch.chdir(written_log(tmp_path / "begun" / "sub" / "t").parent.parent)
+    lake, tx = lockstep.open(str(root)), catalog.begin()
+    attempts: list[Callable[[], object]] = [
+        lambda: lake.run(lambda tx: tx.create("t", pa.schema([("id", pa.int64())]), location=text)),
+        lambda: catalog.reserve(named("t"), location=text),
+        lambda: adopt(catalog.lake, tx, look(catalog.lake, tx.names, [Wanted(named("t"), text)])),
+    ]
+    for attempt in attempts:
+        with pytest.raises(InvalidError, match=r"is a relative path, and nothing says of|names no folder") as refused:
+            attempt()
+        assert refused.value.sqlstate == "22023"
+    assert not catalog.database().tables
+
+
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
