@@ -311,3 +311,18 @@ def test_a_file_that_cannot_be_flushed_is_unavailable(tmp_path: Path) -> None:
 
     with pytest.raises(UnavailableError, match=r"cannot flush a in file:///.*: Input/output error"):
         LocalStorage(tmp_path, fsync_data=True, fsync=fsync).flush(["a"])
+
+
+def test_a_folder_that_somebody_removes_before_a_file_is_in_it_is_made_again(tmp_path: Path) -> None:
+    """As who rolls back does with folders that are empty then, while another begins to fill them."""
+    removed: list[str] = []
+
+    def fsync(handle: int) -> None:
+        if not removed and (tmp_path / "t" / "log").exists():
+            removed.extend(["log", "t"])
+            (tmp_path / "t" / "log").rmdir()
+            (tmp_path / "t").rmdir()
+
+    LocalStorage(tmp_path, fsync=fsync).put_if_absent("t/log/0", b"0")
+    assert removed
+    assert (tmp_path / "t" / "log" / "0").read_bytes() == b"0"

@@ -82,7 +82,7 @@ def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None)
         hold_new(lake, tx.id, location)
     except LockstepError:
         commits = [] if content is None else [real_paths(parse(content))]
-        lake.delete_empty(sorted(remove_made(lake, tx.id, location, commits), key=len, reverse=True))
+        lake.delete_empty(_deepest_first(remove_made(lake, tx.id, location, commits)))
         raise
 
 
@@ -185,9 +185,11 @@ def give_back(lake: Lake, transaction: str, location: str, folders: Iterable[str
     """
     if not is_refreshed(lake) or lake.timeline.head.table_at(location) is not None:
         return False
-    is_given_up = give_up(lake.storage, location, transaction)
-    logs = {f"{location}/{LOG}", *(f"{location}/{LOG}/{name}" for name in IN_LOGS)}
-    lake.delete_empty(sorted({*folders, *logs}, key=len, reverse=True))
+    log = f"{location}/{LOG}"
+    # The claim last: whoever comes next finds the folder free from then on, and begins to fill it.
+    lake.delete_empty(_deepest_first({*folders, *(f"{log}/{name}" for name in IN_LOGS)}))
+    if is_given_up := give_up(lake.storage, location, transaction):
+        lake.delete_empty([log])
     return is_given_up
 
 
@@ -220,3 +222,7 @@ def _folders(location: str, files: Iterable[str]) -> set[str]:
         folders = file.removeprefix(f"{location}/").split("/")[:-1]
         found |= {f"{location}/{'/'.join(folders[:count])}" for count in range(1, len(folders) + 1)}
     return found
+
+
+def _deepest_first(folders: Iterable[str]) -> list[str]:
+    return sorted(folders, key=len, reverse=True)

@@ -301,11 +301,12 @@ class LocalStorage(Storage):
         """Open a new file for writing, and make its folder if that is not there."""
         # Not tempfile: its files are readable by their owner alone, and a lake is shared.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        try:
-            return os.open(path, flags, 0o666)
-        except FileNotFoundError:
-            self._make_folder(Path(folder))
-            return os.open(path, flags, 0o666)
+        for _ in range(_TIMES):
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(path, flags, 0o666)
+            with contextlib.suppress(FileNotFoundError):  # of a folder above it, see `delete_empty_folder`
+                self._make_folder(Path(folder))
+        return os.open(path, flags, 0o666)
 
     def _make_folder(self, folder: Path) -> None:
         """Make a folder below the root, and sync each new one's name: a synced file must also be found again."""
@@ -367,6 +368,9 @@ def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStor
         raise UnavailableError(f"cannot open the lake's root {root}: {error.strerror or error}") from error
     return storage
 
+
+_TIMES = 3
+"""So often is a folder made for a file: whoever removes empty ones may take it away before the file is in it."""
 
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 

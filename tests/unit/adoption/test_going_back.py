@@ -87,3 +87,26 @@ def test_a_claim_that_a_store_kept_is_given_up_at_the_end(tmp_path: Path) -> Non
     catalog.commit(tx)
     assert not files_of(folder)
     catalog.reserve(named("orders"), location=str(folder))
+
+
+class Folders(FaultyStorage):
+    """Records the removal of empty folders, too."""
+
+    def delete_empty_folder(self, path: str) -> None:
+        self.calls.append(("delete_folder", path))
+        self.inner.delete_empty_folder(path)
+
+
+def test_a_folder_is_free_once_all_that_was_empty_in_it_is_gone(tmp_path: Path) -> None:
+    """Whoever comes next begins to fill it then, and a folder that he has just made would go."""
+    store = Folders(open_storage(str(tmp_path / "lake"), create=True))
+    catalog, folder = open_catalog(OutsideStorage(store)), tmp_path / "lake" / "plain" / "orders"
+    tx = catalog.begin()
+    stage_new(catalog, tx, "orders", add("day=1/hour=2/p"), where=folder)
+    store.calls.clear()
+    catalog.rollback(tx)
+    asked = [path.removeprefix("plain/orders/") for operation, path in store.calls if operation.startswith("delete")]
+    behind = asked[asked.index(claim_path(".").removeprefix("./")) :]
+    assert behind == ["_delta_log/_lockstep/lake.json", "_delta_log/_lockstep", "_delta_log"]
+    assert asked.index("day=1/hour=2") < asked.index("day=1") < len(asked) - 3
+    assert not list(folder.iterdir())
