@@ -220,10 +220,11 @@ def test_what_a_location_says_of_columns_and_of_the_table_is_compared_and_not_dr
         with pytest.raises(PySparkException, match=expected) as refused:
             spark.sql(f"{start} {said} LOCATION '{warehouse}/t'")
         assert (refused.value.getSqlState(), said) == ("22023", said)
-    for location in ("", " "):
-        with pytest.raises(PySparkException, match="LOCATION") as refused:
-            spark.sql(f"{start} USING delta LOCATION '{location}'")
-        assert refused.value.getSqlState() == "22023", location
+    for location in ("", " ", "relative path"):
+        for filled in ("", " AS SELECT 1 AS id"):
+            with pytest.raises(PySparkException, match=r"LOCATION|is a relative path") as refused:
+                spark.sql(f"{start} USING delta LOCATION '{location}'{filled}")
+            assert refused.value.getSqlState() == "22023", location
     same = "(id BIGINT COMMENT 'the id', v BIGINT DEFAULT 7) USING delta COMMENT 'all of it'"
     spark.sql(f"{start} {same} LOCATION '{warehouse}/t'")
     spark.sql(f"DROP TABLE {CATALOG}.default.t")
