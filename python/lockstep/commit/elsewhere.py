@@ -96,6 +96,8 @@ def surrounded(lake: Lake, made: Sequence[Table | Creation]) -> Conflict | None:
     Raises:
         LockstepError: nobody can tell.
     """
+    if not made:
+        return None
     places = [Place(each.location, comparable(url_below(lake.storage.url, each.location))) for each in made]
     surroundings = Surroundings(lake.storage, ())
     surroundings.look(places, lake.side_by_side)
@@ -103,7 +105,7 @@ def surrounded(lake: Lake, made: Sequence[Table | Creation]) -> Conflict | None:
         if (refusal := surroundings.refusal_above(at)) is not None:
             return _no_more(each, refusal.text)
         if (inner := _inside_of_old(lake, each.location)) is not None:
-            return _no_more(each, f"{inner} is inside of it, of another table, and VACUUM of the one would delete that")
+            return _no_more(each, f"another table lies inside of it ({inner}), which VACUUM would delete")
     return None
 
 

@@ -223,8 +223,8 @@ class LakeTransaction(Block):
             schema: its columns, as Arrow's; one that is not nullable is NOT NULL.
             partition_by: the column, or the columns, that files are parted by; none by default.
             properties: the table's, as in SQL; of Delta's own those that are known here.
-            location: the absolute path, or the URL, of an empty folder for it, which stays when the table is dropped; by
-                default the lake chooses one below its root.
+            location: the absolute path, or the URL, of an empty folder for it, which stays when the table is dropped.
+                By default the lake chooses one below its root.
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name, or the location, is taken.
