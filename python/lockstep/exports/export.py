@@ -41,6 +41,7 @@ from lockstep.exports.target import (
     is_lake,
     is_same,
     read_minimal,
+    refuse_inside,
     refuse_other,
     refuse_unless_empty,
     taken,
@@ -178,11 +179,13 @@ class Exporter:
 
     def _run(self, asked: Asked, target: str) -> Exported:
         storage = self._existing(target)
-        begun = self._begun(asked, target, None if storage is None else claimed(storage), is_there=False)
+        owner = None if storage is None else claimed(storage)
+        begun = self._begun(asked, target, owner, is_there=False)
         database, record = self._meant(asked, target, begun)
         if storage is not None and is_lake(storage, record):
             return self._whole(asked, database, record)
-        refuse_unless_empty(target)
+        if owner is None:
+            refuse_unless_empty(target, storage, self._look_at)
         plans = self._prepare(asked, database, record, is_new=begun is None)
         if asked.dry_run:
             return exported(record, len(plans), plans, is_done=False)
@@ -202,6 +205,7 @@ class Exporter:
         if data is not None:
             refuse_other(read_minimal(data, target), record)
             return self._whole(asked, database, record)
+        refuse_inside(target, self._look_at)
         plans = self._prepare(asked, database, record, is_new=begun is None)
         if asked.dry_run:
             return exported(record, len(plans), plans, is_done=False)
@@ -256,6 +260,9 @@ class Exporter:
             return self.open_target(target, False)
         except InvalidError:
             return None
+
+    def _look_at(self, url: str) -> Storage:
+        return self.open_target(url, False)
 
     def _begun(
         self, asked: Asked, target: str, claimed_by: ExportRecord | None, *, is_there: bool
@@ -349,7 +356,7 @@ class Exporter:
             raise error.again(f" (table {table.name} cannot be exported; nothing was written)") from error
 
     def _stores(self) -> Stores:
-        return Stores(self.lake.storage, lambda url: self.open_target(url, False))
+        return Stores(self.lake.storage, self._look_at)
 
     # --- what is written ----------------------------------------------------------------------------------------------
 
