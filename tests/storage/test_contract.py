@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +72,7 @@ def azurite() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(params=["local", "doubting", "s3", *FETCHED, *(["hdfs"] if on_hdfs.IS_WANTED else [])])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, str] | None]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Mapping[str, str] | None]:
     """The URL of an empty store of each kind, and with which options it is opened."""
     folder = tmp_path.name + tmp_path.parent.name
     match request.param:
@@ -89,7 +89,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, place: tuple[str, dict[str, str] | None]) -> Storage:
+def store(request: pytest.FixtureRequest, place: tuple[str, Mapping[str, str] | None]) -> Storage:
     """An empty store of each kind."""
     url, options = place
     store = open_storage(url, create=True, options=options)
@@ -219,7 +219,7 @@ def test_a_lake_is_exported_to_each_kind_of_store(store: Storage, tmp_path: Path
 
 
 def test_an_export_goes_into_no_lake_and_no_table_and_nowhere_where_something_is(
-    store: Storage, place: tuple[str, dict[str, str] | None], tmp_path: Path
+    store: Storage, place: tuple[str, Mapping[str, str] | None], tmp_path: Path
 ) -> None:
     """Whose folder that is may delete it. This is looked at in the store, which may have several names."""
     catalog = open_catalog(open_storage(str(tmp_path / "source"), create=True))

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _NOT_BY_FILES = frozenset({"deletionVectors", "columnMapping"})
+_OF_A_FILE = re.compile("reading the stream|IO ?Error|No such file|parquet", re.IGNORECASE)
+"""What DuckDB says where Arrow could not read a file for it; where it is said of something else, a look too many."""
 _BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
 
 
@@ -104,14 +106,15 @@ class LakeVersion:
         asked: list[Name] = []
 
         def read(name: Name) -> Any:
+            table = self[name]  # first: it may be the name of a part of the query
             asked.append(name)
-            return self[name].relation()
+            return table.relation()
 
         try:
             return run_query(query, read, relations)
         except InvalidError as error:
             # DuckDB reads files as it goes, and calls it bad input if it cannot; its own refusals say what they mean.
-            if error.sqlstate == InvalidError.default_sqlstate:
+            if error.sqlstate == InvalidError.default_sqlstate and _OF_A_FILE.search(error.message):
                 for name in asked:
                     _check_whole(self._storage, find_table(self._database, name), error)
             raise
