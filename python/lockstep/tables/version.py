@@ -54,13 +54,13 @@ class LakeVersion:
         storage: Storage,
         database: Database,
         options: Mapping[str, str],
-        check: Callable[[Table], object] = lambda _: None,
+        check: Callable[[list[Table]], object] = lambda _: None,
     ) -> None:
         """Read a database version whose tables are published.
 
         Args:
             options: of the lake's store, as `lockstep.storage.open_storage` takes them.
-            check: raises if a table's log does not say any more what this version does.
+            check: raises if the log of one of some tables does not say any more what this version does.
         """
         self._storage = storage
         self._database = database
@@ -87,9 +87,8 @@ class LakeVersion:
             ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside; or its log does not say any
                 more what this version does.
         """
-        table = find_table(self._database, name_of(name))
-        self._check(table)
-        return VersionTable(self._storage, table, self._options)
+        [table] = self._tables([name_of(name)])
+        return table
 
     @takes(query=str)
     def sql(self, query: str, **relations: Any) -> pa.Table:
@@ -131,8 +130,14 @@ class LakeVersion:
             UndefinedError, UnsupportedError, InvalidError: see `__getitem__`; a table that cannot be read so.
             CorruptTimelineError: a file of a table's log is lost; DuckDB itself says which data file is.
         """
-        for name in map(name_of, names or self.tables):
-            register(connection, name, self[name].relation(), f"__lockstep_{self.version}_{name}")
+        wanted = [name_of(name) for name in names or self.tables]
+        for name, table in zip(wanted, self._tables(wanted), strict=True):
+            register(connection, name, table.relation(), f"__lockstep_{self.version}_{name}")
+
+    def _tables(self, names: Iterable[Name]) -> list[VersionTable]:
+        tables = [find_table(self._database, name) for name in names]
+        self._check(tables)
+        return [VersionTable(self._storage, table, self._options) for table in tables]
 
 
 class VersionTable:
