@@ -179,12 +179,12 @@ class Exporter:
 
     def _run(self, asked: Asked, target: str) -> Exported:
         storage = self._existing(target)
-        owner = None if storage is None else claimed(storage)
-        begun = self._begun(asked, target, owner, is_there=False)
+        claimed_by = None if storage is None else claimed(storage)
+        begun = self._begun(asked, target, claimed_by, is_there=False)
         database, record = self._meant(asked, target, begun)
         if storage is not None and is_lake(storage, record):
             return self._whole(asked, database, record)
-        if owner is None:
+        if claimed_by is None:
             refuse_unless_empty(target, storage, self._look_at)
         plans = self._prepare(asked, database, record, is_new=begun is None)
         if asked.dry_run:
