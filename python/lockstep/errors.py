@@ -2,7 +2,7 @@
 
     LockstepError
     ├── ConflictError            40001  another transaction won; run yours again (retryable)
-    │   └── StaleCloneError      40001  a clone to be promoted collides with what came since; make a new one
+    ├── StaleCloneError          55000  a clone to be promoted collides with what came since; make a new one
     ├── CommitUnknownError       40003  the store did not say whether the commit landed; look before you retry
     ├── TransactionStateError    25xxx  the statement does not fit the state of the session's transaction
     │   ├── ActiveTransactionError     25001  BEGIN inside a transaction, or a statement not allowed in one
@@ -64,10 +64,10 @@ class ConflictError(LockstepError):
     retryable = True
 
 
-class StaleCloneError(ConflictError):
+class StaleCloneError(LockstepError):
     """What was changed in a clone collides with what its origin committed since; a new clone helps, no other run."""
 
-    retryable = False
+    default_sqlstate = "55000"  # not 40001, after which clients run the same again that know SQLSTATEs alone
 
 
 class CommitUnknownError(LockstepError):

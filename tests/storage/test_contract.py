@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -72,22 +72,28 @@ def azurite() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(params=["local", "doubting", "s3", *FETCHED, *(["hdfs"] if on_hdfs.IS_WANTED else [])])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """An empty store of each kind."""
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Mapping[str, str] | None]:
+    """The URL of an empty store of each kind, and with which options it is opened."""
     folder = tmp_path.name + tmp_path.parent.name
     match request.param:
-        case "local":
-            return open_storage(str(tmp_path / "lake"), create=True)
-        case "doubting":
-            return Doubting(open_storage(str(tmp_path / "lake"), create=True))
+        case "local" | "doubting":
+            return str(tmp_path / "lake"), None
         case "s3":
-            return open_storage(f"s3://lake/{folder}", options={**KEYS, "endpoint": request.getfixturevalue("s3")})
+            return f"s3://lake/{folder}", {**KEYS, "endpoint": request.getfixturevalue("s3")}
         case "hdfs":
             on_hdfs.connected()
-            return open_storage(f"{ROOTS}/contract/{folder}")
+            return f"{ROOTS}/contract/{folder}", None
         case name:
             server: servers.Server = request.getfixturevalue(name)
-            return open_storage(server.url(folder), options=server.options)
+            return server.url(folder), server.options
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, place: tuple[str, Mapping[str, str] | None]) -> Storage:
+    """An empty store of each kind."""
+    url, options = place
+    store = open_storage(url, create=True, options=options)
+    return Doubting(store) if request.node.callspec.params["place"] == "doubting" else store
 
 
 def test_what_was_put_is_got(store: Storage) -> None:
@@ -210,6 +216,34 @@ def test_a_lake_is_exported_to_each_kind_of_store(store: Storage, tmp_path: Path
     back = open_catalog(open_storage(str(tmp_path / "back")))
     assert files(back, "t") == files(there, "t") == {"p"}
     assert (tmp_path / "back" / back.database().tables[named("t")].location / "p").read_bytes() == b"x"
+
+
+def test_an_export_goes_into_no_lake_and_no_table_and_nowhere_where_something_is(
+    store: Storage, place: tuple[str, Mapping[str, str] | None], tmp_path: Path
+) -> None:
+    """Whose folder that is may delete it. This is looked at in the store, which may have several names."""
+    catalog = open_catalog(open_storage(str(tmp_path / "source"), create=True))
+    for path in ("a/lake/_lockstep/timeline/x", "a/table/_delta_log/x", "a/taken/x/y"):
+        store.put(path, b"")
+
+    def opened(url: str, create: bool) -> Storage:
+        return open_storage(url, create=create, options=None if url.startswith("file:") else place[1])
+
+    before = sorted(found.path for found in store.walk(""))
+    for mode, to, refused in [
+        ("partial", "a/lake/x", "is inside the lake .*/a/lake: a lake cannot be in another one"),
+        ("full", "a/table/x/y", "is inside the Delta table .*/a/table: VACUUM of that"),
+        ("full", "a/table", "is the folder of a Delta table"),
+        ("full", "a/taken", "is not empty"),
+        ("full", "a", "is not empty"),
+        ("minimal", "a/lake/eod.json", "is inside the lake .*/a/lake, whose upkeep may delete it"),
+        ("minimal", "a/table/x/eod.json", "is inside the Delta table .*/a/table, whose upkeep may delete it"),
+    ]:
+        with pytest.raises(InvalidError, match=refused):
+            Exporter(catalog.lake, opened).run(Asked(to=f"{store.url}/{to}", mode=mode))  # type: ignore[arg-type]
+    assert sorted(found.path for found in store.walk("")) == before
+    for mode, to in [("partial", "a/free"), ("minimal", "a/taken/eod.json")]:
+        assert Exporter(catalog.lake, opened).run(Asked(to=f"{store.url}/{to}", mode=mode)).is_done  # type: ignore[arg-type]
 
 
 def test_list_gives_the_objects_directly_in_a_folder_sorted(store: Storage) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
+from lockstep.exports.export import Asked, Exporter
 from lockstep.spark.files import OverPy4J
 from lockstep.storage import Mine, Theirs, open_storage
 from lockstep.storage.hadoop import PIECE_BYTES, HadoopStorage, Transport, connect
@@ -387,3 +388,19 @@ def test_a_name_node_that_is_not_there_is_an_error_that_says_so(transport: Trans
     for call in calls:
         with pytest.raises(UnavailableError, match=r"cannot [a-z ]+ f/a in hdfs://127.0.0.1:1/lake: ConnectException"):
             call()
+
+
+def test_an_export_is_refused_in_its_own_lake_by_another_name_of_the_name_node(store: HadoopStorage) -> None:
+    """That the two names are of one nobody can tell from them; so it is looked what lies there."""
+    catalog = TransactionalCatalog.open(store.url, create=True)
+    assert "//127.0.0.1:" in store.url
+    there = store.url.replace("//127.0.0.1:", "//localhost:")
+    above, _, name = there.rpartition("/")
+    for mode, to, refused in [
+        ("full", there, "there is a lake"),
+        ("full", f"{there}/export", "is inside the lake"),
+        ("full", above, "is not empty"),
+        ("minimal", f"{above}/{name}/eod.json", "is inside the lake"),
+    ]:
+        with pytest.raises(InvalidError, match=refused):
+            Exporter(catalog.lake).run(Asked(to=to, mode=mode))  # type: ignore[arg-type]  # a mode

@@ -1,15 +1,17 @@
 """Exporting a database version, in an order in which a kill at any moment does no harm.
 
-    1  read the tables' logs; what cannot be exported is refused by name
+    1  read the tables' logs, and see that every file is there; what cannot be exported is refused by name
     2  record the export in the source: from here on nothing deletes what it needs
-    3  see that every file is there
+    3  see that its version has not expired meanwhile: then nothing of it has been deleted
     4  claim the target: the first of several exports to one target has it
     5  copy the files of a full export, reading each back
     6  write the tables' new logs, and read them back
     7  write the timeline's entry 0: the target is a lake
-    8  forget a full export, which needs nothing of the source any more
+    8  forget a full export, which needs nothing of the source any more; see that any other has its record yet
 
-Whoever asks for the same again goes on where it ended: what it finds of its own is read, and not written again.
+Whoever asks for the same again goes on where it ended: what it finds of its own is read, and not written again. Several
+may do so at a time, each without knowing of the others. So nobody takes back what keeps files unless he alone can have
+needed it: not when a request has failed, and no record that was there before he came.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.exports.copying import Stores, check_there, copy
 from lockstep.exports.files import Copy
+from lockstep.exports.keeping import confirm, keep, record_export, settle
 from lockstep.exports.plan import TablePlan, plan_entry, plan_table
 from lockstep.exports.target import (
     check_target,
@@ -38,20 +41,19 @@ from lockstep.exports.target import (
     is_lake,
     is_same,
     read_minimal,
+    refuse_inside,
     refuse_other,
     refuse_unless_empty,
     taken,
 )
 from lockstep.lake.exports import (
-    ABANDONED,
     FORMAT,
     ExportRecord,
     application_of,
     begun_path,
-    encode_record,
     forget_export,
+    is_recorded,
     read_exports,
-    record_path,
 )
 from lockstep.lake.lake import Lake
 from lockstep.storage import Mine, Storage, Theirs, open_storage, url_of
@@ -177,18 +179,20 @@ class Exporter:
 
     def _run(self, asked: Asked, target: str) -> Exported:
         storage = self._existing(target)
-        begun = self._begun(asked, target, None if storage is None else claimed(storage), is_there=False)
+        claimed_by = None if storage is None else claimed(storage)
+        begun = self._begun(asked, target, claimed_by, is_there=False)
         database, record = self._meant(asked, target, begun)
         if storage is not None and is_lake(storage, record):
             return self._whole(asked, database, record)
-        refuse_unless_empty(target)
+        if claimed_by is None:
+            refuse_unless_empty(target, storage, self._look_at)
         plans = self._prepare(asked, database, record, is_new=begun is None)
         if asked.dry_run:
             return exported(record, len(plans), plans, is_done=False)
         storage = self.open_target(target, True)
-        if (owner := self._claim(storage, record)) != record:
+        if (owner := self._claim(storage, record, is_new=begun is None)) != record:
             record, plans = owner, self._plans(owner, database)
-        self._settle(record)
+        settle(self.lake, record)
         self._write(storage, record, plans, database)
         return self._finished(record, len(plans), plans)
 
@@ -201,17 +205,19 @@ class Exporter:
         if data is not None:
             refuse_other(read_minimal(data, target), record)
             return self._whole(asked, database, record)
+        refuse_inside(target, self._look_at)
         plans = self._prepare(asked, database, record, is_new=begun is None)
         if asked.dry_run:
             return exported(record, len(plans), plans, is_done=False)
         entry = plan_entry(record, database)
-        self._settle(record)  # first, for once the file is there it is an export
+        settle(self.lake, record)  # first, for once the file is there it is an export
         match self.open_target(folder, True).put_if_absent(name, encode(entry)):
             case Theirs(data):
                 try:
                     refuse_other(read_minimal(data, target), record)
                 except InvalidError:
-                    forget_export(self.lake.storage, record.id)
+                    if begun is None:
+                        forget_export(self.lake.storage, record.id)
                     raise
             case Mine():
                 pass
@@ -221,31 +227,30 @@ class Exporter:
         """Return what an export came to that is whole already; one that was dropped since is recorded again."""
         if asked.dry_run:
             return exported(record, len(database.tables), None, is_done=False)
-        if record.mode != "full" and self.lake.storage.get(record_path(record.id)) is None:
-            self._prepare(asked, database, record, is_new=True)
-            self._settle(record)
-        return self._finished(record, len(database.tables), None)
+        if record.mode == "full":
+            return self._finished(record, len(database.tables), None)
+        if not is_recorded(self.lake.storage, record):
+            self._check_there(self._plans(record, database))
+        # The fence goes for a record that is there, too: who wrote it may have failed before he had asked for one.
+        keep(self.lake, record)
+        return exported(record, len(database.tables), None)
 
     def _prepare(self, asked: Asked, database: Database, record: ExportRecord, *, is_new: bool) -> list[TablePlan]:
         """Return what is to be written of each table, all of whose files are there and stay."""
         plans = self._plans(record, database)
         plan_entry(record, database)  # whether it has room
-        if not asked.dry_run:
-            if is_new:
-                self.lake.storage.put(begun_path(record.id), b"")
-            record_export(self.lake.storage, record)
-        try:
-            if not asked.dry_run and record.mode != "full":
-                # It needs files of the lake for as long as it is there. An expiry that has not seen the record is
-                # before the fence, or has to look again.
-                self.lake.fence()
-                self.lake.timeline.at(record.database_version)
-            check_there(self._stores(), [place for plan in plans for place in plan.sources], self._workers)
-        except LockstepError:
-            if is_new and not asked.dry_run:
-                forget_export(self.lake.storage, record.id)
-            raise
+        self._check_there(plans)
+        if asked.dry_run:
+            return plans
+        if is_new:
+            self.lake.storage.put(begun_path(record.id), b"")
+        record_export(self.lake.storage, record)
+        if record.mode != "full":
+            confirm(self.lake, record)  # it needs files of the lake for as long as it is there
         return plans
+
+    def _check_there(self, plans: list[TablePlan]) -> None:
+        check_there(self._stores(), [place for plan in plans for place in plan.sources], self._workers)
 
     # --- what is meant ------------------------------------------------------------------------------------------------
 
@@ -255,6 +260,9 @@ class Exporter:
             return self.open_target(target, False)
         except InvalidError:
             return None
+
+    def _look_at(self, url: str) -> Storage:
+        return self.open_target(url, False)
 
     def _begun(
         self, asked: Asked, target: str, claimed_by: ExportRecord | None, *, is_there: bool
@@ -348,37 +356,26 @@ class Exporter:
             raise error.again(f" (table {table.name} cannot be exported; nothing was written)") from error
 
     def _stores(self) -> Stores:
-        return Stores(self.lake.storage, lambda url: self.open_target(url, False))
+        return Stores(self.lake.storage, self._look_at)
 
     # --- what is written ----------------------------------------------------------------------------------------------
 
-    def _claim(self, storage: Storage, record: ExportRecord) -> ExportRecord:
-        """Make the target this export's, or join the one that was faster, if that does the same."""
+    def _claim(self, storage: Storage, record: ExportRecord, *, is_new: bool) -> ExportRecord:
+        """Make the target this export's, or join the one that was faster, if that does the same.
+
+        Args:
+            is_new: whether the record is of this run. One that was there may be of an export that has been moved since.
+        """
         owner = claim(storage, record)
         if owner == record:
             return record
         if is_same(owner, record):
             record_export(self.lake.storage, owner)  # before ours goes: it keeps the same files
-        forget_export(self.lake.storage, record.id)
+        if is_new:
+            forget_export(self.lake.storage, record.id)
         if not is_same(owner, record):
             raise taken(owner)
         return owner
-
-    def _settle(self, record: ExportRecord) -> None:
-        """Have the record keep what the export needs for as long as it is there, from before anything of it is.
-
-        Raises:
-            ExpiredError: the record has kept nothing for some time, and its version has expired.
-            UnavailableError, CorruptTimelineError: as the store and the timeline say.
-        """
-        self.lake.storage.delete(begun_path(record.id))
-        if self.lake.clock() - record.created_at > ABANDONED / 2:
-            try:
-                self.lake.fence()  # see `_prepare`
-                self.lake.timeline.at(record.database_version)
-            except LockstepError:
-                self.lake.storage.put(begun_path(record.id), b"")  # nothing is in the target: it need keep nothing
-                raise
 
     def _write(self, storage: Storage, record: ExportRecord, plans: list[TablePlan], database: Database) -> None:
         copies = [each for plan in plans for each in plan.copies]
@@ -404,8 +401,8 @@ class Exporter:
         """Return what an export came to; a full one needs nothing of the source from here on."""
         if record.mode == "full":
             forget_export(self.lake.storage, record.id)
-        else:
-            record_export(self.lake.storage, record)
+        elif not is_recorded(self.lake.storage, record):  # it was dropped, or marked, meanwhile
+            keep(self.lake, record)
         return exported(record, tables, plans)
 
 
@@ -422,15 +419,6 @@ class Counter:
         with self._lock:
             self._done += 1
             self._progress(self._what, self._done, self._total)
-
-
-def record_export(storage: Storage, record: ExportRecord) -> None:
-    """Tell a lake of an export; fine when it has been told.
-
-    Raises:
-        UnavailableError: the store failed.
-    """
-    storage.put_once(record_path(record.id), encode_record(record))
 
 
 def write_log(storage: Storage, record: ExportRecord, plan: TablePlan) -> None:

@@ -163,7 +163,7 @@ class Promoter:
             for table, version, actions in plan.staged:
                 self.origin.storage.put(staged_path(table.location, plan.tx.id, version), render(actions))
             made = _raised(commit(self.origin, plan.tx, backoff=self.backoff), plan)
-        except ConflictError:
+        except (ConflictError, StaleCloneError):
             if (done := self._done_before(record, clone)) is not None:
                 return done  # another one did the same meanwhile
             raise

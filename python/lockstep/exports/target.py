@@ -7,19 +7,21 @@ The timeline's entry 0 is written last. Until then the folder is no lake to anyb
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 from lockstep.errors import CorruptTimelineError, DuplicateError, InvalidError
 from lockstep.lake.exports import ExportRecord, decode_record, encode_record
-from lockstep.lake.roots import refuse_unless_free
+from lockstep.lake.roots import refuse_unless_free, what_is_around
 from lockstep.storage import Mine, Storage, Theirs
+from lockstep.storage.outside import comparable
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER, decode, find
 from lockstep.timeline.fold import apply
 from lockstep.transactions.folders import check_root
 
-CLAIM = "_lockstep/export.json"
+_OWN = "_lockstep"
+CLAIM = f"{_OWN}/export.json"
 
 
 def check_target(source: str, target: str) -> None:
@@ -32,7 +34,7 @@ def check_target(source: str, target: str) -> None:
         InvalidError: it is.
     """
     check_root(target)
-    one, other = _comparable(source), _comparable(target)
+    one, other = comparable(source), comparable(target)
     if one == other:
         raise InvalidError(f"{target} is the lake itself: choose a folder of its own for the export")
     if other.startswith(f"{one}/"):
@@ -41,31 +43,43 @@ def check_target(source: str, target: str) -> None:
         raise InvalidError(f"the lake {source} is inside {target}: choose a folder of its own for the export")
 
 
-def _comparable(url: str) -> str:
-    """Return a URL such that two of the same folder are equal, with links followed."""
-    if url.startswith("file://"):
-        return f"file://{os.path.realpath(url.removeprefix('file://'))}".rstrip("/")
-    return url.replace("s3a://", "s3://", 1).rstrip("/")
+def refuse_unless_empty(url: str, storage: Storage | None, open_at: Callable[[str], Storage]) -> None:
+    """Refuse a folder that has anything in it, or that is in a lake or a table.
 
+    That tells, too, where the lake of the export itself is meant by another name of its server, which a URL does not.
 
-def refuse_unless_empty(url: str) -> None:
-    """Refuse a local folder that has anything in it but the beginning of an export, or that is in a lake or a table.
-
-    Of an object store this is not looked at: that would be a listing of all that lies under the root. Nothing that is
-    there is written over in any case.
+    Args:
+        storage: of that folder, in which no export has begun; None if that is a local folder which is not there.
+        open_at: opens the folders above it.
 
     Raises:
         InvalidError: it has, or is.
+        UnavailableError: the store failed.
     """
-    if not url.startswith("file://"):
-        return
-    folder = Path(url.removeprefix("file://"))
-    if (folder / CLAIM).is_file():
-        return
-    refuse_unless_free(url)
-    # A folder of Lockstep's may be there, from an export that was told of another one before it claimed the folder.
-    if folder.exists() and {path.name for path in folder.iterdir()} - {"_lockstep"}:
+    refuse_unless_free(url, open_at)
+    if storage is not None and not _is_empty(storage):
         raise InvalidError(f"{url} is not empty: choose a folder of its own for the export")
+
+
+def _is_empty(storage: Storage) -> bool:
+    # A folder of Lockstep's may be there, from an export that was told of another one before it claimed the folder.
+    if storage.url.startswith("file://"):  # where folders may be that have nothing in them
+        return not {path.name for path in Path(storage.url.removeprefix("file://")).iterdir()} - {_OWN}
+    return all(found.path.startswith(f"{_OWN}/") for found in storage.walk("") if found.path)
+
+
+def refuse_inside(url: str, open_at: Callable[[str], Storage]) -> None:
+    """Refuse a file that would be in a lake or in a table, which may delete what it does not know.
+
+    Args:
+        url: of the file; nothing need be there.
+        open_at: opens the folders above it.
+
+    Raises:
+        InvalidError: it would.
+    """
+    if (what := what_is_around(url, open_at)) is not None:
+        raise InvalidError(f"{url} is inside {what}, whose upkeep may delete it: choose another folder for the export")
 
 
 def claimed(storage: Storage) -> ExportRecord | None:

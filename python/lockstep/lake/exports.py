@@ -156,6 +156,16 @@ def _record_of(mark: str) -> str:
     return f"{mark.removesuffix(_BEGUN)}.json"
 
 
+def is_recorded(storage: Storage, record: ExportRecord) -> bool:
+    """Tell whether a record is there and keeps what it names, however old it is.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    names = {*storage.list(FOLDER)}
+    return f"{record.id}.json" in names and f"{record.id}{_BEGUN}" not in names
+
+
 def find_export(storage: Storage, id: str) -> ExportRecord:
     """Return the record of an export.
 

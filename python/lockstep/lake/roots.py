@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError
-from lockstep.storage import open_storage
+from lockstep.storage import Storage, open_storage
 from lockstep.timeline.files import FOLDER
 from lockstep.timeline.hint import CHECKPOINTS
 from lockstep.transactions.folders import MAX_FOLDERS, check_root
@@ -21,7 +21,11 @@ _FOLDERS_AT_MOST = 10_000
 """Below a new lake's root, folders that are looked at: it may be any folder, with any number of files in it."""
 
 
-def refuse_unless_free(url: str) -> None:
+Open = Callable[[str], Storage]
+"""Opens the store of a URL; a local folder that is not there is an InvalidError."""
+
+
+def refuse_unless_free(url: str, open_at: Open | None = None) -> None:
     """Refuse to make a lake in another lake or in a Delta table, unless there is a lake already.
 
     What such a folder holds is its owner's to delete: VACUUM of a table removes every file below its folder that the
@@ -31,30 +35,51 @@ def refuse_unless_free(url: str) -> None:
 
     Args:
         url: of the root to be, as `lockstep.storage.url_of` gives it; nothing need be there yet.
+        open_at: opens the folders that are looked at; by what the environment says by default.
 
     Raises:
         InvalidError: the root is in a lake or in a table, or is a table's folder; or tables of a lost lake are in it.
     """
     check_root(url)
-    if _has_files(url, FOLDER):
+    open_at = open_at or open_storage
+    if _has_files(url, FOLDER, open_at):
         return
-    for folder in (url, *_above(url)):
-        if folder != url and _has_files(folder, FOLDER):
-            raise InvalidError(
-                f"{url} is inside the lake {folder}: a lake cannot be in another one, choose a folder of its own"
-            )
-        if _has_files(folder, LOG):
-            where = "is the folder of a Delta table" if folder == url else f"is inside the Delta table {folder}"
-            raise InvalidError(f"{url} {where}: VACUUM of that table would delete the lake, choose a folder of its own")
+    if _has_files(url, LOG, open_at):
+        raise InvalidError(
+            f"{url} is the folder of a Delta table: VACUUM of that table would delete the lake, choose a folder of its "
+            "own"
+        )
+    if (what := what_is_around(url, open_at)) is not None:
+        why = (
+            "a lake cannot be in another one"
+            if what.startswith("the lake")
+            else "VACUUM of that table would delete the lake"
+        )
+        raise InvalidError(f"{url} is inside {what}: {why}, choose a folder of its own")
     table = _lost_table(url)
     # Another process may have made the lake and the table meanwhile. Checkpoints say which entries are lost, and who
     # opens the lake is told.
-    if table is not None and not _has_files(url, FOLDER) and not _has_files(url, CHECKPOINTS):
+    if table is not None and not _has_files(url, FOLDER, open_at) and not _has_files(url, CHECKPOINTS, open_at):
         raise InvalidError(
             f"{url} was a lake whose timeline is gone: {table} is a table of it, and there may be more. Restore the "
             "folder _lockstep from a backup. If there is none, make a lake in another folder, and adopt the tables "
             "where they are: lockstep adopt"
         )
+
+
+def what_is_around(url: str, open_at: Open) -> str | None:
+    """Return which lake, or which Delta table, a folder or a file lies in, the nearest one; None if it is in none.
+
+    Args:
+        url: as `lockstep.storage.url_of` gives it; nothing need be there.
+        open_at: opens the folders above it.
+    """
+    for folder in _above(url):
+        if _has_files(folder, FOLDER, open_at):
+            return f"the lake {folder}"
+        if _has_files(folder, LOG, open_at):
+            return f"the Delta table {folder}"
+    return None
 
 
 def _lost_table(url: str) -> str | None:
@@ -87,9 +112,9 @@ def _above(url: str) -> Iterator[str]:
     yield from (f"{scheme}://{'/'.join(parts[:count])}" for count in range(len(parts) - 1, 0, -1))
 
 
-def _has_files(folder: str, name: str) -> bool:
+def _has_files(folder: str, name: str, open_at: Open) -> bool:
     try:
-        return bool(open_storage(folder).list(name))
+        return bool(open_at(folder).list(name))
     except InvalidError:  # not there
         return False
     except UnavailableError:  # not ours to read; that it is there may be told all the same

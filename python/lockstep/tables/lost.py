@@ -1,18 +1,18 @@
 """What is wrong where a reader fails: a file that a table's version names is lost, or is not what was written.
 
 deltalake and DuckDB say neither in a way that can be told from what they do not support. So the store is asked, once
-somebody has failed: the version's log for what there has to be, and one listing of the table's folder for what there
-is. Files outside of that folder, which a shallow clone shares, are not looked for.
+somebody has failed: the version's log for what there has to be, and for what there is one listing of the table's
+folder, and one of each folder outside of that in which files lie that a shallow clone, or a partial export, shares.
 """
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from collections.abc import Collection
 
 from lockstep.delta.combine.collapse import is_inside
-from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
+from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnavailableError, UnsupportedError
+from lockstep.exports.files import Place, is_absolute, place_of, vector_place
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table
 
@@ -31,24 +31,49 @@ def damage(storage: Storage, table: Table) -> CorruptTimelineError | None:
         raise
     except LockstepError as error:
         return CorruptTimelineError(f"{what}: {error.message}. {remedy}")
-    there = {found.path: found.size for found in storage.walk(table.location)}
-    for path, size in sorted(_needed(storage, table, snapshot).items()):
+    needed = _needed(storage, table, snapshot)
+    there = _there(storage, table.location, needed)
+    for path, size in sorted(needed.items()):
         if path not in there:
             return CorruptTimelineError(f"{what}: its file {path} is gone. {remedy}")
-        if size is not None and size != there[path]:
-            return CorruptTimelineError(
-                f"{what}: its file {path} has {there[path]} bytes, and the log says {size}. {remedy}"
-            )
+        if (found := there[path]) is not None and size is not None and size != found:
+            return CorruptTimelineError(f"{what}: its file {path} has {found} bytes, and the log says {size}. {remedy}")
     return None
 
 
 def _needed(storage: Storage, table: Table, snapshot: Snapshot) -> dict[str, int | None]:
-    """Return the files in a table's folder that a version needs, with their sizes where the log says them."""
+    """Return the files that a version needs, with their sizes where the log says them."""
     files: dict[str, int | None] = {}
+    where = {"location": table.location, "root": storage.url}
     for add in snapshot.files.values():
-        if is_inside(add["path"]):
-            files[f"{table.location}/{unquote(add['path'])}"] = add["size"]
+        if is_inside(add["path"]) or is_absolute(add["path"]):
+            files[_path(place_of(add["path"], **where), storage)] = add["size"]
         vector = add.get("deletionVector")
-        if vector is not None and vector["storageType"] == "u":
-            files[file_path(vector, location=table.location, root=storage.url)] = None
+        if vector is not None and (place := vector_place(vector, **where)) is not None:
+            files[_path(place, storage)] = None
     return files
+
+
+def _path(place: Place, storage: Storage) -> str:
+    return place.path if place.root == storage.url else f"{place.root}/{place.path}"
+
+
+def _there(storage: Storage, location: str, needed: Collection[str]) -> dict[str, int | None]:
+    """Return those of some files that are there, with their sizes; None of one that nobody can look for.
+
+    Args:
+        location: of the table; what is in its folder is listed at once.
+    """
+    by_folder: dict[str, list[str]] = {}
+    for path in needed:
+        folder = location if path.startswith(f"{location}/") else path.rpartition("/")[0]
+        by_folder.setdefault(folder, []).append(path)
+    there: dict[str, int | None] = {}
+    for folder, paths in by_folder.items():
+        try:
+            sizes = {found.path: found.size for found in storage.walk(folder)}
+        except (InvalidError, UnsupportedError):  # of a store that this process has no access to
+            there.update(dict.fromkeys(paths))
+        else:
+            there.update((path, sizes[path]) for path in paths if path in sizes)
+    return there

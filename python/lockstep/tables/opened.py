@@ -171,7 +171,7 @@ class OpenLake:
         if isinstance(when, tuple):
             return LakeVersion(lake.storage, lake.newest(), self._options)
         database = self._catalog.as_of(moment(when, "at"))
-        return LakeVersion(lake.storage, database, self._options, lambda table: lake.check_past([table]))
+        return LakeVersion(lake.storage, database, self._options, lake.check_past)
 
     @takes(when=int | datetime | str, namespaces=Iterable | None, tables=Iterable | None, dry_run=bool, comment=str)
     def restore(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _NOT_BY_FILES = frozenset({"deletionVectors", "columnMapping"})
+_OF_A_FILE = re.compile("reading the stream|IO ?Error|No such file|parquet", re.IGNORECASE)
+"""What DuckDB says where Arrow could not read a file for it; where it is said of something else, a look too many."""
 _BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
 
 
@@ -52,13 +54,13 @@ class LakeVersion:
         storage: Storage,
         database: Database,
         options: Mapping[str, str],
-        check: Callable[[Table], object] = lambda _: None,
+        check: Callable[[list[Table]], object] = lambda _: None,
     ) -> None:
         """Read a database version whose tables are published.
 
         Args:
             options: of the lake's store, as `lockstep.storage.open_storage` takes them.
-            check: raises if a table's log does not say any more what this version does.
+            check: raises if the log of one of some tables does not say any more what this version does.
         """
         self._storage = storage
         self._database = database
@@ -85,9 +87,8 @@ class LakeVersion:
             ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside; or its log does not say any
                 more what this version does.
         """
-        table = find_table(self._database, name_of(name))
-        self._check(table)
-        return VersionTable(self._storage, table, self._options)
+        [table] = self._tables([name_of(name)])
+        return table
 
     @takes(query=str)
     def sql(self, query: str, **relations: Any) -> pa.Table:
@@ -104,14 +105,15 @@ class LakeVersion:
         asked: list[Name] = []
 
         def read(name: Name) -> Any:
+            table = self[name]  # first: it may be the name of a part of the query
             asked.append(name)
-            return self[name].relation()
+            return table.relation()
 
         try:
             return run_query(query, read, relations)
         except InvalidError as error:
             # DuckDB reads files as it goes, and calls it bad input if it cannot; its own refusals say what they mean.
-            if error.sqlstate == InvalidError.default_sqlstate:
+            if error.sqlstate == InvalidError.default_sqlstate and _OF_A_FILE.search(error.message):
                 for name in asked:
                     _check_whole(self._storage, find_table(self._database, name), error)
             raise
@@ -128,8 +130,14 @@ class LakeVersion:
             UndefinedError, UnsupportedError, InvalidError: see `__getitem__`; a table that cannot be read so.
             CorruptTimelineError: a file of a table's log is lost; DuckDB itself says which data file is.
         """
-        for name in map(name_of, names or self.tables):
-            register(connection, name, self[name].relation(), f"__lockstep_{self.version}_{name}")
+        wanted = [name_of(name) for name in names or self.tables]
+        for name, table in zip(wanted, self._tables(wanted), strict=True):
+            register(connection, name, table.relation(), f"__lockstep_{self.version}_{name}")
+
+    def _tables(self, names: Iterable[Name]) -> list[VersionTable]:
+        tables = [find_table(self._database, name) for name in names]
+        self._check(tables)
+        return [VersionTable(self._storage, table, self._options) for table in tables]
 
 
 class VersionTable:

@@ -201,6 +201,11 @@ def test_a_folder_with_something_in_it_is_refused(catalog: TransactionalCatalog,
         export(catalog, tmp_path / "other")
     with pytest.raises(InvalidError, match="inside the lake"):
         export(catalog, tmp_path / "other" / "deeper")
+    for to in ("other/eod.json", "table/eod.json", "table/deeper/eod.json"):
+        (tmp_path / "table" / "_delta_log").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "table" / "_delta_log" / "00000000000000000000.json").touch()
+        with pytest.raises(InvalidError, match="whose upkeep may delete it"):
+            export(catalog, tmp_path / to, "minimal")
 
 
 def test_a_file_of_another_size_than_the_log_says_is_damaged(catalog: TransactionalCatalog, tmp_path: Path) -> None:
@@ -412,6 +417,12 @@ def test_the_new_log_has_nothing_of_the_old_ones_versions(catalog: Transactional
         ("s3://b/lake", "s3://b/lake", "the lake itself"),
         ("s3://b/lake", "s3a://b/lake/x", "is inside the lake"),
         ("s3a://b/x/lake", "s3://b/x", "is inside s3://b/x"),
+        ("hdfs://nn:8020/lake", "hdfs://nn/lake", "the lake itself"),
+        ("hdfs://nn/lake", "hdfs://nn:8020/lake/export", "is inside the lake"),
+        ("hdfs://nn:8020/x/lake", "hdfs://nn/x", "is inside hdfs://nn/x"),
+        ("hdfs://nn:8020/lake", "hdfs://nn:9000/lake/export", ""),
+        ("abfs://c@a.dfs.core.windows.net/lake", "abfss://c@a.dfs.core.windows.net/lake/x", "is inside the lake"),
+        ("abfss://c@a.dfs.core.windows.net/lake", "abfss://d@a.dfs.core.windows.net/lake/x", ""),
         ("s3://b/lake", "s3://b/lake2", ""),
         ("s3://b/lake", "s3://c/lake/x", ""),
         ("file:///data/lake", "s3://data/lake/x", ""),

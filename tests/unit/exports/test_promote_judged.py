@@ -15,7 +15,7 @@ from lockstep.delta.actions import bodies
 from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
 from lockstep.delta.log import read_published
 from lockstep.delta.snapshot import Snapshot
-from lockstep.errors import ConflictError, DuplicateError, ExpiredError, UnsupportedError
+from lockstep.errors import DuplicateError, ExpiredError, StaleCloneError, UnsupportedError
 from lockstep.exports.promotion import check_protocols
 from lockstep.timeline.entry import TagDdl, ViewDefinition
 from lockstep.transactions.transaction import Transaction
@@ -109,7 +109,7 @@ def test_a_late_conflict_leaves_files_that_no_version_names(
         change(rival, "b", remove("p", size=5), file("theirs"), operation="UPDATE")
 
     store.interrupt("put_if_absent", interfere, path="00000000000000000004.json")
-    with pytest.raises(ConflictError):
+    with pytest.raises(StaleCloneError):
         promote(clone, catalog)
     assert paths(catalog, "b") == ["theirs"]
     folder = location(catalog, "b")
@@ -136,7 +136,7 @@ def test_a_clone_of_an_older_version_is_judged_from_there(
     second = clone_to(catalog, tmp_path / "second", version)
     [path] = [path for path, _ in snapshot(second, "c").files]
     change(second, "c", remove(path, size=5), file("mine"), operation="UPDATE")
-    with pytest.raises(ConflictError, match=r"file p of table default\.c"):
+    with pytest.raises(StaleCloneError, match=r"file p of table default\.c"):
         promote(second, catalog)
 
 
@@ -162,7 +162,7 @@ def read_b_and_give_c_a_column(catalog: TransactionalCatalog) -> None:
 def test_columns_that_the_clone_read_are_judged(catalog: TransactionalCatalog, clone: TransactionalCatalog) -> None:
     read_columns_of_c(clone)
     read_b_and_give_c_a_column(catalog)
-    with pytest.raises(ConflictError):
+    with pytest.raises(StaleCloneError):
         promote(clone, catalog)
 
 
@@ -217,7 +217,7 @@ def test_a_clone_whose_versions_have_expired_counts_as_having_read_every_table_a
     tx.read(tx.table(named("b")))
     do(tx, catalog)
     catalog.commit(tx)
-    with pytest.raises(ConflictError):
+    with pytest.raises(StaleCloneError):
         promote(clone, catalog)
 
 
@@ -255,7 +255,7 @@ def test_names_that_differ_in_case_alone_are_one(catalog: TransactionalCatalog, 
         tx = lake.begin(case_sensitive=False)
         stage_new(lake, tx, name, file("x"), data=ROWS)
         lake.commit(tx)
-    with pytest.raises((ConflictError, DuplicateError)):
+    with pytest.raises((StaleCloneError, DuplicateError)):
         promote(clone, catalog)
 
 
@@ -264,7 +264,7 @@ def test_namespaces_that_differ_in_case_alone_are_one(
 ) -> None:
     clone.run(lambda tx: tx.changing().create_namespace(("NEW",), {}))
     catalog.run(lambda tx: tx.changing().create_namespace(("new",), {}))
-    with pytest.raises(ConflictError, match="namespace"):
+    with pytest.raises(StaleCloneError, match="namespace"):
         promote(clone, catalog)
 
 
@@ -316,7 +316,7 @@ def test_a_namespace_that_the_clone_dropped_and_the_lake_filled(
     tx = catalog.begin()
     stage_new(catalog, tx, "sales.t", file("x"), data=ROWS)
     catalog.commit(tx)
-    with pytest.raises(ConflictError, match="namespace"):
+    with pytest.raises(StaleCloneError, match="namespace"):
         promote(clone, catalog)
 
 

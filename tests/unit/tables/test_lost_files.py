@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import lockstep
 from lockstep.delta.combine.deletion_vectors import file_name
-from lockstep.errors import CorruptTimelineError, UnsupportedError
+from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
+from lockstep.exports.export import Asked, Exporter
 from lockstep.storage.outside import open_reaching
 from lockstep.tables.lost import damage
 from lockstep.tables.opened import OpenLake
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import named
+from tests.support.lakes import named, open_catalog
 from tests.support.promotions import FIRST, build
 from tests.unit.tables.test_table import make
 
@@ -73,6 +75,42 @@ def test_a_transaction_names_it_with_its_table_too(
     name = harm(tmp_path / "lake", "default/*/part-*.parquet")
     with pytest.raises(CorruptTimelineError, match=rf"{name}.*table default\.t"):
         lake.run(lambda tx: tx.sql("SELECT sum(id) FROM t"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("harm", [lost, truncated])
+def test_a_file_is_named_that_a_clone_shares(
+    lake: OpenLake, tmp_path: Path, harm: Callable[[Path, str], str], way: str
+) -> None:
+    """It lies in the folder of the lake that the clone was made of."""
+    make(lake, [{"id": 1, "v": "a"}])
+    Exporter(lake.catalog.lake).run(Asked(to=str(tmp_path / "clone"), mode="partial"))
+    clone = lockstep.open(str(tmp_path / "clone"))
+    name = harm(tmp_path / "lake", "default/*/part-*.parquet")
+    with pytest.raises(CorruptTimelineError, match=f"table default.t .*its file file:///.*/lake/default/.*{name}"):
+        WAYS[way](clone)
+
+
+def test_a_deletion_vector_is_named_that_a_clone_shares(store: FaultyStorage, tmp_path: Path) -> None:
+    catalog = build(store)
+    Exporter(catalog.lake).run(Asked(to=str(tmp_path / "clone"), mode="partial"))
+    there = open_reaching(str(tmp_path / "clone"))
+    table = open_catalog(there).database().tables[named("a")]
+    assert damage(there, table) is None
+    store.delete(f"{catalog.database().tables[named('a')].location}/{file_name(FIRST)}")
+    assert f"{catalog.lake.storage.url}/default/a-" in (told := str(damage(there, table)))
+    assert file_name(FIRST) in told
+
+
+def test_what_a_query_says_itself_is_told_and_no_file_is_looked_for(store: FaultyStorage) -> None:
+    """Also where a part of it has the name that a table might have."""
+    lake = OpenLake(open_catalog(store), {})
+    make(lake, [{"id": 1, "v": "a"}])
+    for query in ("SELECT error('boom') FROM t", "WITH u AS (SELECT 1 AS a) SELECT error('boom') FROM u"):
+        store.calls.clear()
+        with pytest.raises(InvalidError, match="DuckDB: Invalid Input Error: boom"):
+            lake.at().sql(query)
+        assert store.count("walk") == 0
 
 
 def test_a_deletion_vector_that_is_lost_is_named(store: FaultyStorage) -> None:

@@ -432,6 +432,16 @@ def test_duckdb_and_polars_read_a_version(lake: OpenLake) -> None:
     assert lake.at(2)["t"].polars().select(pl.len()).collect().item() == 2
 
 
+def test_duckdb_is_given_all_tables_or_none(lake: OpenLake) -> None:
+    import duckdb
+
+    make(lake, [{"id": 1, "v": "a"}])
+    connection = duckdb.connect()
+    with pytest.raises(UndefinedError):
+        lake.at(1).duckdb(connection, ["t", "nope"])
+    assert connection.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall() == []
+
+
 # --- any program, against a dictionary --------------------------------------------------------------------------------
 
 KEYS = st.integers(0, 5)
