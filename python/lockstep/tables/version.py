@@ -339,11 +339,9 @@ def _plain(rows: pa.Table, schema: str) -> pa.Table:
 
 def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:
     """Return a store's options as delta-rs calls them; what is not said comes from the environment, as everywhere."""
-    if not options:
-        return None
     if not uri.startswith("s3"):
-        return dict(options)
+        return dict(options) or None
     named = {f"aws_{key}": value for key, value in options.items()}
     if endpoint_of(place_of(uri), options, of_environment()).startswith("http://"):
         named["aws_allow_http"] = "true"
-    return named
+    return named or None

@@ -130,6 +130,19 @@ def test_a_clone_in_s3_is_read_whatever_it_calls_s3(for_spark: bool, tmp_path: P
             assert pa.table(clone.at()["t"].delta().scan()).column("k").to_pylist() == [1]
 
 
+def test_a_store_without_tls_that_the_environment_names_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is written: deltalake must be told that it may."""
+    with serving(moto()) as endpoint:
+        for key, value in {**KEYS, "endpoint_url": endpoint}.items():
+            monkeypatch.setenv(f"AWS_{key.upper()}", value)
+        lake = lockstep.open(f"s3://lake/{tmp_path.name}", create=True)
+        create(lake)
+        append(lake, [{"k": 1}])
+        assert lake.at()["t"].to_arrow(["k"]).to_pylist() == [{"k": 1}]
+
+
 def test_files_outside_of_the_folder_are_read_alike_by_every_way_of_a_version(table: OpenLake, tmp_path: Path) -> None:
     """Those of a partial clone; Arrow's dataset looks for them below the clone's own table."""
     exporter(table.catalog).run(Asked(to=str(tmp_path / "clo ne"), mode="partial"))
