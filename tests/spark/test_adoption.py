@@ -259,6 +259,25 @@ def test_dataframes_and_builders_make_tables_where_they_are_told(spark: Any, war
     assert not (warehouse / "other").exists()
 
 
+def test_what_hadoop_marks_for_a_log_is_not_in_the_way_of_a_new_table(spark: Any, warehouse: Path) -> None:
+    """In an object store a ROLLBACK leaves that behind; other folders are refused by Delta, as ever."""
+
+    def make(name: str) -> None:
+        spark.sql(f"CREATE TABLE {CATALOG}.default.{name} (id BIGINT) USING delta LOCATION '{warehouse}/{name}'")
+
+    for name in ("alone", "within"):
+        (warehouse / name / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    make("alone")
+    spark.sql("BEGIN")
+    make("within")
+    spark.sql("COMMIT")
+    assert rows(spark, f"{CATALOG}.default.alone") == rows(spark, f"{CATALOG}.default.within") == []
+    (warehouse / "other" / "_delta_log").mkdir(parents=True)
+    (warehouse / "other" / "day=1").mkdir()
+    with pytest.raises(PySparkException, match="not empty"):
+        make("other")
+
+
 def test_files_of_every_kind_that_a_transaction_wrote_elsewhere_go_with_it(spark: Any, warehouse: Path) -> None:
     """Partitions, deletion vectors and change data; what another writer has put beside them stays."""
     table, folder = f"{CATALOG}.default.t", warehouse / "t"

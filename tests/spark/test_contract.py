@@ -10,15 +10,10 @@ import pytest
 
 from tests.support.contract import Case, find
 from tests.support.runner import run_case
-from tests.support.sessions import CATALOG, ROOTS, SparkConnection
+from tests.support.sessions import CATALOG, SparkConnection
 from tests.support.sparks import is_before
 
 SQL = Path(__file__).parents[2] / "sql"
-
-NOT_IN_S3 = {
-    "create_table_location.test": "s3a's marker of a folder outlives a ROLLBACK (docs/limits.md, object stores)"
-}
-"""What does not hold where lakes lie in S3, and why; it must still fail there."""
 
 
 @pytest.mark.parametrize("case", find(SQL), ids=lambda case: case.id)
@@ -26,9 +21,5 @@ def test_contract(case: Case, connect: Callable[[], Any], root: Path | str) -> N
     if case.since and is_before(case.since):
         pytest.skip(f"about what Spark has since {case.since}")
     variables = {"catalog": CATALOG, "root": str(root).replace("s3://", "s3a://", 1)}  # as Spark itself calls it
-    wrong = run_case(case, lambda name: SparkConnection(connect()), variables)
-    if ROOTS.startswith("s3") and (why := NOT_IN_S3.get(case.id)):
-        assert wrong, f"it holds now: {why}"
-        pytest.xfail(f"{why}: {wrong}")
-    if wrong:
+    if wrong := run_case(case, lambda name: SparkConnection(connect()), variables):
         pytest.fail(wrong, pytrace=False)

@@ -1,7 +1,8 @@
 """Runs tests with Spark whose lakes lie in S3: `python -m tests.support.on_s3 tests/spark/test_contract.py …`.
 
 It starts s3proxy, and says by variables of the environment where it is, to Lockstep and to Spark's s3a alike. With
-`--faults` first, all of them reach it through toxiproxy, which loses, cuts and delays what they say.
+`--faults` first, all of them reach it through toxiproxy, which loses, cuts and delays what they say; only what judges
+with delta-rs, which asks nothing again whose answer broke off, asks the server itself (`tests.support.placed.delta`).
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ def told(toxics: Sequence[toxiproxy.Toxic] = ()) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         server = stack.enter_context(servers.s3proxy())
         keys = dict(server.options)
-        endpoint = keys.pop("endpoint")
+        direct = endpoint = keys.pop("endpoint")
         if toxics:
             endpoint = stack.enter_context(toxiproxy.passing(endpoint, toxics))
         variables = {f"AWS_{key.upper()}": value for key, value in keys.items()}
-        yield variables | {"AWS_ENDPOINT_URL": endpoint, "LOCKSTEP_TEST_ROOTS": server.root}
+        variables |= {"AWS_ENDPOINT_URL": endpoint, "LOCKSTEP_TEST_DIRECT": direct}
+        yield variables | {"LOCKSTEP_TEST_ROOTS": server.root}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.storage import open_storage
-from tests.support.sessions import CATALOG, ROOTS
+from tests.support.sessions import CATALOG, DIRECT, ROOTS
 
 
 def root_in(folder: Path) -> str:
@@ -23,8 +23,8 @@ def matching(root: str, pattern: str) -> list[str]:
 
 
 def delta(url: str) -> DeltaTable:
-    """Open a table as any Delta reader does; in a store without TLS, too."""
-    return DeltaTable(url, storage_options={"aws_allow_http": "true"} if ROOTS else None)
+    """Open a table as any Delta reader does; in a store without TLS, and past what breaks the way there, too."""
+    return DeltaTable(url, storage_options={"aws_allow_http": "true", "aws_endpoint_url": DIRECT} if DIRECT else None)
 
 
 def delta_tables(root: str) -> dict[str, DeltaTable]:

@@ -15,6 +15,9 @@ CATALOG = "lake"
 ROOTS = os.environ.get("LOCKSTEP_TEST_ROOTS", "")
 """Below which URL each test's lake lies, where it is no local folder: see `tests.support.on_s3`."""
 
+DIRECT = os.environ.get("LOCKSTEP_TEST_DIRECT", "")
+"""The address of the S3 server itself, where `AWS_ENDPOINT_URL` may be that of a proxy which breaks connections."""
+
 JAVA = " ".join(
     [
         "-XX:TieredStopAtLevel=1",  # the first compiler alone: tests end before most of what the second makes is used

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lockstep.commit import ending
 from lockstep.commit.ended import FOLDER, ended_transactions
 from lockstep.commit.records import abort, open_transactions
 from lockstep.errors import UnavailableError
@@ -16,7 +17,7 @@ from lockstep.spark.host.host import Host
 from lockstep.spark.host.keeper import Keeper
 from tests.support.client import Client
 from tests.support.gate import wait_until
-from tests.support.lakes import add, staged_commits
+from tests.support.lakes import add, remove, staged_commits
 
 
 class Seconds:
@@ -98,6 +99,35 @@ def test_why_one_with_a_record_was_rolled_back_is_kept(
     one.ok(end)
     host.keeper.look()
     assert {key: text.startswith(reason or "?") for key, text in ended(one).items()} == ({id_: True} if reason else {})
+
+
+def test_a_refused_commit_is_kept_as_a_conflict_however_long_it_takes_to_end(
+    host: Host, one: Client, two: Client, clock: Seconds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is rolled back first, and then removes what it wrote: in an object store the keeper looks in between."""
+    write(one)
+    one.ok("commit")
+    _, loser = one.begin(), two.begin()
+    for client in (one, two):
+        client.stage(client.resolve("a", "append", writes=True)["uri"], 2, remove("x"))
+    host.keeper.look()
+    clock.now += keeper.RECORDED_AFTER
+    host.keeper.look()
+    one.ok("commit")
+    discard = ending.discard
+
+    def slowly(*arguments: Any) -> None:
+        looking = threading.Thread(target=host.keeper.look)
+        looking.start()
+        looking.join()
+        discard(*arguments)
+
+    monkeypatch.setattr(ending, "discard", slowly)
+    assert two.refused("commit")[0] == "40001"
+    host.keeper.look()
+    [record] = ended_transactions(one.lake().lake)
+    assert (record.transaction, record.conflict and record.conflict.rule) == (loser, "file")
+    assert recorded(one) == []
 
 
 def test_of_one_without_a_record_nothing_is_kept(host: Host, one: Client) -> None:

@@ -30,7 +30,7 @@ from lockstep.delta.log import checksum_path, commit_path
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.exports.copying import Stores, check_there, copy
-from lockstep.exports.files import Copy
+from lockstep.exports.files import S3, Copy
 from lockstep.exports.keeping import confirm, keep, record_export, settle
 from lockstep.exports.plan import TablePlan, plan_entry, plan_table
 from lockstep.exports.target import (
@@ -142,11 +142,13 @@ class Exporter:
         lake: the source.
         open_target: how stores other than the lake's are opened.
         progress: who is told how far it is; it is called by one thread at a time.
+        for_spark: whether Spark is to read what a partial export names, wherever the lake's root is said to be.
     """
 
     lake: Lake
     open_target: OpenTarget = open_other
     progress: Progress = no_progress
+    for_spark: bool = False
     _workers: Workers = field(default_factory=lambda: Workers(AT_ONCE, "lockstep-export"))
 
     def run(self, asked: Asked) -> Exported:
@@ -341,9 +343,10 @@ class Exporter:
         """Read the tables' logs, and return what is to be written of each."""
         tables = sorted(database.tables.values(), key=lambda table: table.name)
         tell = Counter(self.progress, "tables", len(tables))
+        s3: S3 = "s3a" if self.for_spark or record.source.startswith("s3a://") else "s3"
 
         def plan(table: Table) -> TablePlan:
-            planned = plan_table(record, database, table, self._snapshot(table))
+            planned = plan_table(record, database, table, self._snapshot(table), s3=s3)
             tell.one_more()
             return planned
 

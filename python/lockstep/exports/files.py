@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
@@ -20,6 +20,11 @@ from lockstep.storage.outside import is_outside, url_below
 
 _KEPT = "/!$&'()*+,;=:@-._~"
 """What of ASCII, beside letters and digits, a path has in a URI as it is; letters of others stay as in Java's URIs."""
+
+S3 = Literal["s3", "s3a"]
+"""What a store in S3 is called: by everybody, and by Spark, which knows it as `s3a` alone."""
+
+_S3 = re.compile("^s3a?(?=://)")
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/")
 
@@ -119,7 +124,8 @@ def _absolute(uri: str, root: str) -> Place:
     folder, _, name = path.rpartition("/")
     if not name or file.query or file.fragment:
         raise CorruptTimelineError(f"a table's log names {uri!r}: expected the URI of a file")
-    return Place(f"{file.scheme}://{file.netloc}{folder}", name)
+    # What lies outside of a lake's root is called `s3` there: see `in_table`.
+    return Place(_S3.sub("s3", f"{file.scheme}://{file.netloc}{folder}"), name)
 
 
 def _path_of_root(root: str) -> str:
@@ -131,13 +137,24 @@ def _path_of_root(root: str) -> str:
 # --- what an export names ---------------------------------------------------------------------------------------------
 
 
-def referring(add: dict[str, Any], *, location: str, root: str) -> dict[str, Any]:
-    """Return a file as a partial export names it: it stays where it is, and so does its deletion vector."""
-    body = {**add, "path": place_of(add["path"], location=location, root=root).uri}
+def referring(add: dict[str, Any], *, location: str, root: str, s3: S3) -> dict[str, Any]:
+    """Return a file as a partial export names it: it stays where it is, and so does its deletion vector.
+
+    Args:
+        add: as the table's log has it.
+        location: see `place_of`.
+        root: see `place_of`.
+        s3: what S3 is called in the names of files there.
+    """
+
+    def uri(place: Place) -> str:
+        return _S3.sub(s3, place.uri)
+
+    body = {**add, "path": uri(place_of(add["path"], location=location, root=root))}
     vector = add.get("deletionVector")
     place = None if vector is None else vector_place(vector, location=location, root=root)
     if vector is not None and place is not None:
-        body["deletionVector"] = {**vector, "storageType": "p", "pathOrInlineDv": place.uri}
+        body["deletionVector"] = {**vector, "storageType": "p", "pathOrInlineDv": uri(place)}
     return body
 
 

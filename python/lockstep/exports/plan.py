@@ -18,7 +18,7 @@ from lockstep.delta.actions import Action, render
 from lockstep.delta.features import FEATURES, MAX_READER_VERSION, MAX_WRITER_VERSION
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.exports.files import Copy, Place, copied, places_of, referring
+from lockstep.exports.files import S3, Copy, Place, copied, places_of, referring
 from lockstep.lake.exports import ExportRecord
 from lockstep.storage.outside import url_below
 from lockstep.timeline.database import Database
@@ -79,8 +79,17 @@ class TablePlan:
         return render(self.commit)
 
 
-def plan_table(record: ExportRecord, database: Database, table: Table, snapshot: Snapshot) -> TablePlan:
+def plan_table(
+    record: ExportRecord, database: Database, table: Table, snapshot: Snapshot, *, s3: S3 = "s3"
+) -> TablePlan:
     """Return what an export writes of a table, given how it was.
+
+    Args:
+        record: the export.
+        database: the version that is exported.
+        table: as that has it.
+        snapshot: what the table's log says of it.
+        s3: what S3 is called in the names of files that a partial export leaves where they are.
 
     Raises:
         UnsupportedError: it has a feature of which nobody knows whether all would be taken along.
@@ -97,7 +106,7 @@ def plan_table(record: ExportRecord, database: Database, table: Table, snapshot:
             body, of_file = copied(add, location=location, root=root, target=target)
             copies |= {copy.path: copy for copy in of_file}
         else:
-            body = referring(add, location=location, root=root)
+            body = referring(add, location=location, root=root, s3=s3)
         adds.append({"add": _first_added(body)})
     return TablePlan(
         table=structs.replace(table, location=target),

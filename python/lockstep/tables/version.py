@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lockstep.arguments import list_of_names, takes
 from lockstep.delta.combine.collapse import is_inside
@@ -173,7 +174,10 @@ class VersionTable:
 
         place, options = self._place(), _for_deltalake(self.uri, self._options)
         try:
-            return DeltaTable(place, version=self.version, storage_options=options)
+            table = DeltaTable(place, version=self.version, storage_options=options)
+            if (other := _other_name(place)) is not None and _names_files(table, other):
+                table = DeltaTable(other, version=self.version, storage_options=options)
+            return table
         except (DeltaError, OSError) as error:
             raise self._refusal(error) from error
 
@@ -277,6 +281,23 @@ class VersionTable:
         )
 
 
+def _other_name(place: str) -> str | None:
+    """Return what else a place in S3 is called: Spark says `s3a`, and most others `s3`; None for any other place."""
+    scheme, mark, rest = place.partition("://")
+    other = {"s3": "s3a", "s3a": "s3"}.get(scheme)
+    return None if other is None else f"{other}{mark}{rest}"
+
+
+def _names_files(table: DeltaTable, place: str) -> bool:
+    """Tell whether a table names files that lie elsewhere, as a clone does, by the scheme of a place.
+
+    deltalake finds them if the table itself was opened by that.
+    """
+    scheme = place.partition("://")[0]
+    paths = pa.table(table.get_add_actions()).column("path")
+    return bool(pc.any(pc.starts_with(paths, f"{scheme}://")).as_py())
+
+
 def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
     """Raise CorruptTimelineError if a table cannot be read, as an error says, because a file is lost or damaged."""
     if (damaged := damage(storage, table)) is not None:
@@ -318,11 +339,9 @@ def _plain(rows: pa.Table, schema: str) -> pa.Table:
 
 def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:
     """Return a store's options as delta-rs calls them; what is not said comes from the environment, as everywhere."""
-    if not options:
-        return None
     if not uri.startswith("s3"):
-        return dict(options)
+        return dict(options) or None
     named = {f"aws_{key}": value for key, value in options.items()}
     if endpoint_of(place_of(uri), options, of_environment()).startswith("http://"):
         named["aws_allow_http"] = "true"
-    return named
+    return named or None

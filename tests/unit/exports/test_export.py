@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +20,14 @@ from lockstep.errors import (
     MissingFilesError,
     UnsupportedError,
 )
-from lockstep.exports.export import Asked
+from lockstep.exports.export import Asked, Exporter
+from lockstep.exports.files import S3, is_absolute, place_of, referring
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.target import check_target
 from lockstep.lake.exports import drop_export, read_exports, record_path
 from lockstep.lake.verify import verify
 from lockstep.storage import open_storage
+from lockstep.storage.outside import open_reaching
 from lockstep.timeline.entry import ExportMode
 from tests.support.exports import (
     ROWS,
@@ -42,6 +45,7 @@ from tests.support.exports import (
 )
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import create, location, named, open_catalog, stage
+from tests.support.s3 import KEYS, moto, serving
 
 
 @pytest.fixture
@@ -409,6 +413,50 @@ def test_the_new_log_has_nothing_of_the_old_ones_versions(catalog: Transactional
     assert [domain["domain"] for domain in bodies(actions, "domainMetadata")] == ["d"]
     [ids] = [body for body in bodies(actions, "add") if body["path"] == "ids"]
     assert (ids["baseRowId"], ids["defaultRowCommitVersion"]) == (40, 0)
+
+
+@pytest.mark.parametrize(
+    ("root", "location", "path", "named"),
+    [
+        ("file:///data/lake", "t", "a%20b", "file:/data/lake/t/a%20b"),
+        ("s3://b/lake", "t", "a%20b", "{s3}://b/lake/t/a%20b"),
+        ("s3a://b/lake", "t", "x", "{s3}://b/lake/t/x"),
+        ("s3://b/lake", "t", "s3a://b/lake/u/x", "{s3}://b/lake/u/x"),
+        ("s3a://b/lake", "t", "s3://b/lake/u/x", "{s3}://b/lake/u/x"),
+        ("s3a://b/lake", "s3://c/t", "x", "{s3}://c/t/x"),
+        ("s3://b/lake", "t", "s3a://c/t/x", "{s3}://c/t/x"),
+        ("gs://s3/lake", "t", "x", "gs://s3/lake/t/x"),
+        ("abfss://c@a.dfs.core.windows.net/lake", "t", "x", "abfss://c@a.dfs.core.windows.net/lake/t/x"),
+        ("hdfs://n:8020/lake", "t", "x", "hdfs://n:8020/lake/t/x"),
+    ],
+)
+@pytest.mark.parametrize("s3", ["s3", "s3a"])
+def test_a_partial_export_names_files_in_s3_as_who_reads_it_does(
+    root: str, location: str, path: str, named: str, s3: S3
+) -> None:
+    """Whatever the log calls them; and either name is told to be the same file."""
+    add: dict[str, Any] = {"path": path}
+    if is_absolute(path):
+        add["deletionVector"] = {"storageType": "p", "pathOrInlineDv": path}
+    found = referring(add, location=location, root=root, s3=s3)
+    assert {found["path"], *(v["pathOrInlineDv"] for v in [found.get("deletionVector")] if v)} == {named.format(s3=s3)}
+    assert place_of(found["path"], location="", root=root) == place_of(path, location=location, root=root)
+
+
+def test_spark_is_given_names_of_files_that_it_knows() -> None:
+    """By s3a, also where the lake was opened as s3; without Spark it is what the lake was opened as."""
+    with serving(moto()) as endpoint:
+        options = {**KEYS, "endpoint": endpoint}
+        build_lake(FaultyStorage(open_reaching("s3://lake/names", options=options)))
+        for root, for_spark, named_by in (("s3", False, "s3"), ("s3a", False, "s3a"), ("s3", True, "s3a")):
+            lake = TransactionalCatalog.open(f"{root}://lake/names", options=options).lake
+            exporter = Exporter(lake, lambda url, _: open_storage(url, options=options), for_spark=for_spark)
+            to = f"{root}://lake/names-{named_by}-{for_spark}"
+            exporter.run(Asked(to=to, mode="partial"))
+            copy = open_storage(to, options=options)
+            logs = [found.path for found in copy.walk("") if found.path.endswith(f"_delta_log/{0:020d}.json")]
+            adds = [add for log in logs for add in bodies(parse(copy.get(log) or b""), "add")]
+            assert {add["path"].partition("://")[0] for add in adds} == {named_by}, (root, for_spark)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 import lockstep
 from lockstep.errors import UnsupportedError
-from lockstep.exports.export import Asked
+from lockstep.exports.export import Asked, Exporter
+from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
 from tests.support.exports import exporter
+from tests.support.s3 import KEYS, moto, serving
 
 GREATEST = "\U0010ffff" * 40
 """A text that no short text is greater than: its file has no maximum."""
@@ -108,6 +110,37 @@ def test_each_filter_finds_what_a_whole_read_has(
         query = f"SELECT count(*) FROM {{}} WHERE {where}"
         whole, filtered = (connection.sql(query.format(name)).fetchall() for name in ("whole_table", "t"))
         assert filtered == whole, where
+
+
+@pytest.mark.parametrize("for_spark", [False, True])
+def test_a_clone_in_s3_is_read_whatever_it_calls_s3(for_spark: bool, tmp_path: Path) -> None:
+    """Spark's are called s3a, and deltalake finds files by the scheme alone that a table was opened by."""
+    with serving(moto()) as endpoint:
+        options = {**KEYS, "endpoint": endpoint}
+        root = f"s3://lake/{tmp_path.name}"
+        lake = lockstep.open(root, create=True, options=options)
+        create(lake)
+        append(lake, [{"k": 1}])
+        source = lake.catalog.lake
+        exporter = Exporter(source, lambda url, _: open_storage(url, options=options), for_spark=for_spark)
+        exporter.run(Asked(to=f"{root}-to", mode="partial"))
+        for scheme in ("s3", "s3a"):
+            clone = lockstep.open(f"{root}-to".replace("s3", scheme, 1), options=options)
+            assert clone.at().sql("SELECT k FROM t").to_pylist() == [{"k": 1}]
+            assert pa.table(clone.at()["t"].delta().scan()).column("k").to_pylist() == [1]
+
+
+def test_a_store_without_tls_that_the_environment_names_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is written: deltalake must be told that it may."""
+    with serving(moto()) as endpoint:
+        for key, value in {**KEYS, "endpoint_url": endpoint}.items():
+            monkeypatch.setenv(f"AWS_{key.upper()}", value)
+        lake = lockstep.open(f"s3://lake/{tmp_path.name}", create=True)
+        create(lake)
+        append(lake, [{"k": 1}])
+        assert lake.at()["t"].to_arrow(["k"]).to_pylist() == [{"k": 1}]
 
 
 def test_files_outside_of_the_folder_are_read_alike_by_every_way_of_a_version(table: OpenLake, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def _asked(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode, 
 
 
 def _exporter(house: Lakehouse, request: protocol.CallProcedure) -> Exporter:
-    return Exporter(house.catalog.lake, _opener(request))
+    return Exporter(house.catalog.lake, _opener(request), for_spark=True)
 
 
 def _opener(request: protocol.CallProcedure) -> OpenTarget:

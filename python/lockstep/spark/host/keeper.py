@@ -112,7 +112,8 @@ class Keeper:
 
     def _look_after(self, watched: _Watched, now: float, *, is_open: bool) -> None:
         if not is_open:
-            self._forget(watched.tx.id)
+            if not _is_busy(watched.session):  # what ends it, as a COMMIT that is refused, notes why when it is done
+                self._forget(watched.tx.id)
         elif _is_late(watched, now):
             self._end(watched, f"it was open for longer than {TRANSACTION_TIMEOUT.name}", TIMED_OUT)
         else:
@@ -212,6 +213,14 @@ class Keeper:
             return record_of(tx, now=house.catalog.lake.clock(), process=self._process)
         finally:
             session.lock.release()
+
+
+def _is_busy(session: Session) -> bool:
+    """Tell whether a request of a session is under way."""
+    if not session.lock.acquire(blocking=False):
+        return True
+    session.lock.release()
+    return False
 
 
 def _is_late(watched: _Watched, now: float) -> bool:

@@ -129,11 +129,20 @@ class LockstepFileSystem extends FileSystem {
   /** What is listed lies in the folder; a file is listed as itself. */
   private def listBelow(path: Path): Array[FileStatus] = {
     val target = view.target(path)
-    base.listStatus(target).map { status =>
+    base.listStatus(target).filterNot(isUnusedLog).map { status =>
       val isItself = status.getPath.toUri.getPath == target.toUri.getPath
       cook(status, if (isItself) cooked(path) else new Path(cooked(path), status.getPath.getName))
     }
   }
+
+  /**
+   * Whether it is the log's folder where no table is yet, and only other folders are in it. In object stores Hadoop makes
+   * folders by markers, which nobody removes after a ROLLBACK, and Delta makes a table only where it finds nothing. What
+   * may lie there is Python's to say, before Delta looks.
+   */
+  private def isUnusedLog(status: FileStatus): Boolean =
+    view.mayBeNew && status.isDirectory && status.getPath.getName == Overlay.Log &&
+      !base.listFiles(status.getPath, true).hasNext
 
   private def listOrNone(path: Path): Option[Array[FileStatus]] =
     try Some(base.listStatus(path))

@@ -37,6 +37,9 @@ private[spark] object Overlay {
 
     def sees(version: Long): Boolean = version <= pin
 
+    /** Whether a table may be made in it: by the transaction, or by a statement alone. */
+    def mayBeNew: Boolean = transaction.isEmpty || pin < 0
+
     def isStaged(path: Path): Boolean =
       path.getParent != null && isLog(path.getParent) &&
         (path.getName match {
