@@ -310,7 +310,8 @@ SESSION_NAMES = Setting(
     "catalog",
     "true or false",
     "Whether a name of Spark's session catalog (`shop.orders`, `spark_catalog.shop.orders`) [means this lake's table]"
-    "(migration.md#old-names) where the lake has one of that name. At most one catalog of a session says so.",
+    "(migration.md#old-names) where the lake has one of that name. At most one catalog of a session says "
+    "so, and before the session first uses it.",
     default="false",
 )
 ARBITER = Setting(

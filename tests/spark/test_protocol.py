@@ -25,7 +25,7 @@ OF_PAST_VIEWS = {"version", "system_time_micros"}
 PROCEDURES = {"procedures", "procedure"}
 """What no Spark before 4.1 asks."""
 
-ELSEWHERE = {"lost", "claim", "session_names"}
+ELSEWHERE = {"lost", "claim", "session_names", "drop_session_schema"}
 """What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one.
 
 And what is asked only where conflicts are settled before COMMIT: `tests/spark/test_waiting.py`; or where a lake stands

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
-from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.spark.bridge import is_open
 from tests.spark.test_adoption import rows
+from tests.support.session_names import opened, refused
 from tests.support.sessions import CATALOG
 from tests.support.sparks import is_before
 
@@ -42,21 +42,6 @@ def job(plain: Any, spark_session: Any, root: Path) -> Iterator[Any]:
     yield session
     if is_open(session):
         session.sql("ROLLBACK")
-
-
-def opened(spark: Any, root: Path, said: dict[str, str]) -> Any:
-    session = spark.newSession()
-    for catalog, value in said.items():
-        session.conf.set(f"spark.sql.catalog.{catalog}", "lockstep.spark.LockstepCatalog")
-        session.conf.set(f"spark.sql.catalog.{catalog}.root", str(root))
-        session.conf.set(f"spark.sql.catalog.{catalog}.session-names", value)
-    return session
-
-
-def refused(run: Callable[[], Any], state: str, match: str | None = None) -> None:
-    with pytest.raises(PySparkException, match=match) as caught:
-        run()
-    assert caught.value.getSqlState() == state, caught.value
 
 
 def version(root: Path) -> int:
@@ -91,6 +76,7 @@ def test_statements_with_two_part_names_are_one_transaction(job: Any, plain: Any
 
 
 def test_the_dataframe_api_with_two_part_names_is_part_of_a_transaction(job: Any, plain: Any) -> None:
+    plain.sql(f"CREATE TABLE {CATALOG}.{SHOP}.mine AS SELECT 1 AS id")
     one = job.sql("SELECT 9 AS id, 90 AS amount")
     table = job.table(ORDERS)
     writes: list[Callable[[], Any]] = [
@@ -120,7 +106,7 @@ def test_the_dataframe_api_with_two_part_names_is_part_of_a_transaction(job: Any
     assert job.catalog.tableExists(ORDERS)
     assert job.sql(f"DESCRIBE HISTORY {ORDERS}").count() == len(writes) + 1
     listed = job._jsparkSession.catalog().listTables  # Spark 4.2 cannot bring a list of tables to Python (42846)
-    assert listed(SHOP).count() == 4
+    assert listed(SHOP).count() == 5, "what the metastore has, and what only the lake has"
     refused(table.count, "25001")
     job.sql("COMMIT")
     assert rows(plain, ORDERS) == [(1, 10), (9, 90)]
@@ -133,9 +119,9 @@ def test_what_the_lake_has_not_is_as_it_was_and_another_catalogs_to_a_transactio
         lambda: job.sql(f"DELETE FROM {SHOP}.later WHERE id = 2"),
         lambda: job.sql(f"INSERT INTO {SHOP}.raw VALUES (2)"),
         lambda: job.sql(f"CREATE TABLE {SHOP}.made USING parquet AS SELECT 1 AS id"),
-        lambda: job.sql(f"DROP TABLE {SHOP}.made"),
+        lambda: job.sql(f"DROP TABLE {SHOP}.old"),
         lambda: job.sql(f"CREATE OR REPLACE VIEW {SHOP}.big AS SELECT * FROM {ORDERS}"),
-        lambda: job.sql(f"DROP VIEW {SHOP}.big"),
+        lambda: job.sql(f"DROP VIEW {SHOP}.small"),
         lambda: one.write.insertInto(f"{SHOP}.later"),
         lambda: one.write.format("delta").mode("append").saveAsTable(f"{SHOP}.later"),
         lambda: DeltaTable.forName(job, f"{SHOP}.later").delete("id = 0"),
@@ -145,6 +131,8 @@ def test_what_the_lake_has_not_is_as_it_was_and_another_catalogs_to_a_transactio
     if not is_before("4.2"):  # which drops the table before there is a command that could be refused
         writes.append(lambda: one.write.format("parquet").mode("overwrite").saveAsTable(f"{SHOP}.more"))
         job.sql(f"CREATE TABLE {SHOP}.more USING parquet AS SELECT 1 AS id")
+    job.sql(f"CREATE TABLE {SHOP}.old USING parquet AS SELECT 1 AS id")
+    job.sql(f"CREATE VIEW {SHOP}.small AS SELECT 1 AS id")
     job.sql("BEGIN")
     for write in writes:
         refused(write, "25001")
@@ -235,7 +223,8 @@ def test_a_transaction_reads_no_table_that_the_lake_has_and_it_does_not_see(job:
     job.sql("BEGIN")
     assert rows(job, ORDERS) == [(1, 10)]
     plain.sql(f"CALL {CATALOG}.system.adopt(table => '{SHOP}.later', location => '{where(plain, f'{SHOP}.later')}')")
-    refused(lambda: job.table(f"{SHOP}.later"), "42P01", "adopted or made later")
+    for name in (f"{SHOP}.later", f"{SHOP}.LATER"):
+        refused(partial(job.table, name), "42P01", "adopted or made later")
     job.sql("ROLLBACK")
     job.sql("BEGIN READ ONLY AS OF VERSION 0")
     refused(lambda: job.table(ORDERS), "42P01")
@@ -250,5 +239,7 @@ def where(spark: Any, table: str) -> str:
 def test_one_catalog_of_a_session_says_so_in_words_that_are_known(spark_session: Any, root: Path, plain: Any) -> None:
     session = opened(spark_session, root, {CATALOG: "yes"})
     refused(lambda: session.sql(f"SELECT * FROM {ORDERS}"), "22023", "session-names")
+    session = opened(spark_session, root, {CATALOG: "true", "other_lake": "yes"})
+    refused(lambda: session.sql(f"SELECT * FROM {ORDERS}"), "22023", "yes")
     session = opened(spark_session, root, {CATALOG: "true", "other_lake": "true"})
     refused(lambda: session.sql(f"SELECT * FROM {ORDERS}"), "22023", "lake, other_lake")

@@ -164,8 +164,17 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "failures": ["java.io.IOException", "java.lang.Exception"],
         "message": None,
     },
+    "drop_session_schema": {
+        **CATALOG,
+        "schema": "shop",
+        "folder": "file:/warehouse/shop.db",
+        "tables": [
+            {"name": "orders", "kind": "MANAGED", "provider": "delta", "location": "file:/warehouse/shop.db/orders"}
+        ],
+    },
     "session_names": {
         **CATALOG,
+        "implementation": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "names": [
             {
                 "name": ["shop", "orders"],

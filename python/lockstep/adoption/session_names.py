@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from lockstep.adoption.schemas import SESSION_CATALOG, Listed, why_left
+from lockstep.adoption.schemas import IMPLEMENTATIONS, SESSION_CATALOG, Listed, why_left
 from lockstep.errors import InvalidError, LockstepError, UnsupportedError
 from lockstep.storage import url_of
-from lockstep.storage.outside import comparable
-from lockstep.timeline.entry import Name
+from lockstep.storage.outside import comparable, url_below
+from lockstep.timeline.entry import Name, Table
 
 AMBIGUOUS = "42702"
 
@@ -53,6 +54,8 @@ class Held:
 def means_lakes(said: Said, held: Held | None, *, has_namespace: bool) -> bool:
     """Tell whether a name means what the lake has, or is to have; else it is Spark's session catalog's.
 
+    What nobody has is made in the lake if it is Delta's, and dropped there, each in a namespace that the lake has.
+
     Args:
         said: the name.
         held: what the lake has under it; None is nothing.
@@ -63,7 +66,10 @@ def means_lakes(said: Said, held: Held | None, *, has_namespace: bool) -> bool:
         UnsupportedError: both have the table, and one of them is to lose it.
     """
     if held is None:
-        return said.use == "made" and said.is_delta and has_namespace and said.there is None
+        if said.there is not None or not has_namespace:
+            return False
+        # To drop what nobody has is nobody's loss, and a transaction may do it only in its lake.
+        return said.use == "dropped" or (said.use == "made" and said.is_delta)
     if said.there is None:
         return True
     if (reason := _differs(held, said.there)) is not None:
@@ -81,6 +87,84 @@ def means_lakes(said: Said, held: Held | None, *, has_namespace: bool) -> bool:
     return True
 
 
+def check_implementation(implementation: str) -> None:
+    """Raise UnsupportedError if what a session calls `spark_catalog` may have other tables than its metastore has."""
+    if implementation not in IMPLEMENTATIONS:
+        raise UnsupportedError(
+            f"{SESSION_CATALOG} is set to be a {implementation} here, which may have other tables than Spark's "
+            "metastore, so session-names cannot tell what a name means. Nothing was done. Write the lake's names, and "
+            "set session-names to false"
+        )
+
+
+def folders_of(root: str, tables: Iterable[Table]) -> dict[str, Name]:
+    """Return which table of a lake lies in which folder, as `comparable` has it.
+
+    Args:
+        root: the lake's, as `Storage.url` gives it.
+        tables: those of the lake.
+    """
+    return {comparable(url_below(root, table.location)): table.name for table in tables}
+
+
+def check_dropped(said: Said, folders: Mapping[str, Name]) -> None:
+    """Refuse what would have Spark delete or move files of the lake, under whatever name the session catalog has them.
+
+    Args:
+        said: a name that is not the lake's.
+        folders: as `folders_of` gives them.
+
+    Raises:
+        UnsupportedError: the session catalog owns the table's folder, in which one of the lake's tables lies.
+    """
+    if said.use == "dropped" or (said.use == "made" and not said.is_delta):
+        _check_folder(str(said.name), _owned(said.there), folders)
+
+
+def check_schema_dropped(
+    schema: str, folder: str | None, listed: Iterable[Listed], folders: Mapping[str, Name]
+) -> None:
+    """Refuse to have Spark delete files of the lake with a schema: those of its tables, and all below its own folder.
+
+    Args:
+        schema: its name.
+        folder: the schema's own folder, a whole URL; None if the session catalog does not say.
+        listed: what the session catalog has in it.
+        folders: as `folders_of` gives them.
+
+    Raises:
+        UnsupportedError: a table of the lake lies there.
+    """
+    _check_folder(f"schema {schema}", folder, folders)
+    for each in listed:
+        _check_folder(f"{schema}.{each.name}", _owned(each), folders)
+
+
+def _owned(there: Listed | None) -> str | None:
+    """Return the folder that goes with a table of the session catalog; None if it is not the catalog's to delete."""
+    return None if there is None or there.kind.endswith(("EXTERNAL", "VIEW")) else there.location
+
+
+def _check_folder(what: str, folder: str | None, folders: Mapping[str, Name]) -> None:
+    if folder is None:
+        return
+    place = _comparable(folder)
+    for url, name in folders.items():
+        if f"{url}/".startswith(f"{place}/") or f"{place}/".startswith(f"{url}/"):
+            raise UnsupportedError(
+                f"{what} of {SESSION_CATALOG} has the files of the lake's table {name}, which would go with it: "
+                f"nothing was done. CALL <lake>.system.release(table => '{name}') first gives the table back, "
+                f"then this is {SESSION_CATALOG}'s alone"
+            )
+
+
+def _comparable(location: str) -> str:
+    try:
+        return comparable(url_of(location))
+    except LockstepError:  # in a kind of store that no lake is in
+        return location
+
+
 def _differs(held: Held, there: Listed) -> str | None:
     """Return why what both have is not one table; None if it is."""
     if held.url is None:
@@ -89,10 +173,6 @@ def _differs(held: Held, there: Listed) -> str | None:
         return f"of {SESSION_CATALOG}'s, {reason}"
     if there.location is None:
         return f"{SESSION_CATALOG} does not say where its table lies"
-    try:
-        place = comparable(url_of(there.location))
-    except LockstepError:  # in a kind of store that no lake is in
-        place = there.location
-    if place != comparable(held.url):
+    if _comparable(there.location) != comparable(held.url):
         return f"one lies in {held.url}, the other in {there.location}"
     return None

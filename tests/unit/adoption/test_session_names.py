@@ -45,7 +45,7 @@ def test_what_nobody_has_is_made_in_the_lake_where_that_has_the_namespace_and_it
     for is_delta, inside in ((False, False), (False, True), (True, False), (True, True)):
         assert means("made", None, None, is_delta=is_delta, inside=inside) == (is_delta and inside)
         assert not means("used", None, None, is_delta=is_delta, inside=inside)
-        assert not means("dropped", None, None, is_delta=is_delta, inside=inside)
+        assert means("dropped", None, None, is_delta=is_delta, inside=inside) == inside, "it is nobody's loss"
 
 
 @pytest.mark.parametrize("use", ["used", "dropped", "made"])

@@ -1,4 +1,4 @@
-"""The request of the shim about names of Spark's session catalog, and its answer."""
+"""The requests of the shim about names of Spark's session catalog, and their answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ class SaidName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SessionNames(AboutCatalog, frozen=True, kw_only=True, tag="session_names"):
-    """Ask which names of Spark's session catalog mean what this catalog has."""
+    """Ask which names of Spark's session catalog mean what this catalog has.
+
+    Refused is also what would have Spark delete or move files of this catalog's tables.
+    """
+
+    implementation: str
+    """The class of what the session calls `spark_catalog`."""
 
     names: list[SaidName]
     """Those of one statement."""
@@ -40,4 +46,17 @@ class SessionNamesAnswer(Answer, frozen=True, kw_only=True):
     """For each name, in their order, whether it means this catalog's."""
 
 
-Request: TypeAlias = SessionNames
+class DropSessionSchema(AboutCatalog, frozen=True, kw_only=True, tag="drop_session_schema"):
+    """Ask for leave to drop a schema of Spark's session catalog, which takes files with it; the answer is empty."""
+
+    schema: str
+    """Its name."""
+
+    folder: str | None
+    """A whole URL of the schema's own folder; null if the session catalog does not say."""
+
+    tables: list[ListedTable]
+    """What the session catalog has in it."""
+
+
+Request: TypeAlias = SessionNames | DropSessionSchema

@@ -76,6 +76,7 @@ object Bridge {
   /** What asks, and changes nothing of what names mean to a transaction. Whatever is not listed may. */
   private val Looks = Set(
     "by_path",
+    "drop_session_schema",
     "exists",
     "namespace",
     "namespaces",

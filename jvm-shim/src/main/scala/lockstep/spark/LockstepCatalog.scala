@@ -14,6 +14,7 @@ import lockstep.spark.catalog.{
   NewTables,
   NoFunctions,
   Procedures,
+  StandIn,
   SystemTable,
   Views,
   WriterFormat
@@ -57,7 +58,7 @@ import scala.jdk.CollectionConverters._
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
 class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with CreateTableLike
-    with NoFunctions with Procedures {
+    with NoFunctions with Procedures with StandIn {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
   protected lazy val session: SparkSession = CatalogSessions.owner(this)
@@ -128,13 +129,6 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   /** The table version that a table has in a database version, or at a time; None if there is no such table now. */
   private[spark] def versionThen(ident: Identifier, when: (String, Any)): Option[Long] =
     Option(ask("version_then", names(ident) :+ when: _*).get("version")).filterNot(_.isNull).map(_.asLong)
-
-  /** Whether Spark's names mean this catalog's tables. Python refuses what is neither true nor false. */
-  private[spark] def standsIn: Boolean = settings.get("session-names").exists(!_.equalsIgnoreCase("false"))
-
-  /** Which of these names of Spark's session catalog mean what this one has: see `analysis/SessionNames.scala`. */
-  private[spark] def meansOurs(names: Seq[Map[String, Any]]): Seq[Boolean] =
-    ask("session_names", "names" -> names).get("ours").elements().asScala.map(_.asBoolean).toSeq
 
   /** What was committed to a table in a range of versions, of the database or of the table itself. */
   private[spark] def rowChanges(
@@ -450,15 +444,9 @@ private[spark] object LockstepCatalog {
     }.toMap
   }
 
-  /** The catalogs of a session that stand for Spark's own. */
-  private[spark] def standIns(session: SparkSession): Seq[LockstepCatalog] = {
-    val (before, after) = ("spark.sql.catalog.", ".session-names")
-    val names = Internals.settings(session, after).filter(_.startsWith(before))
-      .map(_.stripPrefix(before).stripSuffix(after)).filterNot(_.contains('.'))
-    names.filter(name => session.conf.get(s"$before$name", "") == classOf[LockstepCatalog].getName)
-      .map(session.sessionState.catalogManager.catalog)
-      .collect { case catalog: LockstepCatalog if catalog.standsIn => catalog }
-  }
+  /** Whether a session has a Lockstep catalog of this name. */
+  private[spark] def isOneOf(session: SparkSession, name: String): Boolean =
+    session.conf.get(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName
 
   /** Whether this session has a Lockstep catalog of this name. */
   def isOne(name: String): Boolean =

@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.catalog.Procedures
+import lockstep.spark.catalog.{Procedures, StandIn}
 import lockstep.spark.execution.ProcedureCall
 import lockstep.spark.statements.StatementScope
 import org.apache.spark.sql.SparkSession
@@ -55,17 +55,18 @@ private[spark] object ProcedureCalls {
   private def argument(name: String, text: String): Expression =
     NamedArgumentExpression(name, Literal.create(text, StringType))
 
-  /** The catalog of a statement that names none: the current one, if it is Lockstep's, else the only one that is. */
+  /** The catalog of a statement that names none: the current one, if it is Lockstep's, else the one that stands for Spark's own, or is the only one. */
   private def onlyOne(session: SparkSession, call: Call): Option[String] =
     if (!call.getTagValue(NoCatalog).contains(true)) None
     else {
       val current = session.sessionState.catalogManager.currentCatalog.name
       val all = LockstepCatalog.in(session).keys.toSeq.sorted
-      if (!all.contains(current) && all.size > 1)
+      val one = if (all.contains(current)) Some(current) else StandIn.only(session)
+      if (one.isEmpty && all.size > 1)
         throw new LockstepException(
           "LOCKSTEP_INVALID",
           s"which catalog? This session has ${all.mkString(", ")}; say USE <catalog> first, or CALL <catalog>.system.….",
           "22023")
-      Some(if (all.contains(current)) current else all.headOption.getOrElse(current))
+      one.orElse(all.headOption).orElse(Some(current))
     }
 }

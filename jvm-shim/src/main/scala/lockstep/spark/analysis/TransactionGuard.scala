@@ -31,7 +31,7 @@ private[spark] case class TransactionGuard(session: SparkSession) extends (Logic
 
   override def apply(plan: LogicalPlan): Unit = {
     EndedTransactions.check(plan)
-    SessionNames.in(session).foreach(_.checkDrops(plan))
+    SessionDrops.check(session, plan)
     Transactions.checkOwn(session, plan)
     if (Transactions.isOpen(session)) {
       if (plan.isStreaming) refuse("STREAM")

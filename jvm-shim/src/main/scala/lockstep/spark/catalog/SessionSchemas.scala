@@ -5,11 +5,16 @@ import java.net.URI
 import org.apache.hadoop.fs.{FileSystem, Path}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.TableIdentifier
+import org.apache.spark.sql.catalyst.analysis.{NoSuchDatabaseException, NoSuchNamespaceException, NoSuchTableException}
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 
 /** What Spark's own session catalog has in a schema, in memory or in a Hive metastore. Python decides what of it counts. */
 private[spark] object SessionSchemas {
   private val Temporary = "TEMPORARY VIEW"
+
+  /** The class of what a session calls so, which may have other tables than Spark's metastore. */
+  def implementation(session: SparkSession): String =
+    session.sessionState.catalogManager.catalog("spark_catalog").getClass.getName
 
   /** The fields of Python's `ListedSchema`. What is dropped between the list and the look at each is left out. */
   def listed(session: SparkSession, schema: String): Map[String, Any] = {
@@ -18,7 +23,7 @@ private[spark] object SessionSchemas {
     val (temporary, own) = name.toSeq.flatMap(catalog.listTables).partition(_.database.isEmpty)
     val default = defaultOf(session)
     Map(
-      "implementation" -> session.sessionState.catalogManager.catalog("spark_catalog").getClass.getName,
+      "implementation" -> implementation(session),
       "name" -> name,
       "tables" ->
         (catalog.getTablesByName(own).map(table(_, default)) ++ temporary.map(view =>
@@ -26,12 +31,24 @@ private[spark] object SessionSchemas {
     )
   }
 
-  /** What is there under one name. */
-  def table(session: SparkSession, schema: String, name: String): Option[Map[String, Any]] = {
+  /** What is there under each of these names, of a schema and a name: one look at the metastore each. */
+  def tables(session: SparkSession, names: Seq[Seq[String]]): Seq[Option[Map[String, Any]]] = {
+    lazy val default = defaultOf(session)
+    names.map { name =>
+      try
+        Some(table(session.sessionState.catalog.getTableMetadata(TableIdentifier(name.last, Some(name.head))), default))
+      catch { case _: NoSuchTableException | _: NoSuchNamespaceException | _: NoSuchDatabaseException => None }
+    }
+  }
+
+  /** What goes if a schema is dropped, its own folder and what is in it; none, if there is no such schema. */
+  def dropped(session: SparkSession, schema: String): Option[Map[String, Any]] = {
     val catalog = session.sessionState.catalog
-    val ident = TableIdentifier(name, Some(schema))
-    val isThere = catalog.databaseExists(schema) && catalog.tableExists(ident)
-    Option.when(isThere)(table(catalog.getTableMetadata(ident), defaultOf(session)))
+    Option.when(catalog.databaseExists(schema)) {
+      val folder = Option(catalog.getDatabaseMetadata(schema).locationUri).map(uri =>
+        whole(new Path(uri), defaultOf(session)).toString)
+      Map("schema" -> schema, "folder" -> folder, "tables" -> listed(session, schema)("tables"))
+    }
   }
 
   private def defaultOf(session: SparkSession): URI = FileSystem.getDefaultUri(session.sessionState.newHadoopConf())

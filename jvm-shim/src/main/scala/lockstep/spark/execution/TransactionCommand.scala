@@ -2,7 +2,7 @@ package lockstep.spark.execution
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.{Bridge, LockstepCatalog}
-import lockstep.spark.catalog.DriverState
+import lockstep.spark.catalog.{DriverState, StandIn}
 import lockstep.spark.grammar.TransactionStatement
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
@@ -73,7 +73,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     val fields = Seq(
       "catalogs" -> catalogs,
       "current" -> Option(session.sessionState.catalogManager.currentCatalog.name).filter(catalogs.contains).orElse(
-        LockstepCatalog.standIns(session).map(_.name).headOption),
+        StandIn.only(session)),
       SessionSettings.caseSensitive(session),
       SessionSettings.ofTransactions(session)
     )

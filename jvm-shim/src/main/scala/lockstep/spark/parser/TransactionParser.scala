@@ -57,7 +57,9 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
         try rewritten(Filled(parameters.byWords(text))).parse(sql)(delegate.parsePlan)
         catch { case _: ParseException => throw unknown.withCommand(sql) }
     }
-    StatementText.mark(if (Tokens.isDeltaTravel(text)) DeltaTravel.mark(plan) else plan, sql)
+    SessionNames.parsed(
+      session,
+      StatementText.mark(if (Tokens.isDeltaTravel(text)) DeltaTravel.mark(plan) else plan, sql))
   }
 
   private def rewritten(filled: Filled): Filled = filled.copy(text = Tokens.rewriteSystemVersion(filled.text))

@@ -13,8 +13,12 @@ private[spark] object SinglePass {
     Seq("enabled", "enabledTentatively", "dualRunWithLegacy").map(name =>
       s"spark.sql.analyzer.singlePassResolver.$name")
 
+  def isOn: Boolean = on.nonEmpty
+
+  private def on: Option[String] = Settings.find(SQLConf.get.getConfString(_, "false").toBoolean)
+
   def refuse(what: String): Unit =
-    Settings.find(SQLConf.get.getConfString(_, "false").toBoolean).foreach { setting =>
+    on.foreach { setting =>
       throw new LockstepException(
         "LOCKSTEP_UNSUPPORTED",
         s"$what while $setting is on: Spark's single-pass analyzer skips the rules by which Lockstep knows statements. " +

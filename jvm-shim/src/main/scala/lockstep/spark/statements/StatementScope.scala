@@ -8,10 +8,8 @@ import org.apache.spark.sql.catalyst.analysis.{
   RelationTimeTravel,
   UnresolvedRelation,
   UnresolvedTable,
-  UnresolvedTableOrView,
-  UnresolvedTableValuedFunction
+  UnresolvedTableOrView
 }
-import org.apache.spark.sql.catalyst.expressions.StringLiteral
 import org.apache.spark.sql.catalyst.plans.logical.{
   AlterTableCommand,
   InsertIntoStatement,
@@ -104,7 +102,7 @@ final private[spark] class StatementScope {
       case u: UnresolvedRelation if !StatementScope.isTemporary(session, u.multipartIdentifier) =>
         StatementScope.qualified(session, u.multipartIdentifier)
     }
-    StatementScope.targets(session, plan).foreach { case (parts, use) =>
+    StatementScope.targets(plan).foreach { case (parts, use) =>
       val name = StatementScope.qualified(session, parts)
       uses += StatementScope.key(name) -> use
       if (use == Append) written += name
@@ -176,7 +174,7 @@ private[spark] object StatementScope {
   private def key(name: Seq[String]): Seq[String] =
     if (SQLConf.get.caseSensitiveAnalysis) name else name.map(_.toLowerCase(java.util.Locale.ROOT))
 
-  private def targets(session: SparkSession, plan: LogicalPlan): Seq[(Seq[String], Use)] = {
+  private def targets(plan: LogicalPlan): Seq[(Seq[String], Use)] = {
     val inserts = plan.collect {
       case insert: InsertIntoStatement => named(insert.table, if (insert.overwrite) Target else Append)
       case write: V2WriteCommand => named(write.table, if (isAppend(write)) Append else Target)
@@ -196,13 +194,12 @@ private[spark] object StatementScope {
     val altered = plan.collect { case alter: AlterTableCommand => named(alter.table, Append) }.flatten
     // Delta's own time travel is a leaf: what it holds is not among the plan's nodes.
     val restored = plan.collect { case restore: RestoreTableStatement => named(restore.table.relation, Target) }.flatten
-    inserts ++ others ++ altered ++ restored ++ plan.collect(changesOf(session))
+    inserts ++ others ++ altered ++ restored ++ plan.collect(changesOf)
   }
 
   /** Delta's `table_changes('table', …)` resolves its table by itself, and cannot read a pinned one. */
-  private def changesOf(session: SparkSession): PartialFunction[LogicalPlan, (Seq[String], Use)] = {
-    case UnresolvedTableValuedFunction(Seq("table_changes"), StringLiteral(name) +: _, _) =>
-      session.sessionState.sqlParser.parseMultipartIdentifier(name) -> Live
+  private val changesOf: PartialFunction[LogicalPlan, (Seq[String], Use)] = {
+    case ChangesFunction(name, _) => name -> Live
   }
 
   private def isAppend(write: V2WriteCommand) =
@@ -229,8 +226,10 @@ private[spark] object StatementScope {
       case Nil => catalogs.currentCatalog.name +: catalogs.currentNamespace.toSeq
       case ofView => ofView
     }
-    if (parts.size == 1) place ++ parts
-    else if (catalogs.isCatalogRegistered(parts.head)) parts
+    if (parts.size == 1) {
+      SqlPath.refuse(session, parts.head)
+      place ++ parts
+    } else if (catalogs.isCatalogRegistered(parts.head)) parts
     else place.head +: parts
   }
 }

@@ -67,7 +67,7 @@ private[spark] object Commands {
     case _ => false
   }
 
-  private def isTemporary(session: SparkSession, name: TableIdentifier): Boolean =
+  def isTemporary(session: SparkSession, name: TableIdentifier): Boolean =
     session.sessionState.catalog.isTempView(name)
 
   /** For tests: a verdict in words. */
