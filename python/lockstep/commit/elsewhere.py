@@ -1,7 +1,7 @@
 """New tables in folders that statements named: what COMMIT looks at once more, and what ROLLBACK removes.
 
 Such a folder is nobody's alone, as that of other new tables is, so it is never removed as a whole: others may have put
-something there since it was found to be empty. What goes is what the transaction's own commits name, and folders that
+something there since it was found to be empty. What goes is what the transaction's own commits made, and folders that
 are empty then.
 """
 
@@ -90,8 +90,8 @@ def surrounded(lake: Lake, made: Sequence[Table | Creation]) -> Conflict | None:
     """Return the conflict with who has made a table, or a lake, around new tables: another lake, or a plain writer.
 
     For those of this lake are judged by the timeline. It is looked for once, before COMMIT is tried for the first time.
-    Inside of them nobody looks, which would be to list all that the tables have, unless a claim is so old that who
-    adopts a table passes it over soon (`lockstep.lake.claims.is_left_behind`).
+    Inside of them nobody looks, which would be to list all that the tables have, unless a claim is gone, or so old that
+    who adopts a table passes it over soon (`lockstep.lake.claims.is_left_behind`).
 
     Raises:
         LockstepError: nobody can tell.
@@ -101,10 +101,11 @@ def surrounded(lake: Lake, made: Sequence[Table | Creation]) -> Conflict | None:
     places = [Place(each.location, comparable(url_below(lake.storage.url, each.location))) for each in made]
     surroundings = Surroundings(lake.storage, ())
     surroundings.look(places, lake.side_by_side)
-    for each, at in zip(made, places, strict=True):
+    inside = lake.side_by_side(lambda each: _inside_of_old(lake, each.location), made)
+    for each, at, inner in zip(made, places, inside, strict=True):
         if (refusal := surroundings.refusal_above(at)) is not None:
             return _no_more(each, refusal.text)
-        if (inner := _inside_of_old(lake, each.location)) is not None:
+        if inner is not None:
             return _no_more(each, f"another table lies inside of it ({inner}), which VACUUM would delete")
     return None
 
@@ -121,7 +122,8 @@ def _no_more(made: Table | Creation, reason: str) -> Conflict:
 def _inside_of_old(lake: Lake, location: str) -> str | None:
     """Return a file in the log of a table that lies inside of a new one, if that was claimed long ago."""
     claim = read_claim(lake.storage, location)
-    if claim is None or lake.clock() - claim.claimed_at < SETTLED_AFTER / 2:  # of two hosts the clocks may differ
+    # Of two hosts the clocks may differ. A claim that is gone was taken away by a person, who took this one for dead.
+    if claim is not None and lake.clock() - claim.claimed_at < SETTLED_AFTER / 2:
         return None
     own = f"{location}/{LOG}/"
     files = (found.path for found in lake.storage.walk(location))

@@ -17,6 +17,9 @@ from lockstep.transactions.folders import MAX_FOLDERS, check_root
 _OF_A_LAKE = re.compile(r".+-[0-9a-f]{24}")
 """The name of a table's folder, with the id that Lockstep gave the table."""
 
+_CLAIMS = f"{LOG}/_lockstep"
+"""Directly in it are only claims: what transactions stage is in folders of their own below."""
+
 _FOLDERS_AT_MOST = 10_000
 """Below a new lake's root, folders that are looked at: it may be any folder, with any number of files in it."""
 
@@ -44,7 +47,7 @@ def refuse_unless_free(url: str, open_at: Open | None = None) -> None:
     open_at = open_at or open_storage
     if _has_files(url, FOLDER, open_at):
         return
-    if _has_files(url, LOG, open_at):
+    if _has_table(url, open_at):
         raise InvalidError(
             f"{url} is the folder of a Delta table: VACUUM of that table would delete the lake, choose a folder of its "
             "own"
@@ -77,9 +80,14 @@ def what_is_around(url: str, open_at: Open) -> str | None:
     for folder in _above(url):
         if _has_files(folder, FOLDER, open_at):
             return f"the lake {folder}"
-        if _has_files(folder, LOG, open_at):
+        if _has_table(folder, open_at):
             return f"the Delta table {folder}"
     return None
+
+
+def _has_table(folder: str, open_at: Open) -> bool:
+    """Tell whether a Delta table lies in a folder, or a lake has claimed it for one, see `lockstep.lake.claims`."""
+    return _has_files(folder, LOG, open_at) or _has_files(folder, _CLAIMS, open_at)
 
 
 def _lost_table(url: str) -> str | None:

@@ -17,9 +17,11 @@ from lockstep.commit.elsewhere import reserve
 from lockstep.delta.actions import render
 from lockstep.delta.log import LOG
 from lockstep.errors import ConflictError, InvalidError
+from lockstep.exports.export import Asked, Exporter
 from lockstep.lake.claims import SETTLED_AFTER, claim_path
 from lockstep.storage import open_storage
 from lockstep.storage.outside import OutsideStorage
+from lockstep.timeline.entry import ExportMode
 from lockstep.timeline.files import entry_path
 from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, files_of, written_log
@@ -150,6 +152,28 @@ def test_a_transaction_that_is_open_for_so_long_makes_no_table_around_another(
     assert lost.value.sqlstate == "40001"
     assert not rival.database().tables
     assert before.items() <= files_of(inner).items()
+
+
+def test_nor_does_one_whose_claim_was_deleted_by_who_took_it_for_dead(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, theirs: Transaction, around: Path, inner: Path
+) -> None:
+    (around / claim_path(".")).unlink()
+    adopted(catalog, "orders", inner)
+    with pytest.raises(ConflictError, match="another table lies inside of it"):
+        rival.commit(theirs)
+    assert not rival.database().tables
+
+
+@pytest.mark.parametrize("mode", ["full", "minimal"])
+def test_nothing_is_exported_to_where_a_table_is_about_to_be_made(
+    catalog: TransactionalCatalog, theirs: Transaction, around: Path, mode: ExportMode
+) -> None:
+    assert theirs.is_open
+    create(catalog, "a")
+    with pytest.raises(InvalidError, match=rf"the Delta table .*{around.name}"):
+        Exporter(catalog.lake).run(Asked(to=str(around / "copy"), mode=mode))
+    with pytest.raises(InvalidError, match=rf"the Delta table .*{around.name}"):
+        TransactionalCatalog.open(str(around / "lake"), create=True)
 
 
 def test_a_transaction_that_is_open_for_so_long_makes_its_table_if_nothing_is_inside(
