@@ -147,20 +147,27 @@ def test_files_of_the_lake_do_not_go_with_another_name_of_them(job: Any, place: 
 def test_a_name_of_the_lake_is_not_given_to_another_thing(job: Any, place: Place) -> None:
     name = f"IDENTIFIER('{SHOP}.' || 'mine')"
     job.sql(f"CREATE TABLE {WAREHOUSE}.later USING parquet AS SELECT 1 AS id")
+    job.sql(f"CREATE TABLE {WAREHOUSE}.as_delta USING delta AS SELECT 1 AS id")
     for statement in (
-        f"CREATE OR REPLACE TABLE {name} USING parquet AS SELECT 1 AS id",
-        f"CREATE OR REPLACE TABLE IDENTIFIER('{SHOP}.' || 'orders') USING parquet AS SELECT 1 AS id",
+        f"CREATE TABLE {name} USING parquet AS SELECT 1 AS id",
+        f"CREATE TABLE {name} (id INT) USING csv",
         f"CREATE TABLE {name} USING delta AS SELECT 1 AS id",
+        f"CREATE TABLE {name} AS SELECT 1 AS id",
         f"CREATE VIEW {name} AS SELECT 1 AS id",
         f"CREATE TABLE {SHOP}.mine LIKE {WAREHOUSE}.later",
         f"ALTER TABLE {WAREHOUSE}.later RENAME TO {SHOP}.mine",
+        f"ALTER TABLE {WAREHOUSE}.as_delta RENAME TO {SHOP}.mine",
+        f"ALTER TABLE IDENTIFIER('{SHOP}.' || 'orders') RENAME TO {SHOP}.orders_old",
         f"ALTER TABLE {SHOP}.raw RENAME TO mine",
         f"DROP TABLE IF EXISTS {name}",
     ):
-        with pytest.raises(PySparkException) as caught:
+        with pytest.raises(PySparkException, match=r"the lake|lake's|of catalog|already exists") as caught:
             job.sql(statement)
-        # Spark 4.1 looks an IDENTIFIER up early enough for the lake itself to say that it has the name.
-        assert caught.value.getSqlState() == "0A000" or (is_before("4.2") and caught.value.getSqlState() == "42P07")
+        # Some an IDENTIFIER is looked up early enough for, so that the lake itself says that it has the name.
+        assert caught.value.getSqlState() in ("0A000", "42P07"), statement
+    job.sql(f"USE {CATALOG}")
+    refused(lambda: job.sql(f"ALTER TABLE spark_catalog.{WAREHOUSE}.as_delta RENAME TO {SHOP}.mine"), "0A000", "lake's")
+    job.sql("USE spark_catalog")
     assert len(rows(job, f"{SHOP}.mine")) == 1
     assert {row.tableName for row in place.plain.sql(f"SHOW TABLES IN spark_catalog.{SHOP}").collect()} == {
         "orders",
@@ -176,7 +183,7 @@ def test_a_view_of_the_lake_says_the_lakes_names(job: Any, place: Place) -> None
     if is_before("4.2"):
         pytest.skip("Spark has no views of catalogs")
     view = f"{CATALOG}.{SHOP}.big"
-    for said in (view, f"IDENTIFIER('{view}')"):
+    for said in (view, f"IDENTIFIER('{view}')", f"IDENTIFIER('{CATALOG}.{SHOP}.' || 'big')"):
         refused(partial(job.sql, f"CREATE VIEW {said} AS SELECT * FROM {SHOP}.orders"), "0A000", "old name")
     job.sql(f"CREATE VIEW {view} AS SELECT * FROM {CATALOG}.{SHOP}.orders")
     refused(lambda: job.sql(f"ALTER VIEW {view} AS SELECT * FROM {SHOP}.orders"), "0A000", "old name")

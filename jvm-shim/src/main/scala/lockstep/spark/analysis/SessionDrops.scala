@@ -50,10 +50,9 @@ private[spark] case class SessionDrops(session: SparkSession, names: SessionName
       check("CREATE", said(ident, Made))
     case make: CreateTableLikeCommand => check("CREATE", said(make.targetTable, Made))
     case view: CreateViewCommand if view.viewType == PersistedView => check("CREATE", said(view.name, Used))
-    // What a DataFrame's writer makes of a table that is not Delta's, in the Sparks that have a command for that.
-    case save: Command if save.nodeName == "SaveAsV1TableCommand" =>
-      save.productIterator.collectFirst { case table: CatalogTable => table.identifier }.foreach(name =>
-        check("saveAsTable", said(name, Made)))
+    case make: Command if SessionDrops.Makers(make.getClass.getSimpleName) =>
+      make.productIterator.collectFirst { case table: CatalogTable => table.identifier }.foreach(name =>
+        check("CREATE", said(name, Made)))
     case _ =>
   }
 
@@ -85,13 +84,27 @@ private[spark] case class SessionDrops(session: SparkSession, names: SessionName
     said(Identifier.of(Array(schema), table.table), use)
   }
 
-  private def inSchema(schema: String, parts: Seq[String]) =
-    if (parts.size == 1) Seq(SessionCatalog, schema, parts.head) else parts
+  /** A new name, as Spark takes it: of the session catalog, and of the old one's schema where it says none. */
+  private def inSchema(schema: String, parts: Seq[String]) = parts match {
+    case Seq(name) => Seq(SessionCatalog, schema, name)
+    case Seq(other, name) => Seq(SessionCatalog, other, name)
+    case more => more
+  }
 
   private def isSessionCatalog(catalog: CatalogPlugin) = catalog.name.equalsIgnoreCase(SessionCatalog)
 }
 
 private[spark] object SessionDrops {
+
+  /** What makes a table that is not Delta's, when plans are checked: one of them is Hive's, one of a DataFrame's writer. */
+  private val Makers = Set(
+    "CreateDataSourceTableCommand",
+    "CreateDataSourceTableAsSelectCommand",
+    "CreateTableCommand",
+    "CreateHiveTableAsSelectCommand",
+    "SaveAsV1TableCommand"
+  )
+
   def check(session: SparkSession, plan: LogicalPlan): Unit =
     SessionNames.in(session).foreach(SessionDrops(session, _).check(plan))
 }

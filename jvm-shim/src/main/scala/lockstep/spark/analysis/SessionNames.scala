@@ -76,7 +76,7 @@ private[spark] case class SessionNames(session: SparkSession, standIns: Seq[Lock
     def isOfLake(name: LogicalPlan) = name match {
       case one: UnresolvedIdentifier => isOurs(one.nameParts)
       case one: UnresolvedView => isOurs(one.multipartIdentifier)
-      case _ => false
+      case _ => true // of what is still to be worked out nobody knows
     }
     def isOurs(parts: Seq[String]) = LockstepCatalog.isOne(StatementScope.qualified(session, parts).head)
     def check(name: LogicalPlan, after: LogicalPlan, before: LogicalPlan): Unit =
@@ -177,7 +177,9 @@ private[spark] case class SessionNames(session: SparkSession, standIns: Seq[Lock
       plan.transformDownWithSubqueries {
         case relation: UnresolvedRelation => of(relation, Used)
         case table: UnresolvedTable => of(table, Used)
-        case either: UnresolvedTableOrView => of(either, Used)
+        // By IDENTIFIER(<expression>) it comes here before the plan that renames it.
+        case either: UnresolvedTableOrView =>
+          of(either, if (either.commandName.endsWith("RENAME TO")) Dropped else Used)
         case view: UnresolvedView => of(view, Used)
         case travel: RelationTimeTravel => travel.copy(relation = of(travel.relation, Used))
         case travel: TimeTravel => travel.copy(relation = of(travel.relation, Used))
@@ -204,13 +206,15 @@ private[spark] case class SessionNames(session: SparkSession, standIns: Seq[Lock
 
   /** Whether a new table is Delta's, in Spark's session catalog too. */
   def isDelta(spec: TableSpecBase): Boolean = spec match {
-    case built: TableSpec => built.serde.isEmpty && built.provider.exists(_.equalsIgnoreCase("delta"))
-    case said: UnresolvedTableSpec =>
-      val conf = session.sessionState.conf
-      val isHives = said.serde.nonEmpty ||
-        (said.provider.isEmpty && conf.getConf(SQLConf.LEGACY_CREATE_HIVE_TABLE_BY_DEFAULT))
-      !isHives && said.provider.getOrElse(conf.defaultDataSourceName).equalsIgnoreCase("delta")
+    case built: TableSpec => isDelta(built.provider, built.serde.nonEmpty)
+    case said: UnresolvedTableSpec => isDelta(said.provider, said.serde.nonEmpty)
     case _ => false
+  }
+
+  private def isDelta(provider: Option[String], hasSerde: Boolean): Boolean = {
+    val conf = session.sessionState.conf
+    val isHives = hasSerde || (provider.isEmpty && conf.getConf(SQLConf.LEGACY_CREATE_HIVE_TABLE_BY_DEFAULT))
+    !isHives && provider.getOrElse(conf.defaultDataSourceName).equalsIgnoreCase("delta")
   }
 }
 
