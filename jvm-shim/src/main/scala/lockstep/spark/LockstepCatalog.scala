@@ -433,15 +433,18 @@ private[spark] object LockstepCatalog {
   private val NotStored = OfPlace + TableCatalog.PROP_PROVIDER + TableCatalog.PROP_OWNER
 
   /** The Lockstep catalogs of a session, with their settings. */
-  def in(session: SparkSession): Map[String, Map[String, String]] = {
+  def in(session: SparkSession): Map[String, Map[String, String]] =
+    namesIn(session).map(session.sessionState.catalogManager.catalog).collect { case c: LockstepCatalog =>
+      c.name -> c.settings
+    }.toMap
+
+  /** Their names, of which none is loaded for that. */
+  private[spark] def namesIn(session: SparkSession): Iterable[String] = {
     val prefix = "spark.sql.catalog."
-    val names = session.conf.getAll.collect {
+    session.conf.getAll.collect {
       case (key, value) if key.startsWith(prefix) && value == classOf[LockstepCatalog].getName =>
         key.stripPrefix(prefix)
     }
-    names.map(session.sessionState.catalogManager.catalog).collect { case c: LockstepCatalog =>
-      c.name -> c.settings
-    }.toMap
   }
 
   /** Whether a session has a Lockstep catalog of this name. */

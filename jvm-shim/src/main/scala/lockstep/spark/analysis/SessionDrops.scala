@@ -58,7 +58,7 @@ private[spark] case class SessionDrops(session: SparkSession, names: SessionName
 
   /** Refuses what is the lake's, and was not found to be so when the statement was read; Python refuses the rest. */
   private def check(what: String, said: Option[SaidName]): Unit = said.foreach { each =>
-    if (names.ours(Set(each)).nonEmpty)
+    if (names.among(Set(each)).nonEmpty)
       throw names.unsupported(
         s"$what of ${LockstepCatalog.quoted(each.name)} in $SessionCatalog: that name is the lake's, and was said in a way in " +
           "which it is not found to be, as by IDENTIFIER(…) or LIKE. Write the name itself, or the lake's")
@@ -66,7 +66,7 @@ private[spark] case class SessionDrops(session: SparkSession, names: SessionName
 
   /** What nobody has may be dropped IF EXISTS, in whatever catalog that is. */
   private def checkDrop(said: Option[SaidName]): Unit =
-    check("DROP", said.filter(each => names.ours(Set(each)).nonEmpty).map(_.copy(use = Used)))
+    check("DROP", said.filter(each => names.among(Set(each)).nonEmpty).map(_.copy(use = Used)))
 
   private def dropped(ident: Identifier) = said(ident, Dropped)
 

@@ -112,9 +112,6 @@ private[spark] case class SessionNames(session: SparkSession, standIns: Seq[Lock
     }
   }
 
-  /** Which of these names mean the lake's. What would take files of the lake from it is refused. */
-  def ours(said: Set[SaidName]): Set[SaidName] = among(said)
-
   /** Refuses to drop a schema of the session catalog with which files of the lake's would go. */
   def checkDropOfSchema(schema: String): Unit = lake.checkDropOfSchema(schema)
 
@@ -133,8 +130,11 @@ private[spark] case class SessionNames(session: SparkSession, standIns: Seq[Lock
 
   private def key(name: String) = if (SQLConf.get.caseSensitiveAnalysis) name else name.toLowerCase(Locale.ROOT)
 
-  /** Which of these names mean the lake's, as the statement was told of them first. */
-  private def among(said: Set[SaidName]): Set[SaidName] =
+  /**
+   * Which of these names mean the lake's, as the statement was told of them first. What would take files of the lake from
+   * it is refused.
+   */
+  def among(said: Set[SaidName]): Set[SaidName] =
     if (said.isEmpty) Set.empty
     else {
       val known = StatementScope.current.fold(Map.empty[Any, Boolean])(_.told)

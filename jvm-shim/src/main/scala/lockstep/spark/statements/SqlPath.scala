@@ -1,5 +1,6 @@
 package lockstep.spark.statements
 
+import lockstep.spark.LockstepCatalog
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
@@ -12,15 +13,11 @@ private[spark] object SqlPath {
 
   /** Refuses a name of one part, in a session that has anything of Lockstep's to take it for. */
   def refuse(session: SparkSession, name: String): Unit =
-    if (session.conf.get(Setting, "false").toBoolean && isUsed(session))
+    if (session.conf.get(Setting, "false").toBoolean && LockstepCatalog.namesIn(session).nonEmpty)
       throw new LockstepException(
         "LOCKSTEP_UNSUPPORTED",
         s"$name cannot be looked for while $Setting is on: it may be in any schema of the path. Nothing was done. Write the " +
           s"name with its schema, or set $Setting to false",
         "0A000"
       )
-
-  private def isUsed(session: SparkSession) = session.conf.getAll.exists { case (key, value) =>
-    key.startsWith("spark.sql.catalog.") && value == "lockstep.spark.LockstepCatalog"
-  }
 }
