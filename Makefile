@@ -187,11 +187,12 @@ suites: setup jar $(if $(DBT_TESTS),$(DBT)/.set-up) ## run Delta's, PySpark's an
 	@echo "suites: tests.suites $(SUITES_ARGS)"
 	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m tests.suites $(if $(DBT_TESTS),--dbt "$(DBT_TESTS)") $(if $(DELTA_TESTS),--delta "$(DELTA_TESTS)") $(if $(SPARK_TESTS),--spark "$(SPARK_TESTS)") $(SUITES_ARGS)
 
-lint: setup $(FORMATTED) ## check style, format and types
-	@echo "lint: ruff and mypy"
+lint: setup $(FORMATTED) ## check style, format, types and which way imports go
+	@echo "lint: ruff, mypy and the layers"
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy
+	@$(BIN)/python -m pytest --quiet --no-header tests/unit/test_imports.py tests/unit/test_shim_imports.py
 
 $(FORMATTED): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) .scalafmt.conf
 	@echo "lint: scalafmt"

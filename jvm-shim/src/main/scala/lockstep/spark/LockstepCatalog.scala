@@ -23,7 +23,18 @@ import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
 import lockstep.spark.scans.Scans
-import lockstep.spark.statements.{Append, Live, Loading, Pinned, StatementScope, SystemTime, Target, Use, Wanted}
+import lockstep.spark.statements.{
+  Append,
+  CatalogSettings,
+  Live,
+  Loading,
+  Pinned,
+  StatementScope,
+  SystemTime,
+  Target,
+  Use,
+  Wanted
+}
 import lockstep.spark.transactions.Transactions
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
@@ -434,26 +445,18 @@ private[spark] object LockstepCatalog {
 
   /** The Lockstep catalogs of a session, with their settings. */
   def in(session: SparkSession): Map[String, Map[String, String]] =
-    namesIn(session).map(session.sessionState.catalogManager.catalog).collect { case c: LockstepCatalog =>
-      c.name -> c.settings
+    CatalogSettings.namesIn(session).map(session.sessionState.catalogManager.catalog).collect {
+      case c: LockstepCatalog =>
+        c.name -> c.settings
     }.toMap
-
-  /** Their names, of which none is loaded for that. */
-  private[spark] def namesIn(session: SparkSession): Iterable[String] = {
-    val prefix = "spark.sql.catalog."
-    session.conf.getAll.collect {
-      case (key, value) if key.startsWith(prefix) && value == classOf[LockstepCatalog].getName =>
-        key.stripPrefix(prefix)
-    }
-  }
 
   /** Whether a session has a Lockstep catalog of this name. */
   private[spark] def isOneOf(session: SparkSession, name: String): Boolean =
-    session.conf.get(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName
+    session.conf.get(CatalogSettings.Prefix + name, "") == CatalogSettings.ClassName
 
   /** Whether this session has a Lockstep catalog of this name. */
   def isOne(name: String): Boolean =
-    SQLConf.get.getConfString(s"spark.sql.catalog.$name", "") == classOf[LockstepCatalog].getName
+    SQLConf.get.getConfString(CatalogSettings.Prefix + name, "") == CatalogSettings.ClassName
 
   /** The names that an answer lists, in their namespace as it is stored. */
   private[spark] def listed(answer: JsonNode): Array[Identifier] = {

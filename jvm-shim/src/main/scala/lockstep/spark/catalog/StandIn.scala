@@ -2,6 +2,7 @@ package lockstep.spark.catalog
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.LockstepCatalog
+import lockstep.spark.statements.CatalogSettings.Prefix
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 
@@ -47,7 +48,6 @@ private[spark] trait StandIn {
 
 private[spark] object StandIn {
   private val Key = "session-names"
-  private val Prefix = "spark.sql.catalog."
 
   /** The catalogs of a session that stand for Spark's own, by what is set now or was when they were first used. */
   def in(session: SparkSession): Seq[LockstepCatalog] = {

@@ -1,6 +1,5 @@
 package lockstep.spark.statements
 
-import lockstep.spark.LockstepCatalog
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
@@ -13,7 +12,7 @@ private[spark] object SqlPath {
 
   /** Refuses a name of one part, in a session that has anything of Lockstep's to take it for. */
   def refuse(session: SparkSession, name: String): Unit =
-    if (session.conf.get(Setting, "false").toBoolean && LockstepCatalog.namesIn(session).nonEmpty)
+    if (session.conf.get(Setting, "false").toBoolean && CatalogSettings.namesIn(session).nonEmpty)
       throw new LockstepException(
         "LOCKSTEP_UNSUPPORTED",
         s"$name cannot be looked for while $Setting is on: it may be in any schema of the path. Nothing was done. Write the " +
