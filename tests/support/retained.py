@@ -61,6 +61,11 @@ class AgedStorage(Around):
         self.deleted: list[str] = []
         self.calls = 0
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process that asks was killed."""
+        return self.dies_at is not None and self.dies_at < 0
+
     def _step(self) -> None:
         self.calls += 1
         if self.dies_at is not None:

@@ -2,7 +2,7 @@
 
 A Hypothesis state machine over the core without Spark. Its model is what each database version has
 (`tests.support.retention_model`); after each step all versions that can be read are read back through the tables' logs
-(`tests.support.retained`), a sample by deltalake too. `tests/spark/test_retention_machine.py` has Spark read them.
+(`tests.support.retained`) and by deltalake. `tests/spark/test_retention_machine.py` has Spark read them.
 What a person asked to be kept (tags, ages, numbers, open transactions) must be among them, and readers that began a
 moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from uuid import UUID
 
 import deltalake
+import pyarrow as pa
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -28,6 +29,7 @@ from lockstep.delta.actions import bodies, parse
 from lockstep.delta.combine.deletion_vectors import file_name, file_path
 from lockstep.errors import LockstepError
 from lockstep.exports.export import Asked, Exporter
+from lockstep.exports.importing import import_minimal
 from lockstep.exports.promote import Promoter
 from lockstep.lake.exports import drop_export, read_exports
 from lockstep.lake.lake import Lake
@@ -40,7 +42,7 @@ from lockstep.timeline.entry import ExportMode, Name
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import open_catalog, remove, stage, stage_new
 from tests.support.retained import Content, Killed, read_back
-from tests.support.retention_model import DATA, TABLE, TABLES, Tables, vector
+from tests.support.retention_model import DATA, TABLE, TABLES, Tables, rows_of, vector
 from tests.support.retention_recovery import Recovery
 
 GRACE = timedelta(hours=24)
@@ -78,8 +80,16 @@ class Copied:
     version: int
     tables: Tables
 
+    def remove(self) -> None:
+        if self.mode == "minimal":
+            self.root.unlink()
+        else:
+            shutil.rmtree(self.root)
+
     def check(self) -> None:
-        """See that its logs name what the version had, and that all of that is there."""
+        """See that its logs name what the version had, and that all of that is there; a minimal one has no logs yet."""
+        if self.mode == "minimal":
+            return
         for location, content in self.tables.values():
             commit = self.root / location / "_delta_log" / f"{0:020d}.json"
             adds = bodies(parse(commit.read_bytes()), "add")
@@ -102,11 +112,12 @@ class RetentionMachine(Recovery):
         self.readers: list[Reader] = []
         self.open: list[Open] = []
         self.copies: list[Copied] = []
+        self.read_by_deltalake: tuple[int, set[tuple[str, int]]] = 0, set()
 
     def teardown(self) -> None:
         super().teardown()
         for each in self.copies:
-            shutil.rmtree(each.root)
+            each.remove()
 
     # --- what users do ------------------------------------------------------------------------------------------------
 
@@ -120,11 +131,12 @@ class RetentionMachine(Recovery):
     def create(self, name: Name) -> None:
         if name in self.tables:
             return
-        path, found = self.new_file(), []
-        tx = self.catalog.begin()
-        found.append(stage_new(self.catalog, tx, str(name), self.add(path), start=self.new_table(), data=DATA))
-        version = self.catalog.commit(tx).version
-        self.becomes(version, {**self.tables, name: (found[0], Content(frozenset({(path, None)})))})
+        path, found = self.new_file(), list[str]()
+
+        def make(tx: Transaction) -> None:
+            found.append(stage_new(self.catalog, tx, str(name), self.add(path), start=self.new_table(), data=DATA))
+
+        self.commit(make, lambda: {**self.tables, name: (found[0], Content(frozenset({(path, None)})))})
 
     @rule(name=TABLE)
     def append(self, name: Name) -> None:
@@ -218,6 +230,11 @@ class RetentionMachine(Recovery):
         if name in self.tables:
             deltalake.DeltaTable(str(self.root / self.tables[name][0])).create_checkpoint()
 
+    @rule(at=st.integers(min_value=0, max_value=25))
+    def kill_the_next_one(self, at: int) -> None:
+        """Have the process of the next change, restore or tag killed at one of its requests."""
+        self.next_death = at
+
     @rule(by=STEPS_OF_TIME)
     def wait(self, by: timedelta) -> None:
         self.clock.now += by
@@ -225,20 +242,30 @@ class RetentionMachine(Recovery):
     # --- copies -------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.copies) < 3)
-    @rule(data=st.data(), mode=st.sampled_from(["full", "partial"]), dies_at=DEATHS)
+    @rule(data=st.data(), mode=st.sampled_from(["full", "partial", "minimal"]), dies_at=DEATHS)
     def export(self, data: st.DataObject, mode: ExportMode, dies_at: int | None) -> None:
         version = data.draw(st.sampled_from(self.readable()))
-        to = self.root.with_name(f"{self.root.name}-{self.new_number()}")
-        asked = Asked(to=str(to), mode=mode, version=version)
+        asked = Asked(to=self.new_target(), mode=mode, version=version)
         self.survive(lambda lake: Exporter(lake).run(asked), dies_at)
-        self.copies.append(Copied(to, mode, version, self.versions[version]))
+        self.copies.append(Copied(Path(asked.to), mode, version, self.versions[version]))
+
+    @precondition(lambda self: len(self.copies) < 4 and any(each.mode == "minimal" for each in self.copies))
+    @rule(data=st.data(), mode=st.sampled_from(["full", "partial"]), dies_at=DEATHS)
+    def import_a_minimal_one(self, data: st.DataObject, mode: ExportMode, dies_at: int | None) -> None:
+        copy = data.draw(st.sampled_from([each for each in self.copies if each.mode == "minimal"]))
+        asked = Asked(to=self.new_target(), mode=mode)
+        self.survive(lambda lake: import_minimal(Exporter(lake), str(copy.root), asked), dies_at)
+        self.copies.append(Copied(Path(asked.to), mode, copy.version, copy.tables))
+
+    def new_target(self) -> str:
+        return str(self.root.with_name(f"{self.root.name}-{self.new_number()}"))
 
     @precondition(lambda self: self.copies)
     @rule(data=st.data())
     def drop_a_copy(self, data: st.DataObject) -> None:
         copy = data.draw(st.sampled_from(self.copies))
         self.copies.remove(copy)
-        shutil.rmtree(copy.root)
+        copy.remove()
         for record in read_exports(self.store):
             if record.target == f"file://{copy.root}":
                 drop_export(self.store, record.id)
@@ -306,7 +333,7 @@ class RetentionMachine(Recovery):
         wanted = {version for version in wanted if version >= first}
         kept = {version for version, until in self.tags.values() if until is None or until > self.clock.now}
         pinned = {each.tx.base.version for each in self.open if not each.is_dead}
-        pinned |= {each.version for each in self.copies if each.mode == "partial"}
+        pinned |= {each.version for each in self.copies if each.mode != "full"}
         assert (wanted | ((kept | pinned) & set(before))) <= after
 
     @rule(dies_at=DEATHS, name=st.one_of(st.none(), TABLE))
@@ -345,7 +372,18 @@ class RetentionMachine(Recovery):
                 key = (table.location, table.version)
                 if key not in found:
                     found[key] = read_back(self.root, *key)
+                    self.deltalake_reads(*key, found[key])
                 assert found[key] == tables[name][1], f"{name} in database version {version}"
+
+    def deltalake_reads(self, location: str, version: int, content: Content) -> None:
+        """See that deltalake reads a table's version, if it has not done so since anything was last deleted."""
+        if self.read_by_deltalake[0] != len(self.store.deleted):
+            self.read_by_deltalake = len(self.store.deleted), set()
+        if (location, version) not in self.read_by_deltalake[1]:
+            table = deltalake.DeltaTable(str(self.root / location), version=version)
+            rows = pa.RecordBatchReader.from_stream(table.scan(columns=["id"])).read_all()["id"].to_pylist()
+            assert sorted(rows) == sorted(row for _, row in rows_of(content)), f"version {version} of {location}"
+            self.read_by_deltalake[1].add((location, version))
 
     @invariant()
     def readers_keep_their_files(self) -> None:
@@ -361,13 +399,6 @@ class RetentionMachine(Recovery):
             if not each.is_dead:
                 location = each.tx.base.tables[each.name].location
                 assert (self.root / location / each.added).is_file()
-
-    @rule(name=TABLE)
-    def deltalake_reads_it(self, name: Name) -> None:
-        if name in self.tables:
-            location, content = self.tables[name]
-            found = deltalake.DeltaTable(str(self.root / location)).file_uris()
-            assert {Path(each).name for each in found} == {path for path, _ in content.files}
 
 
 def live(machine: RetentionMachine, data: st.DataObject, steps: int) -> None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Collection
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import pyarrow as pa
@@ -24,13 +24,14 @@ from pyroaring import BitMap64
 
 from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import Descriptor, in_a_file, serialize
+from lockstep.errors import LockstepError
 from lockstep.retention.horizon import readable
 from lockstep.retention.versions import Readable
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import Name
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import add, metadata, named, open_catalog, stage
-from tests.support.retained import AgedStorage, Content, Ticking
+from tests.support.retained import AgedStorage, Content, Killed, Ticking
 
 ROWS = 3
 """How many a data file has."""
@@ -81,6 +82,7 @@ class Model(RuleBasedStateMachine):
         last: what each table has, or had when it was dropped, by location.
         drops: which version dropped a table, under which name, and where it lies; oldest first.
         tags: which version each names, and until when it is kept.
+        next_death: at which request the process of the next transaction is killed; None for never.
     """
 
     def __init__(self) -> None:
@@ -95,6 +97,7 @@ class Model(RuleBasedStateMachine):
         self.drops: list[tuple[int, Name, str]] = []
         self.tags: dict[str, tuple[int, datetime | None]] = {}
         self.number = 0
+        self.next_death: int | None = None
 
     def teardown(self) -> None:
         shutil.rmtree(self.root)
@@ -153,12 +156,47 @@ class Model(RuleBasedStateMachine):
         said = {"modificationTime": self.clock.ms, "size": len(DATA), "stats": json.dumps({"numRecords": ROWS})}
         return add(path, **(said | more))
 
-    def commit(self, change: Callable[[Transaction], object], tables: Tables) -> int:
-        tx = self.catalog.begin()
-        change(tx)
-        version = self.catalog.commit(tx).version
-        self.becomes(version, tables)
-        return version
+    def commit(
+        self,
+        change: Callable[[Transaction], object],
+        tables: Tables | Callable[[], Tables],
+        logs: Callable[[], Collection[str]] = tuple,
+    ) -> bool:
+        """Change the lake in a transaction, whose process is killed at the request that `next_death` says, if any.
+
+        Returns: whether it is done, by a process that was killed too.
+
+        Args:
+            tables: what the lake has once it is committed, perhaps as the change itself finds out.
+            logs: see `becomes`.
+        """
+        outcome = self.attempt(change)
+        if isinstance(outcome, int):
+            self.becomes(outcome, tables() if callable(tables) else tables, logs())
+        elif outcome == "nothing":
+            assert (tables() if callable(tables) else tables) == self.tables, "nothing was done"
+        return outcome != "killed"
+
+    def attempt(self, change: Callable[[Transaction], object]) -> int | Literal["nothing", "killed"]:
+        """Commit a change, and return which version it became: where its process was killed, the timeline tells."""
+        before, begun = self.kept().newest, list[Transaction]()
+        self.store.dies_at, self.next_death = self.next_death, None
+        try:
+            begun.append(self.catalog.begin())
+            change(begun[0])
+            committed = self.catalog.commit(begun[0])
+        except (Killed, LockstepError):
+            if not self.store.is_dead:
+                self.catalog.rollback(begun[0])
+                raise
+        else:
+            return "nothing" if committed.entry is None else committed.version
+        finally:
+            self.store.dies_at = None
+        self.catalog = open_catalog(self.store, clock=self.clock)  # the next process
+        after = range(before + 1, self.kept().newest + 1)
+        entries = zip(after, self.catalog.timeline.entries(before), strict=True)
+        return next((at for at, entry in entries if begun and entry.transaction.id == begun[0].id), "killed")
 
     def write(self, name: Name, actions: list[Action], files: frozenset[tuple[str, str | None]]) -> None:
         location, _ = self.tables[name]

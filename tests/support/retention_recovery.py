@@ -19,6 +19,7 @@ from lockstep.tables.restoring import restore, revert
 from lockstep.tables.state import States
 from lockstep.tables.table import Scope
 from lockstep.timeline.entry import Name, TagDdl
+from lockstep.transactions.transaction import Transaction
 from tests.support.retention_model import TABLE, Model, Tables, by_location
 
 
@@ -101,21 +102,22 @@ class Recovery(Model):
         self.bring_back(lambda scope: revert(scope, version).tables, self.reverted(version))
 
     def bring_back(self, do: Callable[[Scope], list[TableRestore]], expected: Tables | None) -> None:
-        """Do it in a transaction; if nothing is expected it must be refused."""
-        tx = self.catalog.begin()
+        """Do it in a transaction, which may be killed; if nothing is expected it must be refused."""
+        found: list[TableRestore] = []
+
+        def change(tx: Transaction) -> None:
+            found.extend(do(Scope(self.catalog, tx, States(self.store))))
+            assert expected is not None, "this must be refused"
+
+        def tables() -> Tables:
+            assert expected is not None
+            return expected
+
         try:
-            restores = do(Scope(self.catalog, tx, States(self.store)))
+            self.commit(change, tables, lambda: [tables()[each.name][0] for each in found])
         except InvalidError:
-            self.catalog.rollback(tx)
             if expected is not None:
                 raise
-            return
-        assert expected is not None, "this must be refused"
-        committed = self.catalog.commit(tx)
-        if committed.entry is None:
-            assert expected == self.tables, "nothing was done"
-        else:
-            self.becomes(committed.version, expected, [expected[each.name][0] for each in restores])
 
     # --- tags ---------------------------------------------------------------------------------------------------------
 
@@ -123,13 +125,13 @@ class Recovery(Model):
     def tag(self, data: st.DataObject, days: int | None) -> None:
         version, name = data.draw(st.sampled_from(self.readable())), f"tag{self.new_number()}"
         until = None if days is None else self.clock.now + timedelta(days=days)
-        self.tags[name] = version, until
         ddl = TagDdl(action="create", name=name, version=version, retain_until=until)
-        self.commit(lambda tx: tx.changing().create_tag(ddl), self.tables)
+        if self.commit(lambda tx: tx.changing().create_tag(ddl), self.tables):
+            self.tags[name] = version, until
 
     @precondition(lambda self: self.tags)
     @rule(data=st.data())
     def untag(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.tags)))
-        del self.tags[name]
-        self.commit(lambda tx: tx.changing().drop_tag(name), self.tables)
+        if self.commit(lambda tx: tx.changing().drop_tag(name), self.tables):
+            del self.tags[name]
