@@ -185,15 +185,16 @@ class Model(RuleBasedStateMachine):
             begun.append(self.catalog.begin())
             change(begun[0])
             committed = self.catalog.commit(begun[0])
+            if not self.store.is_dead:  # nobody hears of it from one that is
+                return "nothing" if committed.entry is None else committed.version
         except (Killed, LockstepError):
             if not self.store.is_dead:
                 self.catalog.rollback(begun[0])
                 raise
-        else:
-            return "nothing" if committed.entry is None else committed.version
         finally:
             self.store.dies_at = None
         self.catalog = open_catalog(self.store, clock=self.clock)  # the next process
+        self.catalog.lake.newest()  # publishes what the killed one had ratified, as whoever reads does
         after = range(before + 1, self.kept().newest + 1)
         entries = zip(after, self.catalog.timeline.entries(before), strict=True)
         return next((at for at, entry in entries if begun and entry.transaction.id == begun[0].id), "killed")
