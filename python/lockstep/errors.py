@@ -21,7 +21,8 @@
     ├── CancelledError           57014  a user stopped a script
     ├── ForeignCommitError       40002  another Delta writer wrote what conflicts with ours, or is refused
     ├── MissingFilesError        58P01  files that the transaction wrote are gone; run it again (retryable)
-    ├── UnavailableError         58030  the store failed or refused; nothing was changed (retryable)
+    ├── UnavailableError         58030  the store failed; nothing was changed (retryable)
+    │   └── StoreRefusedError      42501 / 22023  the store said no, and would again; nothing was changed
     └── CorruptTimelineError     XX001  a stored file is damaged or missing; needs a person
 
 The SQLSTATEs are PostgreSQL's (Appendix A, "PostgreSQL Error Codes") where it has one for the case. The same object
@@ -182,7 +183,7 @@ class ForeignCommitError(LockstepError):
 
 
 class UnavailableError(LockstepError):
-    """The store failed or refused; nothing was changed.
+    """The store failed; nothing was changed.
 
     Attributes:
         definite: whether a write that failed is known not to have happened, and not to happen later. Only storage
@@ -195,6 +196,17 @@ class UnavailableError(LockstepError):
     def __init__(self, message: str, *, sqlstate: str | None = None, definite: bool = False) -> None:
         super().__init__(message, sqlstate=sqlstate)
         self.definite = definite
+
+    def saying(self, message: str, *, definite: bool = False) -> UnavailableError:
+        """Return an error of the same kind, in other words: whether running again can help stays as it is."""
+        return type(self)(message, sqlstate=self.sqlstate, definite=definite)
+
+
+class StoreRefusedError(UnavailableError):
+    """The store said no: keys, permissions, a quota (42501), or there is no such bucket (22023); nothing changed."""
+
+    default_sqlstate = "42501"
+    retryable = False
 
 
 class MissingFilesError(LockstepError):

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import struct
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,12 +12,14 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from lockstep.storage.failures import Meaning, cause_of, meaning_of, refuses_conditions
+from tests.support.answering import answering, http
 from tests.support.servers import ACCOUNT, ACCOUNT_KEY
 
 STATUS = "Generic S3 error: Error performing PUT http://h/k in 1ms - Server returned non-2xx status code: {}: {}"
 SENDING = (
     "Generic S3 error: Error performing PUT http://h/k in 1ms - HTTP error: error sending request\n\nDebug source:\n"
 )
+DELETING = "Generic S3 error: DeleteObjects request failed for key {}: … (code: {})"
 NOT_FOUND = "Object at location k not found: … - Server returned non-2xx status code: 404 Not Found: "
 
 
@@ -38,8 +36,10 @@ TABLE = [
     ("PreconditionError", "Request precondition failure for path k: …412 Precondition Failed", Meaning.TAKEN),
     ("NotModifiedError", "Object at location k not modified: …304 Not Modified", Meaning.TAKEN),
     ("GenericError", STATUS.format("409 Conflict", "<Code>OperationAborted</Code>"), Meaning.TAKEN),
-    ("FileNotFoundError", f"{NOT_FOUND}<Code>NoSuchKey</Code>", Meaning.ABSENT),
-    ("FileNotFoundError", f"{NOT_FOUND}<Code>BlobNotFound</Code>", Meaning.ABSENT),
+    ("FileNotFoundError", f"{NOT_FOUND}{error('NoSuchKey')}", Meaning.ABSENT),
+    ("FileNotFoundError", f"{NOT_FOUND}\ufeff{error('BlobNotFound')}", Meaning.ABSENT),
+    ("FileNotFoundError", f"{NOT_FOUND}{error('XAdminUserNotFound')}", Meaning.REFUSED),  # versitygw: no such user
+    ("FileNotFoundError", f"{NOT_FOUND}{error('XNobody').replace('<Error>', '<Error a=b>')}", Meaning.REFUSED),
     ("FileNotFoundError", NOT_FOUND, Meaning.ABSENT),
     ("FileNotFoundError", "Bulk delete request failed for key k: The specified blob does not exist.", Meaning.ABSENT),
     ("FileNotFoundError", f"{NOT_FOUND}{error('NoSuchBucket')}", Meaning.NO_BUCKET),
@@ -52,13 +52,18 @@ TABLE = [
     ("FileNotFoundError", f"{NOT_FOUND.replace('k', error('NoSuchBucket'))}{error('NoSuchKey')}", Meaning.ABSENT),
     ("FileNotFoundError", f"{NOT_FOUND.replace('k', NOT_FOUND + error('NoSuchBucket'))}", Meaning.ABSENT),
     ("FileNotFoundError", f"{NOT_FOUND}{error('NoSuchKey')}\n\nDebug source:\n{error('NoSuchBucket')}", Meaning.ABSENT),
-    ("FileNotFoundError", f"{NOT_FOUND}<html><Code>NoSuchBucket</Code></html>", Meaning.ABSENT),
+    ("FileNotFoundError", f"{NOT_FOUND}<html><Code>NoSuchBucket</Code></html>", Meaning.UNKNOWN),
+    ("FileNotFoundError", f"{NOT_FOUND}\n<!DOCTYPE html><html>no such page</html>", Meaning.UNKNOWN),
     ("FileNotFoundError", f"{NOT_FOUND}The specified bucket does not exist", Meaning.ABSENT),
     ("GenericError", STATUS.format("502 Bad Gateway", error("NoSuchBucket")), Meaning.BUSY),
     ("GenericError", STATUS.format("503 Service Unavailable", "The specified bucket does not exist"), Meaning.BUSY),
     ("GenericError", f"{SENDING.replace('/k', '/NoSuchBucket')}kind: Timeout,", Meaning.UNKNOWN),
     ("PermissionDeniedError", f"…403 Forbidden: {error('NoSuchBucket')}", Meaning.REFUSED),
-    ("GenericError", "DeleteObjects request failed for key k: … (code: NoSuchBucket)", Meaning.UNKNOWN),
+    ("GenericError", DELETING.format("k", "NoSuchBucket"), Meaning.NO_BUCKET),
+    ("GenericError", DELETING.format("k", "AccessDenied"), Meaning.REFUSED),
+    ("GenericError", DELETING.format("k", "InternalError"), Meaning.UNKNOWN),
+    ("GenericError", DELETING.format("k: … (code: AccessDenied)", "SlowDown"), Meaning.UNKNOWN),
+    ("GenericError", f"{DELETING.format('k', 'SlowDown')}\n\nDebug source:\n(code: AccessDenied)", Meaning.UNKNOWN),
     ("PermissionDeniedError", "…403 Forbidden: <Code>AccessDenied</Code>", Meaning.REFUSED),
     ("PermissionDeniedError", "…403 Forbidden: <Code>QuotaExceeded</Code>", Meaning.REFUSED),
     ("PermissionDeniedError", "…403 Forbidden: <Code>RequestTimeTooSkewed</Code>", Meaning.REFUSED),
@@ -119,51 +124,6 @@ def test_a_message_names_the_reason_and_no_signature() -> None:
 
 
 # --- the same, from real sockets --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def answering(answer: bytes | None, *, is_reset: bool = False) -> Iterator[str]:
-    """Serve requests with these bytes, whatever they ask; None: with silence, until the block ends."""
-    over = threading.Event()
-    threads: list[threading.Thread] = []
-
-    def serve(connection: socket.socket) -> None:
-        with closing(connection):
-            data = b""
-            while b"\r\n\r\n" not in data and (piece := connection.recv(65536)):
-                data += piece
-            if is_reset:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            elif answer is None:
-                over.wait()
-            else:
-                connection.sendall(answer)
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = server.accept()
-            except OSError:
-                return
-            threads.append(threading.Thread(target=serve, args=(connection,)))
-            threads[-1].start()
-
-    server = socket.create_server(("127.0.0.1", 0))
-    accepting = threading.Thread(target=accept)
-    accepting.start()
-    try:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-    finally:
-        over.set()
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        for thread in [accepting, *threads]:
-            thread.join()
-
-
-def http(status: str, code: str = "") -> bytes:
-    body = f"<Error><Code>{code}</Code></Error>" if code else ""
-    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
 
 
 ONCE: Any = {"max_retries": 0}

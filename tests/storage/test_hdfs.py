@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
+from lockstep.errors import InvalidError, StoreRefusedError, UnavailableError, UnsupportedError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.spark.files import OverPy4J
 from lockstep.storage import Mine, Theirs, open_storage
@@ -300,9 +300,9 @@ def test_who_may_only_read_is_known_before_a_write_and_refused_by_one(store: Had
         assert not store.is_writable("f/absent/deeper")
         assert not store.is_writable("f/a/below")
         assert (store.get("f/a"), store.list("f")) == (b"x", ["a"])
-        with pytest.raises(UnavailableError, match=r"cannot write f/b in .*: AccessControlException") as caught:
+        with pytest.raises(StoreRefusedError, match=r"cannot write f/b in .*: AccessControlException") as caught:
             store.put_if_absent("f/b", b"x")
-        assert caught.value.definite
+        assert (caught.value.definite, caught.value.sqlstate) == (True, "42501")
     finally:
         users.setLoginUser(owner)
 

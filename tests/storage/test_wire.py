@@ -220,7 +220,17 @@ def test_a_commit_through_each_fault_of_its_deciding_write(wire: Wire, endpoint:
     commit = Commit(wire, endpoint, root)
     deciding = commit.deciding()
     told = {fault: commit.run({deciding: fault}) for fault in FAULTS}
-    assert told == dict.fromkeys(FAULTS, "committed") | {"403": "58030"}
+    assert told == dict.fromkeys(FAULTS, "committed") | {"403": "42501"}
+
+
+def test_keys_that_expire_before_a_commit_is_answered_leave_it_in_doubt(wire: Wire, endpoint: str, root: str) -> None:
+    """The entry is there, and the noes after it are of requests that neither tell that nor undo it."""
+    commit = Commit(wire, endpoint, root)
+    deciding = commit.deciding()
+    unanswered: tuple[Fault, ...] = ("lost answer", "503 after", "late")
+    for first in unanswered:
+        faults: dict[int, Fault] = {deciding: first, **{deciding + more: "403" for more in range(1, 50)}}
+        assert commit.run(faults) == "unknown"
 
 
 AT_LENGTH = pytest.mark.skipif(not servers.ARE_WANTED, reason="some minutes: `make test-stores`")

@@ -40,6 +40,23 @@ DONE: frozenset[Fault] = frozenset({"cut answer", "lost answer", "slow", "503 af
 SLOW_SECONDS = 0.05
 
 
+HELD_SECONDS = 120
+"""So long an answer is kept back at most."""
+
+
+class Held:
+    """An answer that is kept back: the server has given it, and whoever asked waits.
+
+    Attributes:
+        came: set when the server has answered.
+        go: to be set when the answer may go on.
+    """
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self.go = threading.Event()
+
+
 class Wire:
     """A server that passes requests on; a context manager. See the module.
 
@@ -56,6 +73,7 @@ class Wire:
         self._planned: list[tuple[str, str, Fault]] = []
         self._late: list[bytes] = []
         self._numbered: dict[int, Fault] = {}
+        self._holds: list[tuple[str, str, Held]] = []
         self.requests: list[tuple[str, str]] = []
 
     @property
@@ -80,6 +98,15 @@ class Wire:
         """Let the next requests of a method, for paths that end so, meet a fault."""
         with self._lock:
             self._planned += [(method, path, fault)] * times
+
+    def hold(self, method: str, path: str, *, nth: int = 1) -> Held:
+        """Keep back the answer to the nth request from now on of a method, for paths that end so."""
+        holds = [Held() for _ in range(nth)]
+        for held in holds[:-1]:
+            held.go.set()
+        with self._lock:
+            self._holds += [(method, path, held) for held in holds]
+        return holds[-1]
 
     def number(self, faults: dict[int, Fault]) -> None:
         """Let requests meet faults by their numbers from now on, the first being 0; forget all else."""
@@ -112,6 +139,7 @@ class Wire:
                 return
             fault = self._fault_of(request)
             answer = self._answer(request, fault)
+            self._keep_back(request)
             if fault == "slow":
                 threading.Event().wait(SLOW_SECONDS)
             if fault in {"reset", "cut request", "lost answer", "late"}:
@@ -122,9 +150,18 @@ class Wire:
             else:
                 connection.sendall(answer)
 
+    def _keep_back(self, request: bytes) -> None:
+        method, path = _asked(request)
+        with self._lock:
+            found = next((each for each in self._holds if each[0] == method and path.endswith(each[1])), None)
+            if found is None:
+                return
+            self._holds.remove(found)
+        found[2].came.set()
+        found[2].go.wait(HELD_SECONDS)
+
     def _fault_of(self, request: bytes) -> Fault | None:
-        method, target, _ = request.split(b"\r\n", 1)[0].decode().split(" ")
-        path = unquote(target.partition("?")[0])
+        method, path = _asked(request)
         with self._lock:
             fault = self._numbered.pop(len(self.requests), None)
             self.requests.append((method, path))
@@ -162,6 +199,12 @@ class Wire:
                 while piece := server.recv(65536):
                     answer += piece
             return answer
+
+
+def _asked(request: bytes) -> tuple[str, str]:
+    """Return a request's method and path."""
+    method, target, _ = request.split(b"\r\n", 1)[0].decode().split(" ")
+    return method, unquote(target.partition("?")[0])
 
 
 def _read_request(connection: socket.socket) -> bytes | None:

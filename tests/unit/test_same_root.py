@@ -63,6 +63,16 @@ def thrown(*kinds: str, message: str = "…") -> SawRoot:
             id="403, by the SDK's own stream",
         ),
         pytest.param(
+            thrown(*IO, message="java.io.IOException: …; S3Exception: Bad Request (Service: S3, Status Code: 400, …)"),
+            "denied",
+            id="400: a token that has expired",
+        ),
+        pytest.param(
+            thrown(*IO, message="java.io.IOException: …; S3Exception: Slow down (Service: S3, Status Code: 503, …)"),
+            "failed",
+            id="503, by the SDK's own stream",
+        ),
+        pytest.param(
             thrown("java.lang.RuntimeException", "java.lang.Exception", "java.lang.ClassNotFoundException"),
             "no file system",
             id="no jar of s3a",

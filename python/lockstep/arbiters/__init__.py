@@ -23,7 +23,7 @@ from lockstep.arbiters.address import Address, address_of
 from lockstep.errors import InvalidError, LockstepError, UnavailableError
 from lockstep.retry import REQUEST, Backoff
 from lockstep.settings import DEFAULT_ARBITER
-from lockstep.storage.failures import Meaning
+from lockstep.storage.failures import Meaning, error_of
 
 T = TypeVar("T")
 
@@ -192,7 +192,8 @@ class Arbiter(ABC):
 
     def _asked(self, what: str, ask: Callable[[], T], *, writes: bool = True) -> tuple[T, bool]:
         """Return the answer to a request, and whether one before it, which got none, may have been carried out."""
-        failure, may_be_done = None, False
+        failure: FailedError | None = None
+        may_be_done = False
         for _ in self.repeat.tries():
             try:
                 return ask(), may_be_done
@@ -201,10 +202,14 @@ class Arbiter(ABC):
                 if not error.meaning.is_passing:
                     break
             except LockstepError as error:
-                if may_be_done or isinstance(error, UnavailableError):
-                    raise UnavailableError(error.message, definite=not may_be_done) from error
+                if isinstance(error, UnavailableError):
+                    raise error.saying(error.message, definite=not may_be_done) from error
+                if may_be_done:
+                    raise UnavailableError(error.message) from error
                 raise
-        raise UnavailableError(f"cannot {what} the arbiter ({self}): {failure}", definite=not may_be_done) from failure
+        assert failure is not None
+        message = f"cannot {what} the arbiter ({self}): {failure}"
+        raise error_of(failure.meaning, message, definite=not may_be_done) from failure
 
     @abstractmethod
     def _check(self) -> str:

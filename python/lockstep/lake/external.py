@@ -70,7 +70,7 @@ class ExternalEntries:
                 _log.info("database version %d: took in commits of a plain Delta writer", entry.version)
                 return entry.version
             case Unknown(entry, cause):
-                raise UnavailableError(
+                raise cause.saying(
                     f"cannot tell whether timeline entry {entry.version}, which takes in commits of a plain Delta "
                     f"writer, was written: {cause.message}. Nothing else changed; the next statement looks again"
                 ) from cause

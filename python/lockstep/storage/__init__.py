@@ -64,7 +64,8 @@ class Storage(ABC):
     """A folder in a file system or an object store.
 
     Paths are relative to the root, with '/' between their parts; empty parts, '.', '..' and absolute paths are refused
-    with `InvalidError`. Any failure of the store itself raises `UnavailableError`, which names the path and the cause.
+    with `InvalidError`. Any failure of the store itself raises `UnavailableError`, which names the path and the cause:
+    a `StoreRefusedError`, which nobody tries again, if the store would say so again, for keys or permissions say.
     All methods are safe to call from many threads.
 
     Attributes:
@@ -138,7 +139,7 @@ class Storage(ABC):
                     return Mine()
             except UnavailableError as error:
                 if error.definite and attempt > 1:  # one of the writes before this one might still arrive
-                    raise UnavailableError(error.message) from error
+                    raise error.saying(error.message) from error
                 raise
             if (content := self.get(path)) is not None:
                 return Mine() if content == data else Theirs(content)

@@ -1,6 +1,7 @@
 """What an object store's refusal means: a pure function over what obstore raises (docs/storage.md has the table).
 
     meaning_of("GenericError", str(error))      # Meaning.BUSY
+    error_of(Meaning.REFUSED, "cannot read a")  # StoreRefusedError: whoever runs it again is told the same
 
 One question matters most: may a write that failed have been done all the same? Only an answer of the store itself, or
 proof that no request went out, says no. Whatever this does not know may have been done.
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+
+from lockstep.errors import StoreRefusedError, UnavailableError
 
 
 class Meaning(Enum):
@@ -42,8 +45,31 @@ _NO_CONNECTION = re.compile(r"kind: Connect,|client::legacy::Error\(\s*Connect,"
 _NOT_FOUND = re.compile(r".* - Server returned non-2xx status code: 404 [^:]*: ", re.DOTALL)
 """What comes before the body of a 404. Before it stand the key and the address, which anybody may have named."""
 
-_NO_BUCKET = re.compile(r"\ufeff?\s*(?:<\?xml[^>]*>)?\s*<Error>\s*<Code>(?:NoSuchBucket|ContainerNotFound)</Code>")
-"""How such a body begins. What else is in it may be the key again, or a page of a proxy's."""
+_CODE = re.compile(r"\ufeff?\s*(?:<\?xml[^>]*>)?\s*<Error(?:\s[^>]*)?>\s*<Code>(\w+)</Code>")
+"""How a store's own body begins. What else is in it may be the key again."""
+
+_ABSENCES = {
+    "NoSuchKey": Meaning.ABSENT,
+    "NoSuchVersion": Meaning.ABSENT,
+    "BlobNotFound": Meaning.ABSENT,
+    "ResourceNotFound": Meaning.ABSENT,
+    "NoSuchBucket": Meaning.NO_BUCKET,
+    "ContainerNotFound": Meaning.NO_BUCKET,
+}
+"""What stores say with 404. versitygw says so of users, too, so what is not here is a refusal, and no absent object."""
+
+_MARKUP = re.compile(r"\s*<")
+"""How a page of a proxy's begins, and other bodies that are no store's."""
+
+_OF_ONE_KEY = re.compile(r".*DeleteObjects request failed for key .*\(code: (\w+)\)\s*", re.DOTALL)
+"""What is said of one of the keys that S3 was asked to delete together; the key, as it is, before what S3 says."""
+
+_CODES = {
+    "AccessDenied": Meaning.REFUSED,
+    "AllAccessDisabled": Meaning.REFUSED,
+    "NoSuchBucket": Meaning.NO_BUCKET,
+}
+"""What S3 says of one such key in an answer of 200; all else may pass."""
 
 _IN_THE_WAY = re.compile(r"<Code>RequestTimeout</Code>")
 """S3's 400 for a request whose body came too slowly: no bad request, but a bad connection."""
@@ -76,6 +102,8 @@ def meaning_of(kind: str, text: str) -> Meaning:
         return _absence(text)
     if (status := _STATUS.search(text)) is not None:
         return _meaning_of_status(int(status[1]), text)
+    if (code := _OF_ONE_KEY.fullmatch(text.partition(_DUMP)[0])) is not None:
+        return _CODES.get(code[1], Meaning.UNKNOWN)
     if _NO_CONNECTION.search(text):
         return Meaning.UNREACHED
     if _REDIRECTED in text:
@@ -85,8 +113,11 @@ def meaning_of(kind: str, text: str) -> Meaning:
 
 def _absence(text: str) -> Meaning:
     message, _, _ = text.partition(_DUMP)
-    head = _NOT_FOUND.match(message)
-    return Meaning.NO_BUCKET if head and _NO_BUCKET.match(message, head.end()) else Meaning.ABSENT
+    if (head := _NOT_FOUND.match(message)) is None:
+        return Meaning.ABSENT
+    if (code := _CODE.match(message, head.end())) is not None:
+        return _ABSENCES.get(code[1], Meaning.REFUSED)
+    return Meaning.UNKNOWN if _MARKUP.match(message, head.end()) else Meaning.ABSENT
 
 
 def _meaning_of_status(status: int, text: str) -> Meaning:
@@ -111,12 +142,41 @@ def _meaning_of_status(status: int, text: str) -> Meaning:
             return Meaning.UNKNOWN
 
 
+def error_of(meaning: Meaning, message: str, *, definite: bool = False) -> UnavailableError:
+    """Return what Lockstep raises of a failure.
+
+    Args:
+        meaning: of the failure, the last one if there were several.
+        message: what could not be done, and what was said of it.
+        definite: see `UnavailableError`.
+    """
+    again = f"{message}. It would be refused again"
+    match meaning:
+        case Meaning.REFUSED:
+            said = f"{again}: see that keys, permissions, quotas, address and region are right"
+            return StoreRefusedError(said, definite=definite)
+        case Meaning.NO_BUCKET:
+            said = f"{again}: correct the root, or make the bucket or container"
+            return StoreRefusedError(said, sqlstate=_NO_SUCH_PLACE, definite=definite)
+        case _:
+            return UnavailableError(message, definite=definite)
+
+
+_NO_SUCH_PLACE = "22023"
+
+
 def refuses_conditions(text: str) -> bool:
     """Tell whether an error of a conditional write says that the store has none: it does not know the header."""
     return (status := _STATUS.search(text)) is not None and status[1] == "501"
 
 
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
+_ECHOES = re.compile(
+    r"<((?:CanonicalRequest|StringToSign)(?:Bytes)?|SignatureProvided|AuthenticationErrorDetail)>.*?(?:</\1>|\Z)",
+    re.DOTALL,
+)
+"""What stores repeat of a request whose signature is wrong: S3 all that was signed, a session's token among it."""
+
 _REASONS = (
     (re.compile(r"kind: Timeout,"), "no answer in time"),
     (re.compile(r"kind: ConnectionRefused,"), "connection refused"),
@@ -128,12 +188,17 @@ _REASONS = (
 
 
 def cause_of(text: str) -> str:
-    """Return obstore's message for a person.
-
-    Left out: the dump of Rust values, of which the reason is kept, and the query of an address, in which the
-    signature of an Azure SAS token may stand.
-    """
-    message, _, dump = text.partition(_DUMP)
-    message = _QUERY.sub(r"\1?…", message.strip())
+    """Return obstore's message for a person: without keys, and of the dump of Rust values nothing but the reason."""
+    message, _, dump = without_keys(text).partition(_DUMP)
+    message = message.strip()
     reason = next((words for sign, words in _REASONS if sign.search(dump)), "")
     return f"{message} ({reason})" if reason else message
+
+
+def without_keys(text: str) -> str:
+    """Return what obstore says without what may have a key in it.
+
+    That is the query of an address, in which the signature of an Azure SAS token may stand, and what stores repeat of
+    a request whose signature is wrong.
+    """
+    return _ECHOES.sub(r"<\1>…</\1>", _QUERY.sub(r"\1?…", text))

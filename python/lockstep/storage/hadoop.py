@@ -21,6 +21,7 @@ import msgspec
 
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.storage import HDFS, Found, Names, Storage, checked
+from lockstep.storage.failures import Meaning, error_of
 
 Transport: TypeAlias = Callable[[bytes], bytes]
 """Carries a request to Hadoop's client, and its answer back; from any thread. Where there is no answer it raises
@@ -32,6 +33,18 @@ _Op: TypeAlias = Literal[
 
 _WRITES: frozenset[_Op] = frozenset({"put", "begin", "piece", "finish"})
 """What makes a file, and says of a failure whether it may be there all the same."""
+
+_HDFS = "org.apache.hadoop.hdfs.protocol"
+_REFUSALS = frozenset({
+    "org.apache.hadoop.security.AccessControlException",
+    "org.apache.hadoop.security.authorize.AuthorizationException",
+    "org.apache.hadoop.security.token.SecretManager$InvalidToken",
+    f"{_HDFS}.DSQuotaExceededException",
+    f"{_HDFS}.NSQuotaExceededException",
+    f"{_HDFS}.QuotaByStorageTypeExceededException",
+    f"{_HDFS}.QuotaExceededException",
+})  # fmt: skip
+"""What a name node throws where it says no, and would again; not where it is in safe mode, or stands by."""
 
 PIECE_BYTES = 4 * 1024 * 1024
 """The most bytes of a file in one request or answer: Py4J and pipes carry a third more, and hold several copies."""
@@ -260,7 +273,7 @@ class HadoopStorage(Storage):
         """Ask one request, and return its answer and the bytes behind it.
 
         Raises:
-            UnavailableError: Hadoop failed, or did not answer.
+            UnavailableError: Hadoop failed, or did not answer; or the name node said no (`StoreRefusedError`).
             UnsupportedError: it has another client for HDFS or asks observers, or this process has no driver.
         """
         if not path and op not in ("list", "is_writable"):
@@ -270,13 +283,14 @@ class HadoopStorage(Storage):
         try:
             head, _, rest = _only(self.url)(msgspec.json.encode(request) + b"\n" + data).partition(b"\n")
         except UnavailableError as error:
-            raise UnavailableError(f"{where}: {error.message}", definite=error.definite) from error
+            raise error.saying(f"{where}: {error.message}", definite=error.definite) from error
         answer = _answers.decode(head)
         if (failure := answer.error) is not None:
             if failure.kind == "java.lang.UnsupportedOperationException":
                 raise UnsupportedError(f"{where}: {failure.message}")
             is_not_done = op in _WRITES and not failure.may_be_done
-            raise UnavailableError(f"{where}: {failure.message}", definite=is_not_done)
+            meaning = Meaning.REFUSED if failure.kind in _REFUSALS else Meaning.UNKNOWN
+            raise error_of(meaning, f"{where}: {failure.message}", definite=is_not_done)
         return answer, rest
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lockstep.errors import InvalidError, UnavailableError
+from lockstep.errors import InvalidError, StoreRefusedError, UnavailableError
 from lockstep.storage import Found, Names, Storage, checked
 from lockstep.workers import Workers
 
@@ -343,7 +343,7 @@ class _Reporting:
         if isinstance(error, OSError):
             cause = error.strerror or str(error)
             message = f"cannot {self._verb} {self._path or '/'} in {self._storage.url}: {cause}"
-            raise UnavailableError(message, definite=self._definite) from error
+            raise _meant(error)(message, definite=self._definite) from error
 
 
 def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStorage:
@@ -365,8 +365,16 @@ def open_local(url: str, *, create: bool, fsync_data: bool = False) -> LocalStor
             raise InvalidError(f"{root} is a file: the root of a lake is a folder")
         next(root.iterdir(), None)
     except OSError as error:
-        raise UnavailableError(f"cannot open the lake's root {root}: {error.strerror or error}") from error
+        raise _meant(error)(f"cannot open the lake's root {root}: {error.strerror or error}") from error
     return storage
+
+
+_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def _meant(error: OSError) -> type[UnavailableError]:
+    """Return the error for what the operating system says: of permissions it would say the same again."""
+    return StoreRefusedError if error.errno in _NOT_ALLOWED else UnavailableError
 
 
 _TIMES = 3

@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.retry import REQUEST, Backoff
 from lockstep.storage import Found, Names, Storage, checked
-from lockstep.storage.failures import Meaning, cause_of, meaning_of
+from lockstep.storage.failures import Meaning, cause_of, error_of, meaning_of, without_keys
 from lockstep.storage.options import Obstore, Place
 from lockstep.workers import Threads
 
@@ -67,6 +67,7 @@ class ObjectStorage(Storage):
         self._url = url.rstrip("/")
         self.repeat = repeat
         self._address = address
+        self._knows_bucket = False
 
     @property
     def url(self) -> str:
@@ -83,10 +84,12 @@ class ObjectStorage(Storage):
 
         def read() -> bytes | None:
             try:
-                return obstore.get(self._store, _key(path)).bytes().to_bytes()
+                data = obstore.get(self._store, _key(path)).bytes().to_bytes()
             except FileNotFoundError as error:
                 _check_absent(error)
-                return None
+                data = None
+            self._knows_bucket = True
+            return data
 
         return self._repeating("read", path, read)
 
@@ -94,7 +97,7 @@ class ObjectStorage(Storage):
         import obstore
         from obstore.exceptions import BaseError
 
-        key, failure, may_be_done = _key(path), None, False
+        key, failure, meaning, may_be_done = _key(path), None, Meaning.UNKNOWN, False
         for _ in self.repeat.tries():
             try:
                 obstore.put(self._once, key, data, mode="create", use_multipart=False)
@@ -108,7 +111,7 @@ class ObjectStorage(Storage):
                 return True
         assert failure is not None
         message = f"cannot write {path} in {self.url}: {cause_of(str(failure))}"
-        raise UnavailableError(message, definite=not may_be_done) from failure
+        raise error_of(meaning, message, definite=not may_be_done) from _for_logs(failure)
 
     def put(self, path: str, data: bytes) -> None:
         import obstore
@@ -175,6 +178,11 @@ class ObjectStorage(Storage):
                     return
 
     def exists(self, path: str) -> bool:
+        """See `Storage.exists`; whether the bucket is there is looked at once.
+
+        The answer to a HEAD has no body, so a missing object looks like a missing bucket. A bucket that was there once
+        goes only when it is empty, and then the object is absent indeed.
+        """
         import obstore
 
         with self._reporting("look at", path):
@@ -182,8 +190,21 @@ class ObjectStorage(Storage):
                 obstore.head(self._store, _key(path))
             except FileNotFoundError as error:
                 _check_absent(error)
-                return False
+                return False if self._knows_bucket else self._read_to_look(path)
             return True
+
+    def _read_to_look(self, path: str) -> bool:
+        """Tell whether an object is there by a GET, which says so if it is the bucket that is missing."""
+        import obstore
+
+        try:
+            obstore.get(self._store, _key(path))
+            is_there = True
+        except FileNotFoundError as error:
+            _check_absent(error)
+            is_there = False
+        self._knows_bucket = True
+        return is_there
 
     def delete(self, path: str) -> None:
         import obstore
@@ -251,13 +272,14 @@ class ObjectStorage(Storage):
 
     @contextlib.contextmanager
     def _reporting(self, verb: str, path: str) -> Iterator[None]:
-        """Raise what obstore says as `UnavailableError`."""
+        """Raise what obstore says as `UnavailableError`, or as the kind of it that tells that the store said no."""
         from obstore.exceptions import BaseError
 
         try:
             yield
         except (BaseError, OSError) as error:
-            raise UnavailableError(f"cannot {verb} {path or '/'} in {self.url}: {cause_of(str(error))}") from error
+            message = f"cannot {verb} {path or '/'} in {self.url}: {cause_of(str(error))}"
+            raise error_of(_meaning(error), message) from _for_logs(error)
 
 
 def open_object(url: str, place: Place, settings: Obstore) -> ObjectStorage:
@@ -340,6 +362,12 @@ def _key(path: str) -> str:
 
 def _meaning(error: Exception) -> Meaning:
     return meaning_of(type(error).__name__, str(error))
+
+
+def _for_logs(error: Exception) -> Exception:
+    """Return an error of obstore such that whoever logs its text logs no key."""
+    error.args = (without_keys(str(error)),)
+    return error
 
 
 def _check_absent(error: FileNotFoundError) -> None:

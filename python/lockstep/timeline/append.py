@@ -140,6 +140,6 @@ def settled(outcome: Ratified | Unknown | Settled[T] | Exhausted, *, what: str) 
         case Settled(why):
             return why
         case Unknown(_, cause):
-            raise UnavailableError(f"cannot tell whether {what}: {cause.message}. Run it again") from cause
+            raise cause.saying(f"cannot tell whether {what}: {cause.message}. Run it again") from cause
         case Exhausted(attempts):
             raise UnavailableError(f"nothing was done: {attempts} races for the timeline were lost before {what}")

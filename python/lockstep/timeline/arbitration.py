@@ -177,7 +177,7 @@ def after_failure(
             nothing of it proves nothing then: another process may have copied it, and the arbiter forgotten it since.
     """
     if not may_be_decided:
-        return UnavailableError(error.message, definite=True) if isinstance(error, UnavailableError) else error
+        return error.saying(error.message, definite=True) if isinstance(error, UnavailableError) else error
     if isinstance(there, bytes):
         return Mine() if there == data else Theirs(there)
     if there is None and isinstance(error, SnapshotTooOldError):

@@ -166,8 +166,11 @@ _NO_FILE_SYSTEM = {
     "java.lang.NoClassDefFoundError",
     "org.apache.hadoop.fs.UnsupportedFileSystemException",
 }
-_PERMISSION = re.compile(r"\(Permission denied\)(;|$)|\bStatus Code: 403\b")
-"""What is said of a local file that may not be read, and by Amazon's client where s3a translates nothing."""
+_PERMISSION = re.compile(r"\(Permission denied\)(;|$)|\bStatus Code: 40[013]\b")
+"""What is said of a local file that may not be read, and by Amazon's client where s3a translates nothing.
+
+400 is what S3 answers to a token of a session that has expired, or is none.
+"""
 
 
 def verdict_of(expected: Expected, seen: SawRoot) -> Verdict:
