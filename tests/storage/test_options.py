@@ -219,13 +219,14 @@ def test_requests_go_where_the_address_says(
         for number, name in enumerate(variables):
             heeded = endpoint if number == 0 and not options else "http://127.0.0.1:1"
             monkeypatch.setenv(name, "true" if "EMULATOR" in name else heeded)
-        all_options = dict.fromkeys(options, endpoint) | keys.get(url[:2], {"account_key": "a2V5"})
+        addresses = dict.fromkeys(options, endpoint)
+        all_options = addresses | keys.get(url[:2], {"account_key": "a2V5"})
         store = open_storage(url, options=all_options)
         with pytest.raises(UnavailableError, match="403"):
             store.put_if_absent("x", b"1")
         assert asked
         assert store.address == f"{url} at {endpoint}"
-        of_hadoop = hadoop_settings(place_of(url), all_options, of_environment())
+        of_hadoop = hadoop_settings(place_of(url), addresses, of_environment())
         told = {value.rstrip("/") for key, value in of_hadoop.items() if key.endswith((".endpoint", "root.url"))}
         assert told == (set() if url == AZURE_URL else {endpoint})
 
@@ -341,6 +342,13 @@ KEYS = {f"{B}access.key": "id", f"{B}secret.key": "s", f"{B}aws.credentials.prov
             },
             id="azure by a principal",
         ),
+        pytest.param(
+            AZURE,
+            {"master_key": "k"},
+            {},
+            {f"fs.azure.account.auth.type.{HOST}": "SharedKey", f"fs.azure.account.key.{HOST}": "k"},
+            id="azure by a key of another name",
+        ),
         pytest.param(AZURE, {}, {}, {}, id="azure by nothing"),
     ],
 )
@@ -348,6 +356,30 @@ def test_what_hadoop_is_told(
     place: Place, options: dict[str, str], environment: dict[str, str], settings: dict[str, str]
 ) -> None:
     assert hadoop_settings(place, options, environment) == settings
+
+
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [
+        (S3, {"web_identity_token_file": "planted", "aws_role_arn": "planted"}),
+        (S3, {"container_credentials_relative_uri": "planted"}),
+        (GS, {"bearer_token": "planted"}),
+        (GS, {"google_service_account_key": "planted", "endpoint": "http://h"}),
+        (AZURE, {"msi_endpoint": "planted"}),
+        (AZURE, {"azure_client_id": "planted"}),
+        (AZURE, {"azure_storage_token": "planted"}),
+        (AZURE, {"use_azure_cli": "true"}),
+        (AZURE, {"federated_token_file": "planted", "client_id": "i", "tenant_id": "t"}),
+    ],
+)
+def test_keys_that_only_lockstep_would_have_are_refused_by_name(place: Place, options: dict[str, str]) -> None:
+    """Spark would ask with other keys, or none: the first statement would fail, or meet another account's objects."""
+    with pytest.raises(InvalidError, match="so Spark would ask the store with other keys") as caught:
+        hadoop_settings(place, options, {})
+    assert all(name in caught.value.message for name in options if name not in ("tenant_id", "endpoint"))
+    assert "planted" not in caught.value.message
+    both = {"s3": {"access_key_id": "i"}, "gs": {"service_account": "/f"}, "azure": {"sas_token": "t"}}[place.kind]
+    assert hadoop_settings(place, options | both, {}), "with keys for both, the others may be there, too"
 
 
 def test_a_session_tells_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +401,7 @@ def test_a_session_tells_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
         (AZURE_URL, {"account_key": "planted"}),
         (AZURE_URL, {"azure_storage_sas_key": "planted"}),
         (AZURE_URL, {"client_id": "i", "client_secret": "planted", "tenant_id": "t"}),
-        ("gs://b/lake", {"service_account_key": "planted"}),
+        ("gs://b/lake", {"service_account": "planted"}),
     ],
 )
 def test_spark_is_told_to_hide_each_setting_with_a_key(url: str, options: dict[str, str]) -> None:

@@ -139,7 +139,8 @@ def _of_hadoop(root: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 _KEYS = (
-    "(?i:secret|password|token|access[._]?key|account[._]?key|sas[._]?key|service[._]account|private[._]?key|proxy_url)"
+    "(?i:secret|password|token|access[._]?key|account[._]?key|master[._]?key|sas[._]?key|service[._]account|"
+    "private[._]?key|proxy_url)"
 )
 """Names of settings whose values Spark hides in its UI: its own default, and what stores have besides."""
 

@@ -243,14 +243,28 @@ def _plain(key: str) -> str:
 def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of Hadoop's file system that mean the same store in the same way.
 
-    Options that Hadoop has no counterpart for are left out.
+    Options that Hadoop has no counterpart for are left out, unless Spark's side would have no keys then.
 
     Args:
         options: as for `obstore_settings`.
         environment: variables of the process that both sides run in.
+
+    Raises:
+        InvalidError: they say who Lockstep is to the store, and do not tell that to Spark's side.
     """
     plain = {_plain(key): value for key, value in options.items()}
-    endpoint = endpoint_of(place, options, environment)
+    settings = _hadoops(place, plain, endpoint_of(place, options, environment), environment)
+    alone = sorted(key for key in options if _plain(key) in _KEYS_OF_LOCKSTEP_ALONE[place.kind])
+    if alone and not any(_SAYS_WHO.search(name) for name in settings):
+        raise InvalidError(
+            f"{', '.join(alone)}: Hadoop has no such option, so Spark would ask the store with other keys than "
+            "Lockstep, or with none. Give keys that both have (docs/storage.md#options); or leave options out, and set "
+            "spark.sql.catalog.<catalog>.store.<option> for Lockstep and what Hadoop calls it for Spark"
+        )
+    return settings
+
+
+def _hadoops(place: Place, plain: Mapping[str, str], endpoint: str, environment: Mapping[str, str]) -> dict[str, str]:
     match place.kind:
         case "s3":
             return _s3a(place.bucket, plain, endpoint, environment)
@@ -258,6 +272,39 @@ def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mappi
             return _gs(plain, endpoint)
         case "azure":
             return _abfs(place.host, plain)
+
+
+_KEYS_OF_LOCKSTEP_ALONE: Mapping[Kind, frozenset[str]] = {
+    "s3": frozenset({
+        "container_authorization_token_file",
+        "container_credentials_full_uri",
+        "container_credentials_relative_uri",
+        "imdsv1_fallback",
+        "metadata_endpoint",
+        "role_arn",
+        "role_session_name",
+        "web_identity_token_file",
+    }),
+    "gs": frozenset({"bearer_token", "service_account_key"}),
+    "azure": frozenset({
+        "bearer_token",
+        "client_id",
+        "fabric_session_token",
+        "federated_token_file",
+        "identity_endpoint",
+        "msi_endpoint",
+        "msi_resource_id",
+        "object_id",
+        "skip_signature",
+        "token",
+        "use_azure_cli",
+        "use_fabric_endpoint",
+    }),
+}  # fmt: skip
+"""Options of obstore's, without the prefix of their cloud, that say who asks, and that nothing below translates."""
+
+_SAYS_WHO = re.compile(r"\.aws\.credentials\.provider$|^fs\.gs\.auth\.type$|^fs\.azure\.account\.auth\.type\.")
+"""The names of Hadoop's settings that say who asks."""
 
 
 def hadoop_addresses(place: Place) -> list[str]:
@@ -331,7 +378,7 @@ def _gs(plain: Mapping[str, str], endpoint: str) -> dict[str, str]:
 
 def _abfs(host: str, plain: Mapping[str, str]) -> dict[str, str]:
     """Settings of one account."""
-    if key := plain.get("account_key") or plain.get("access_key"):
+    if key := plain.get("account_key") or plain.get("access_key") or plain.get("master_key"):
         return {f"fs.azure.account.auth.type.{host}": "SharedKey", f"fs.azure.account.key.{host}": key}
     if token := plain.get("sas_key") or plain.get("sas_token"):
         return {f"fs.azure.account.auth.type.{host}": "SAS", f"fs.azure.sas.fixed.token.{host}": token}
