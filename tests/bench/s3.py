@@ -1,7 +1,8 @@
 """`python -m tests.bench.s3`: commits a second in an S3 server that is near, and farther away; in docs/benchmarks.md.
 
-The server is s3proxy, on this host; toxiproxy makes each of its answers so much later. What Spark and Delta would have
-written before COMMIT is written to the server itself, and is not timed.
+The server is versitygw, on this host, which looks at signatures and writes files, or with `--server s3proxy` that one,
+which does neither; toxiproxy makes each of its answers so much later. What Spark and Delta would have written before
+COMMIT is written to the server itself, and is not timed.
 """
 
 from __future__ import annotations
@@ -62,8 +63,15 @@ def measure(server: servers.Server, endpoint: str, threads: int, commits: int, *
     return Run(count / total, statistics.median(seconds) * 1000, count / (entry_files(near) - before))
 
 
-def section(runs: Mapping[tuple[str, int], Sequence[Run]]) -> str:
-    """Return the section's text, given the runs of each case at each distance."""
+SAID = {
+    "versitygw": f"versitygw {servers.VERSITYGW}, which looks at signatures and keeps objects as files,",
+    "s3proxy": f"s3proxy {servers.S3PROXY.revision}, which asks for no keys and keeps objects in memory,",
+}
+"""What each server is."""
+
+
+def section(runs: Mapping[tuple[str, int], Sequence[Run]], server: str) -> str:
+    """Return the section's text, given the runs of each case at each distance, and which server it was."""
     rows = []
     for (case, distance), each in runs.items():
         near, alone = runs[case, DISTANCES_MS[0]], runs[next(iter(CASES)), distance]
@@ -73,11 +81,11 @@ def section(runs: Mapping[tuple[str, int], Sequence[Run]]) -> str:
         )
     rounds = len(next(iter(runs.values())))
     said = f"""
-        Threads of one process, each `BEGIN`, an append of one file, `COMMIT`, one after the other, on a lake in s3proxy
-        on the same host, whose answers toxiproxy makes so much later (`make bench-s3`; {rounds} rounds, all cases in
-        turn, medians, {conditions()}). What Spark and Delta would have written before is not timed. At 0 ms this
-        measures the server and the cores more than Lockstep; at 60 ms, about what a conditional write to S3 takes, a
-        commit is [the requests that follow one another](requests.md).
+        Threads of one process, each `BEGIN`, an append of one file, `COMMIT`, one after the other, on a lake in
+        {SAID[server]} on the same host; toxiproxy makes its answers so much later (`make bench-s3`; {rounds} rounds,
+        all cases in turn, medians, {conditions()}). What Spark and Delta would have written before is not timed. At
+        0 ms this measures the server and the cores more than Lockstep; at 60 ms, about what a conditional write to S3
+        takes, a commit is [the requests that follow one another](requests.md).
     """
     return "\n".join([
         "## Commits in an S3 server",
@@ -100,10 +108,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--commits", type=int, default=8, help="of each thread; a fourth of it to one table")
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
+    parser.add_argument("--server", choices=servers.S3_SERVERS, default="versitygw")
     args = parser.parse_args()
     runs: dict[tuple[str, int], list[Run]] = {(case, ms): [] for case in CASES for ms in DISTANCES_MS}
     with ExitStack() as stack:
-        server = stack.enter_context(servers.s3proxy())
+        server = stack.enter_context(servers.started(args.server))
         endpoints = {
             ms: stack.enter_context(toxiproxy.passing(server.options["endpoint"], toxiproxy.slow(ms)))
             for ms in DISTANCES_MS
@@ -114,7 +123,7 @@ def main() -> None:
                 commits = max(2, args.commits // 4) if shared else args.commits
                 each.append(measure(server, endpoints[ms], threads, commits, shared=shared))
                 print(case, ms, "ms", each[-1], flush=True)
-    text = section(runs)
+    text = section(runs, args.server)
     print(text)
     if not args.no_write:
         DOCUMENT.write_text(with_section(DOCUMENT.read_text(encoding="utf-8"), MARK, text), encoding="utf-8")

@@ -33,7 +33,7 @@ from tests.support.lakes import add, files, named, open_catalog, stage_new
 from tests.support.s3 import KEYS, Contended, moto, serving
 from tests.support.sessions import ROOTS
 
-FETCHED = ["s3proxy", "azurite"] if servers.ARE_WANTED else []
+FETCHED = ["s3proxy", "versitygw", "azurite"] if servers.ARE_WANTED else []
 
 
 class Doubting(FaultyStorage):
@@ -62,6 +62,12 @@ def s3(server: Contended) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def s3proxy() -> Iterator[servers.Server]:
     with servers.s3proxy() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[servers.Server]:
+    with servers.versitygw() as server:
         yield server
 
 
@@ -324,8 +330,9 @@ def test_a_folder_of_more_than_a_thousand_objects_is_listed_whole(store: Storage
 
 def test_list_after_a_name(store: Storage, request: pytest.FixtureRequest) -> None:
     """`after` is exclusive, need not exist, and leaves folders out as well."""
-    # s3proxy keeps its objects as files, of which none can have the name of a folder.
-    is_flat = isinstance(store, ObjectStorage) and "s3proxy" not in request.node.name
+    # Of what keeps its objects as files none can have the name of a folder.
+    has_files = any(name in request.node.name for name in ("s3proxy", "versitygw"))
+    is_flat = isinstance(store, ObjectStorage) and not has_files
     for path in ("f/1", "f/2", "f/3", "f/2/deep" if is_flat else "f/4/d"):
         store.put(path, b"")
     assert store.list("f", after="1") == ["2", "3"]

@@ -211,7 +211,7 @@ fetched = pytest.mark.skipif(not servers.ARE_WANTED, reason="must be fetched fir
 
 @fetched
 @pytest.mark.slow
-@pytest.mark.parametrize("server", [servers.s3proxy, servers.azurite])
+@pytest.mark.parametrize("server", [servers.s3proxy, servers.versitygw, servers.azurite])
 def test_real_servers_that_are_right(server: servers.Starter) -> None:
     with server() as running:
         store: Storage = open_storage(running.url("root"), options=running.options)

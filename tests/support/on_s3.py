@@ -1,12 +1,14 @@
 """Runs tests with Spark whose lakes lie in S3: `python -m tests.support.on_s3 tests/spark/test_contract.py …`.
 
-It starts s3proxy, and says by variables of the environment where it is, to Lockstep and to Spark's s3a alike. With
-`--faults` first, all of them reach it through toxiproxy, which loses, cuts and delays what they say; only what judges
-with delta-rs, which asks nothing again whose answer broke off, asks the server itself (`tests.support.placed.delta`).
+It starts s3proxy, or the server that `--server versitygw` names, and says by variables of the environment where it is,
+to Lockstep and to Spark's s3a alike. With `--faults` all of them reach it through toxiproxy, which loses, cuts and
+delays what they say; only what judges with delta-rs, which asks nothing again whose answer broke off, asks the server
+itself (`tests.support.placed.delta`).
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -18,6 +20,9 @@ import lockstep
 from lockstep.spark import jars
 from tests.support import servers, toxiproxy
 from tests.support.sessions import CATALOG, ROOTS
+
+ASKS_FOR_KEYS = os.environ.get("LOCKSTEP_TEST_S3") == "versitygw"
+"""Whether lakes lie in a server that looks at who asks."""
 
 JARS = Path(__file__).with_name("s3a_jars.txt")
 
@@ -36,29 +41,33 @@ def s3a_jars() -> list[Path]:
 
 
 @contextmanager
-def told(toxics: Sequence[toxiproxy.Toxic] = ()) -> Iterator[dict[str, str]]:
+def told(toxics: Sequence[toxiproxy.Toxic] = (), name: str = servers.S3_SERVERS[0]) -> Iterator[dict[str, str]]:
     """Run a server for as long as the block; the variables that tell other processes where it is.
 
     Args:
         toxics: what happens to connections on their way to it.
+        name: which server.
     """
     s3a_jars()
     with ExitStack() as stack:
-        server = stack.enter_context(servers.s3proxy())
+        server = stack.enter_context(servers.started(name))
         keys = dict(server.options)
         direct = endpoint = keys.pop("endpoint")
         if toxics:
             endpoint = stack.enter_context(toxiproxy.passing(endpoint, toxics))
         variables = {f"AWS_{key.upper()}": value for key, value in keys.items()}
-        variables |= {"AWS_ENDPOINT_URL": endpoint, "LOCKSTEP_TEST_DIRECT": direct}
+        variables |= {"AWS_ENDPOINT_URL": endpoint, "LOCKSTEP_TEST_DIRECT": direct, "LOCKSTEP_TEST_S3": name}
         yield variables | {"LOCKSTEP_TEST_ROOTS": server.root}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run pytest with these arguments beside a server, and return its exit status."""
-    with_faults = arguments[:1] == ["--faults"]
-    with told(toxiproxy.FAULTS if with_faults else ()) as variables:
-        command = [sys.executable, "-m", "pytest", *arguments[with_faults:]]
+    parser = argparse.ArgumentParser(prog="python -m tests.support.on_s3", allow_abbrev=False)
+    parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--server", choices=servers.S3_SERVERS, default=servers.S3_SERVERS[0])
+    ours, theirs = parser.parse_known_args(arguments)
+    with told(toxiproxy.FAULTS if ours.faults else (), ours.server) as variables:
+        command = [sys.executable, "-m", "pytest", *theirs]
         return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
 
 

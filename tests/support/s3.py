@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -108,8 +108,17 @@ def make_bucket(endpoint: str, bucket: str) -> None:
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{bucket}", method="PUT")).close()
 
 
-def put(endpoint: str, bucket: str, key: str, data: bytes) -> None:
+def make_own_bucket(endpoint: str, bucket: str, keys: Mapping[str, str]) -> None:
+    """Make a bucket in a server that asks for a signature."""
+    client(endpoint, keys).create_bucket(Bucket=bucket)
+
+
+def put(endpoint: str, bucket: str, key: str, data: bytes, keys: Mapping[str, str] = KEYS) -> None:
     """Put an object under a key as it stands, one that ends in a slash too, which Lockstep's client would not do."""
-    keys = {"aws_access_key_id": KEYS["access_key_id"], "aws_secret_access_key": KEYS["secret_access_key"]}
-    client = boto3.client("s3", region_name=KEYS["region"], endpoint_url=endpoint, **keys)
-    client.put_object(Bucket=bucket, Key=key, Body=data)
+    client(endpoint, keys).put_object(Bucket=bucket, Key=key, Body=data)
+
+
+def client(endpoint: str, keys: Mapping[str, str]) -> Any:
+    """Return Amazon's own client of a server."""
+    own = {"aws_access_key_id": keys["access_key_id"], "aws_secret_access_key": keys["secret_access_key"]}
+    return boto3.client("s3", region_name=keys["region"], endpoint_url=endpoint, **own)

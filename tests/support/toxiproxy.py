@@ -9,9 +9,6 @@ chooses; this has them by chance, and on connections that clients of all kinds k
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,11 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from tests.support import servers
+from tests.support import golang, servers
 from tests.support.ports import free_port
 
 VERSION = "v2.5.0"
-FOLDER = servers.FOLDER / "go"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +79,4 @@ def _post(url: str, what: dict[str, Any]) -> None:
 
 def fetch() -> Path:
     """Return toxiproxy's server, built if need be."""
-    binary = FOLDER / VERSION / "server"
-    if not binary.exists():
-        module = f"github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
-        try:
-            environment = {**os.environ, "GOBIN": str(binary.parent)}
-            subprocess.run(["go", "install", module], check=True, env=environment, stdin=subprocess.DEVNULL)
-        except FileNotFoundError:
-            sys.exit("toxiproxy is built with Go, and there is no go: install Go 1.17 or newer")
-    return binary
+    return golang.built("github.com/Shopify/toxiproxy/v2/cmd/server", VERSION, "1.17")

@@ -15,8 +15,9 @@ def test_a_run_is_compared_with_the_same_round() -> None:
         for case in CASES
         for ms in DISTANCES_MS
     }
-    text = section(runs)
+    text = section(runs, "versitygw")
     assert f"| {alone} | 10 ms | 27.5 | **0.50** | **1.0** |" in text
     assert f"| {apart} | 10 ms | 165.0 | **1.50** | **6.0** |" in text
     assert f"| {shared} | 60 ms |" in text
     assert "2 rounds" in text
+    assert "in versitygw" in " ".join(text.split())
