@@ -137,6 +137,10 @@ test-s3: setup jar ## run the contract in Spark on s3a, and two drivers on one l
 	@echo "test-s3: $(or $(TESTS),$(S3_TESTS)) on $(S3_SERVER) (PYTEST_ARGS=$(PYTEST_ARGS))"
 	@$(BIN)/python -m tests.support.on_s3 --server $(S3_SERVER) $(or $(TESTS),$(S3_TESTS)) $(PYTEST_ARGS)
 
+.PHONY: test-s3-sample
+test-s3-sample: PYTEST_ARGS := -k 'begin_commit or same_root or log_store'
+test-s3-sample: test-s3 ## run one file of sql/ on s3a, what Spark sees of the root, and plain Delta's drivers beside Lockstep's
+
 .PHONY: test-contract-s3 test-contract-hdfs
 test-contract-s3 test-contract-hdfs: test-contract-%: setup jar ## run all of sql/ in Spark on lakes in an S3 server, or in HDFS
 	@echo "$@: tests/spark/test_contract.py (PYTEST_ARGS=$(PYTEST_ARGS))"
