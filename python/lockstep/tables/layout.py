@@ -21,6 +21,8 @@ from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, n
 from lockstep.tables.properties import check_retention, check_set, spelled
 from lockstep.tables.schema import DeltaType, arrow_field, delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
+from lockstep.tables.widening import FEATURES as WIDENING
+from lockstep.tables.widening import unknown_changes
 
 RESERVED = "__lockstep"
 """How no column of a table may begin that is written here: what DuckDB is given beside the table's own does."""
@@ -32,6 +34,7 @@ _UNDERSTOOD = frozenset(
     {
         *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping"),
         *("deletionVectors", "inCommitTimestamp", "timestampNtz", "v2Checkpoint"),
+        *WIDENING,
     }
 )
 _AS_IT_IS = frozenset({"vacuumProtocolCheck", "domainMetadata"})
@@ -41,14 +44,14 @@ _ACTS_BY: Mapping[str, str] = {
     "generatedColumns": "delta.generationExpression",
     "identityColumns": "delta.identity.",
     "invariants": "delta.invariants",
-    "typeWidening": "delta.typeChanges",
-    "typeWidening-preview": "delta.typeChanges",
     "char and varchar columns": "__CHAR_VARCHAR_TYPE_STRING",
     "collations": "__COLLATIONS",
 }
 """By feature, what stands in a table's metadata if it is awake."""
 
-_READ_AS_IT_IS = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_READ_AS_IT_IS = frozenset(
+    {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", *WIDENING}
+)
 
 VECTORS = "delta.enableDeletionVectors"
 APPEND_ONLY = "delta.appendOnly"
@@ -166,6 +169,7 @@ class Layout:
         refused = set(self.reader_features - _READ_AS_IT_IS) - (_ACTS_BY.keys() - awake)
         if self.configuration.get(MODE) == "id":
             refused.add("columnMapping by id")
+        refused |= self._unknown_changes
         self._refuse(refused, "read in a transaction")
         self.schema  # noqa: B018  # its types are asked for, too
 
@@ -187,12 +191,17 @@ class Layout:
         }
         if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
             refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
+        refused |= self._unknown_changes
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):
             raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")
         if names := [name for name in self.types if name.startswith(RESERVED)]:
             raise UnsupportedError(f"table {self.name} has the column {names[0]}, and {RESERVED}… is Lockstep's own")
         self.schema  # noqa: B018  # its types are asked for, too
+
+    @property
+    def _unknown_changes(self) -> set[str]:
+        return {f"typeWidening ({change})" for change in unknown_changes(self.fields)}
 
     @property
     def _metadata_text(self) -> str:
