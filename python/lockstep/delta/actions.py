@@ -21,6 +21,9 @@ LogicalFile: TypeAlias = tuple[str, str | None]
 ROW_TRACKING = "delta.rowTracking"
 """The metadata domain that holds the highest row id given out; every writer of a row-tracked table writes it."""
 
+CLUSTERING = "delta.clustering"
+"""The metadata domain that says which columns a table is clustered by."""
+
 _decode = msgspec.json.Decoder(dict[str, Any | None]).decode
 
 

@@ -26,7 +26,7 @@ from lockstep.tables.layout import (
     layout_of,
     with_features,
 )
-from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
+from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered, physical_name
 from lockstep.tables.properties import check_retention, check_set, check_unset, spelled, spelling
 from lockstep.tables.schema import delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb
@@ -102,13 +102,16 @@ def without_columns(layout: Layout, columns: Collection[str]) -> Layout:
     """Return a layout without columns; what files have of them is not read any more.
 
     Raises:
-        InvalidError: no such column (42703), all of them, or one that the table is partitioned by.
+        InvalidError: no such column (42703), all of them, or one that the table is partitioned or clustered by.
         UnsupportedError: see `with_name`.
     """
     for column in columns:
         _check_free(layout, column, "dropped")
         if column in layout.partitioned_by:
             raise InvalidError(f"table {layout.name} is partitioned by {column}, which cannot be dropped")
+        [stored] = [physical_name(f, is_mapped=layout.is_mapped) for f in layout.fields if f["name"] == column]
+        if any(path[0] == stored for path in layout.clustered_by):
+            raise InvalidError(f"table {layout.name} is clustered by {column}, which cannot be dropped")
     fields = [field for field in layout.fields if field["name"] not in columns]
     if not {field["name"] for field in fields} - set(layout.partitioned_by):
         raise InvalidError(f"no column of table {layout.name} that lies in files would be left")
@@ -152,7 +155,8 @@ def with_properties(layout: Layout, properties: Mapping[str, str], gone: Iterabl
 def with_description(layout: Layout, text: str | None) -> Layout:
     """Return a layout with a comment on the table; None for none."""
     body = {key: value for key, value in layout.metadata.items() if key != "description"}
-    return layout_of(layout.name, layout.protocol, body if text is None else {**body, "description": text})
+    said = body if text is None else {**body, "description": text}
+    return layout_of(layout.name, layout.protocol, said, layout.domains)
 
 
 def with_comment(layout: Layout, column: str, text: str | None) -> Layout:
@@ -216,4 +220,4 @@ def _changed(
         body["configuration"] = dict(configuration)
     if partitions is not None:
         body["partitionColumns"] = list(partitions)
-    return layout_of(layout.name, with_features(layout.protocol, features), body)
+    return layout_of(layout.name, with_features(layout.protocol, features), body, layout.domains)

@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lockstep.delta.actions import CLUSTERING
 from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
+from lockstep.tables.clustering import Path, clustered_by, with_statistics
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
 from lockstep.tables.properties import check_retention, check_set, spelled
 from lockstep.tables.schema import DeltaType, arrow_field, delta_struct, not_null_fields
@@ -34,7 +36,7 @@ _UNDERSTOOD = frozenset(
     {
         *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping"),
         *("deletionVectors", "inCommitTimestamp", "timestampNtz", "v2Checkpoint"),
-        *WIDENING,
+        *("clustering", *WIDENING),
     }
 )
 _AS_IT_IS = frozenset({"vacuumProtocolCheck", "domainMetadata"})
@@ -62,6 +64,9 @@ DEFAULT = "CURRENT_DEFAULT"
 INDEXED = "delta.dataSkippingNumIndexedCols"
 INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
+BY_DOMAINS = frozenset({"clustering"})
+"""Features that act through a table's metadata domains."""
+
 _OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Columns that readers of a change data feed get, beside the table's."""
 
@@ -78,6 +83,7 @@ class Layout:
         features: the table features that its protocol names.
         reader_features: those of them that readers must know.
         protocol, metadata: the actions that say all this, their fields.
+        domains: its metadata domains; None where nobody asked for them.
     """
 
     name: str
@@ -88,6 +94,7 @@ class Layout:
     reader_features: frozenset[str]
     protocol: Mapping[str, Any]
     metadata: Mapping[str, Any]
+    domains: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -156,6 +163,11 @@ class Layout:
         text = self.configuration.get(INDEXED, str(INDEXED_COLUMNS))
         return int(text) if re.fullmatch(r"-1|[0-9]{1,6}", text) else 0
 
+    @property
+    def clustered_by(self) -> tuple[Path, ...]:
+        """The columns that it is clustered by, by their names in files; none where its domains are not known."""
+        return clustered_by(self.name, self.domains or {})
+
     def _is_on(self, key: str) -> bool:
         return is_on(self.configuration, key)
 
@@ -191,7 +203,7 @@ class Layout:
         }
         if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
             refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
-        refused |= self._unknown_changes
+        refused |= self._unknown_changes | self._without_statistics
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):
             raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")
@@ -202,6 +214,18 @@ class Layout:
     @property
     def _unknown_changes(self) -> set[str]:
         return {f"typeWidening ({change})" for change in unknown_changes(self.fields)}
+
+    @property
+    def _without_statistics(self) -> set[str]:
+        """What it is clustered by, and files that are written here would have no statistics of."""
+        if "clustering" not in self.features:
+            return set()
+        if self.domains is None:
+            return {f"clustering, by columns that its {CLUSTERING} tells"}
+        inside = (field for field in self.fields if field["name"] not in self.partitioned_by)
+        known = with_statistics(inside, self.indexed, is_mapped=self.is_mapped)
+        lacking = (".".join(path) for path in self.clustered_by if path not in known)
+        return {f"clustering by {column}, of which files have no statistics ({INDEXED})" for column in lacking}
 
     @property
     def _metadata_text(self) -> str:
@@ -220,8 +244,13 @@ def is_on(configuration: Mapping[str, str], key: str) -> bool:
     return str(configuration.get(key, "false")).lower() == "true"
 
 
-def layout_of(name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> Layout:
-    """Return the layout of a table by the last `protocol` and `metaData` actions of its log.
+def layout_of(
+    name: str,
+    protocol: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    domains: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Layout:
+    """Return the layout of a table by the last `protocol` and `metaData` actions of its log, and its domains.
 
     Raises:
         UnsupportedError: a protocol that is newer than this Lockstep.
@@ -241,6 +270,7 @@ def layout_of(name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any
             reader_features=_of_readers(protocol),
             protocol=protocol,
             metadata=metadata,
+            domains=domains,
         )
     except (KeyError, msgspec.MsgspecError, RecursionError) as error:
         raise CorruptTimelineError(f"table {name} has a schema that cannot be read: {error}") from error
