@@ -11,7 +11,7 @@ import pyarrow as pa
 from lockstep.arguments import list_of_names, takes
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.tables.altering import Alteration
 from lockstep.tables.changes import INDEX, Candidates, Told, candidates, removed, take_out
 from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defaults
@@ -295,6 +295,10 @@ class TransactionTable:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Table, Files]:
+        if self.name in self._scope.tx.names.views:
+            raise UnsupportedError(
+                f"{self.name} is a view, whose text is Spark's SQL: ask its tables, or ask in Spark"
+            )
         table = self._scope.catalog.table(self._scope.tx, self.name)
         layout = self._scope.states.layout(self._scope.tx, table)
         return table, Files(self._scope.catalog.lake.storage, table.location, layout)
