@@ -393,7 +393,6 @@ FEATURES: list[tuple[str, str, Callable[[Any], Any]]] = [
     ),
     ("generatedColumns", "(id BIGINT, g BIGINT GENERATED ALWAYS AS (id + 1))", lambda t: t.append({"id": [1]})),
     ("identityColumns", "(id BIGINT, g BIGINT GENERATED ALWAYS AS IDENTITY)", lambda t: t.append({"id": [1]})),
-    ("clustering", "(id BIGINT) CLUSTER BY (id)", lambda t: t.append({"id": [1]})),
     ("char and varchar columns", "(id BIGINT, c VARCHAR(3))", lambda t: t.append({"id": [1]})),
 ]
 

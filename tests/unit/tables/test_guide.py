@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ LAYOUTS = {
     "column mapping by id": layout(
         ["columnMapping"], metadata(**{"delta.columnMapping.mode": "id"}), ["columnMapping"]
     ),
+    "clustering": replace(layout(["clustering", "domainMetadata"], metadata()), domains={}),
     "row tracking": layout(["rowTracking", "domainMetadata"], metadata()),
     "CHAR, VARCHAR": layout([], field(__CHAR_VARCHAR_TYPE_STRING="char(3)")),
     "widened types": layout(["typeWidening"], field(**{"delta.typeChanges": []}), ["typeWidening"]),
