@@ -12,11 +12,10 @@ import pytest
 
 import lockstep
 from lockstep.tables.opened import OpenLake
-from tests.support.refused import refused_in
 
 INTS = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
 FROM_DAY, TO_DAY = dt.date(1600, 1, 1), dt.date(9999, 12, 31)
-NEW_TIME = dt.datetime(2024, 2, 29, 23, 59, 59, 999999)
+NEW_TIME = dt.datetime.fromisoformat("2024-02-29 23:59:59.999999")
 
 PAIRS: dict[tuple[str, str], tuple[list[Any], Any]] = {
     **{(given, "DECIMAL(10,0)"): ([-INTS[given], INTS[given] - 1], Decimal(7)) for given in list(INTS)[:3]},
@@ -97,7 +96,7 @@ def test_widened_columns_are_read_and_written_by_both(spark: Any, lake: OpenLake
         with lake.transaction(read_only=True) as tx:
             rows = tx["py.w"].to_arrow(["id"], where=f"{name} = {before[0][name]!r}" if "INT" in pair[1] else "id = 0")
             assert 0 in rows.column("id").to_pylist(), (name, pair)
-    changed = in_spark_commit_of_typechanges(spark)
+    changed = told_of_changes(spark)
     new = {name: value for name, (_, value) in zip(NAMES, PAIRS.values(), strict=True)}
     nested = {"st": {"a": 2**40, "b": "y"}, "ls": [2**20], "m": [(2**40, 0.1)]}
     place = {"p": Decimal("7.25"), "q": NEW_TIME}
@@ -106,7 +105,7 @@ def test_widened_columns_are_read_and_written_by_both(spark: Any, lake: OpenLake
         schema = t.schema
         t.append(pa.Table.from_pylist([{"id": 20, **new, **nested, **place}, {"id": 21}], schema=schema))
         assert t.delete("id = 10") == 1
-        assert t.update({name: f"(SELECT 1) IS NULL OR {name}" for name in ()} | {"st": "{'a': 5, 'b': 'z'}"}, "id = 0") == 1
+        assert t.update({"st": "{'a': 5, 'b': 'z'}"}, "id = 0") == 1
         merged = t.merge(pa.Table.from_pylist([{"id": 11, **new, **nested, **place}], schema=schema), on="id")
         assert merged.when_matched_update_all().execute() == (0, 1, 0)
     expected = [
@@ -125,8 +124,8 @@ def test_widened_columns_are_read_and_written_by_both(spark: Any, lake: OpenLake
     spark.sql("UPDATE lake.py.w SET c0 = 3 WHERE p = 7 AND id = 1")
     spark.sql("DELETE FROM lake.py.w WHERE q = TIMESTAMP_NTZ '2024-02-29 23:59:59.999999' AND id = 20")
     assert in_python(lake) == in_spark(spark) == [expected[0], {**expected[1], "c0": 3}, expected[2], expected[4]]
-    assert in_spark_commit_of_typechanges(spark) == changed, "Python's commits keep what the schema tells of changes"
+    assert told_of_changes(spark) == changed, "Python's commits keep what the schema tells of changes"
 
 
-def in_spark_commit_of_typechanges(spark: Any) -> dict[str, Any]:
+def told_of_changes(spark: Any) -> dict[str, Any]:
     return {f.name: f.metadata for f in spark.table("lake.py.w").schema}

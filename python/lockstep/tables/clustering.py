@@ -20,7 +20,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 class _Domain(msgspec.Struct):
-    clusteringColumns: list[str | list[str]]
+    columns: list[str | list[str]] = msgspec.field(name="clusteringColumns")
 
 
 _decode = msgspec.json.Decoder(_Domain).decode
@@ -39,7 +39,7 @@ def clustered_by(table: str, domains: Mapping[str, Mapping[str, Any]]) -> tuple[
     if domain is None or domain.get("removed"):
         return ()
     try:
-        columns = _decode(domain["configuration"]).clusteringColumns
+        columns = _decode(domain["configuration"]).columns
     except (KeyError, TypeError, msgspec.MsgspecError) as error:
         raise CorruptTimelineError(f"table {table} has a domain {CLUSTERING} that cannot be read: {error}") from error
     return tuple((column,) if isinstance(column, str) else tuple(column) for column in columns)

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from lockstep.delta.actions import CLUSTERING
+from lockstep.delta.actions import CLUSTERING, ROW_TRACKING
 from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
 from lockstep.tables.clustering import Path, clustered_by, with_statistics
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
 from lockstep.tables.properties import check_retention, check_set, spelled
+from lockstep.tables.row_ids import ENABLED, SUSPENDED
 from lockstep.tables.schema import DeltaType, arrow_field, delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
 from lockstep.tables.widening import FEATURES as WIDENING
@@ -36,7 +37,7 @@ _UNDERSTOOD = frozenset(
     {
         *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping"),
         *("deletionVectors", "inCommitTimestamp", "timestampNtz", "v2Checkpoint"),
-        *("clustering", *WIDENING),
+        *("clustering", "rowTracking", *WIDENING),
     }
 )
 _AS_IT_IS = frozenset({"vacuumProtocolCheck", "domainMetadata"})
@@ -64,8 +65,10 @@ DEFAULT = "CURRENT_DEFAULT"
 INDEXED = "delta.dataSkippingNumIndexedCols"
 INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
-BY_DOMAINS = frozenset({"clustering"})
+BY_DOMAINS = frozenset({"clustering", "rowTracking"})
 """Features that act through a table's metadata domains."""
+
+ROWS_MOVE = "rowTracking, and rows would be moved to another file without their ids"
 
 _OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Columns that readers of a change data feed get, beside the table's."""
@@ -185,8 +188,32 @@ class Layout:
         self._refuse(refused, "read in a transaction")
         self.schema  # noqa: B018  # its types are asked for, too
 
-    def check_writable(self, *, only_appends: bool) -> None:
+    @property
+    def gives_row_ids(self) -> bool:
+        """Whether each new file has row ids."""
+        return "rowTracking" in self.features and not self._is_on(SUSPENDED)
+
+    @property
+    def keeps_row_ids(self) -> bool:
+        """Whether readers go by row ids, so that a commit says whether rows kept theirs."""
+        return "rowTracking" in self.features and self._is_on(ENABLED)
+
+    def check_rows_stay(self) -> None:
+        """Raise if rows that are moved to another file would lose their row ids.
+
+        Raises:
+            UnsupportedError: the table has row tracking.
+        """
+        if "rowTracking" in self.features:
+            self._refuse({ROWS_MOVE}, "written")
+
+    def check_writable(self, *, only_appends: bool, moves_rows: bool | None = None) -> None:
         """Raise unless files of its may be added, and removed, here.
+
+        Args:
+            only_appends: whether rows only come.
+            moves_rows: whether rows that are there may come to be in another file; if not said, where rows do not only
+                come.
 
         Raises:
             UnsupportedError: with the features for which they may not.
@@ -204,6 +231,10 @@ class Layout:
         if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
             refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
         refused |= self._unknown_changes | self._without_statistics
+        if "rowTracking" in self.features and self.domains is None:
+            refused.add(f"rowTracking, whose highest id its {ROW_TRACKING} tells")
+        elif "rowTracking" in self.features and (not only_appends if moves_rows is None else moves_rows):
+            refused.add(ROWS_MOVE)
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):
             raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")

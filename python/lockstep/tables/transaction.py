@@ -320,8 +320,8 @@ class LakeTransaction(Block):
             UnsupportedError: always; nothing was made.
         """
         raise UnsupportedError(
-            f"view {name_of(name)} cannot be made without Spark: a view's text is Spark's SQL, and Spark finds out which "
-            "columns it has. CREATE VIEW in Spark with Lockstep makes it, in the same lake; nothing was made"
+            f"view {name_of(name)} cannot be made without Spark: its text ({query:.100}) is Spark's SQL, and Spark "
+            "finds out which columns it has. CREATE VIEW in Spark with Lockstep makes it, in the same lake; nothing was made"
         )
 
     @writes
@@ -434,8 +434,8 @@ def _check_properties(namespace: Namespace, properties: Mapping[str, str]) -> No
     check_texts(properties, "properties")
     if "location" in properties:
         raise UnsupportedError(
-            f"namespace {'.'.join(namespace)} cannot have a location: a lake's namespaces are names, and have no folder. "
-            "Leave it out, and say location= of the tables that are to lie elsewhere. Nothing was changed"
+            f"namespace {'.'.join(namespace)} cannot have a location: a lake's namespaces are names, and have no "
+            "folder. Leave it out, and say location= of the tables that are to lie elsewhere. Nothing was changed"
         )
 
 

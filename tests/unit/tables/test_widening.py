@@ -109,9 +109,9 @@ def test_old_files_are_read_and_changed(lake: OpenLake) -> None:
             assert t.update({"n": f"n + {2**40}"}, "id = 1") == 1
             merge = t.merge({"id": [4, 6], "n": [2**41, 0]}, on="id")
             assert merge.when_matched_update_all().when_not_matched_insert_all().execute() == (1, 1, 0)
-            for wrong in (2**63, 0.5):
+            for wrong in (pa.array([2**63], pa.uint64()), pa.array([0.5])):
                 with refused_in(tx, InvalidError):
-                    t.append(pa.table({"id": [9], "n": pa.array([wrong], pa.uint64() if wrong > 1 else pa.float64())}), schema_mode="merge")
+                    t.append({"id": [9], "n": wrong}, schema_mode="merge")
         with lake.transaction(read_only=True) as tx:
             found = {row["id"]: row["n"] for row in tx[name].to_arrow().to_pylist()}
         assert found == {1: 2**31 - 1 + 2**40, 3: None, 4: 2**41, 5: 2**40, 6: 0}
@@ -120,6 +120,7 @@ def test_old_files_are_read_and_changed(lake: OpenLake) -> None:
             tx[name].alter.add_columns(pa.schema([("x", pa.int8())]))
         at = lake.catalog.database().tables[named(name)]
         schema = read_snapshot(lake.catalog.lake.storage, at.location, at.version).metadata["schemaString"]
-        assert "delta.typeChanges" in schema and '"wide"' in schema, "what is told of changes stays"
+        assert "delta.typeChanges" in schema, "what is told of changes stays"
+        assert '"wide"' in schema
         with pytest.raises(UnsupportedError, match="deltalake does not read"):
             lake.at()[name].to_arrow()
