@@ -16,6 +16,7 @@ import pyarrow as pa
 from lockstep.delta.actions import Action
 from lockstep.errors import CorruptTimelineError, DuplicateError, InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conform import NO_COLUMN
+from lockstep.tables.identity import is_identity
 from lockstep.tables.layout import (
     APPEND_ONLY,
     CONSTRAINT,
@@ -127,6 +128,8 @@ def _check_free(layout: Layout, column: str, verb: str) -> None:
             f"column {column} cannot be {verb}: the files of table {layout.name} have its columns by their names. A "
             f"table with {MODE} = name has not; Spark sets that (ALTER TABLE … SET TBLPROPERTIES)"
         )
+    if any(is_identity(field) for field in layout.fields if field["name"] == column):
+        raise UnsupportedError(f"identity column {column} cannot be {verb} without Spark")
     said = [*layout.constraints.values(), *(v for k, v in layout.configuration.items() if k == INDEXED_BY_NAME)]
     if any(column.lower() in text.lower() for text in said):
         raise UnsupportedError(f"column {column} cannot be {verb}: a constraint, or {INDEXED_BY_NAME}, speaks of it")
@@ -171,6 +174,14 @@ def with_comment(layout: Layout, column: str, text: str | None) -> Layout:
     said = {key: value for key, value in commented["metadata"].items() if key != "comment"}
     after = {**commented, "metadata": said if text is None else {**said, "comment": text}}
     return _changed(layout, fields=[after if field is commented else field for field in layout.fields])
+
+
+def with_marks(layout: Layout, marks: Mapping[str, Mapping[str, int]]) -> Layout:
+    """Return a layout in which the metadata of columns says more: `lockstep.tables.identity` gave them values."""
+    if not marks:
+        return layout
+    fields = [{**field, "metadata": {**field["metadata"], **marks.get(field["name"], {})}} for field in layout.fields]
+    return _changed(layout, fields=fields)
 
 
 def with_constraint(layout: Layout, name: str, condition: str) -> Layout:

@@ -19,6 +19,7 @@ from lockstep.delta.actions import CLUSTERING, ROW_TRACKING
 from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
 from lockstep.tables.clustering import Path, clustered_by, with_statistics
+from lockstep.tables.identity import unknown_identities
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
 from lockstep.tables.properties import check_retention, check_set, spelled
 from lockstep.tables.row_ids import ENABLED, SUSPENDED
@@ -207,19 +208,23 @@ class Layout:
         if "rowTracking" in self.features:
             self._refuse({ROWS_MOVE}, "written")
 
-    def check_writable(self, *, only_appends: bool, moves_rows: bool | None = None) -> None:
+    def check_writable(self, *, only_appends: bool, changes_rows: bool | None = None) -> None:
         """Raise unless files of its may be added, and removed, here.
 
         Args:
             only_appends: whether rows only come.
-            moves_rows: whether rows that are there may come to be in another file; if not said, where rows do not only
-                come.
+            changes_rows: whether rows that are there may be changed, and come to be in another file; if not said, where
+                rows do not only come.
 
         Raises:
             UnsupportedError: with the features for which they may not.
             ReadOnlyError: rows are to go from a table that is for appends alone.
         """
+        changes_rows = not only_appends if changes_rows is None else changes_rows
         awake = {name for name, text in _ACTS_BY.items() if text in self._metadata_text}
+        if not changes_rows:
+            awake -= {"identityColumns"}
+            awake |= {f"identityColumns ({name}), not as they are known" for name in unknown_identities(self.fields)}
         refused = awake | (self.features - _UNDERSTOOD - _AS_IT_IS - _ACTS_BY.keys() - {"columnMapping"})
         if self.configuration.get(MODE, "none") not in ("none", "name"):
             refused.add("columnMapping by id")
@@ -233,7 +238,7 @@ class Layout:
         refused |= self._unknown_changes | self._without_statistics
         if "rowTracking" in self.features and self.domains is None:
             refused.add(f"rowTracking, whose highest id its {ROW_TRACKING} tells")
-        elif "rowTracking" in self.features and (not only_appends if moves_rows is None else moves_rows):
+        elif "rowTracking" in self.features and changes_rows:
             refused.add(ROWS_MOVE)
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):

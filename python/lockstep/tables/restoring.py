@@ -210,7 +210,7 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
         raise error.again(f" (table {name} cannot be restored; nothing was changed)") from error
     only_appends = there.files.keys() <= wanted.files.keys()
     before = layout_of(name, there.protocol, there.metadata, there.domains)
-    before.check_writable(only_appends=only_appends, moves_rows=True)
+    before.check_writable(only_appends=only_appends, changes_rows=True)
     if (reason := why_not_restored(wanted, there)) is not None:
         raise UnsupportedError(
             f"table {name} cannot be restored to version {restore.version} of its log without Spark, for {reason}; "
@@ -218,7 +218,7 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
         )
     target = restored(wanted, there)
     after = layout_of(name, target.protocol, target.metadata, target.domains)
-    after.check_writable(only_appends=True, moves_rows=True)
+    after.check_writable(only_appends=True, changes_rows=True)
     actions = going_back(target, there, now_ms(scope.catalog))
     # Both are always said, as Delta says them: who changes either beside this is in its way.
     said: list[Action] = [{"protocol": target.protocol}, {"metaData": target.metadata}]

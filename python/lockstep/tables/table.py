@@ -18,7 +18,8 @@ from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defa
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.conditions import checked, condition
 from lockstep.tables.conform import NO_COLUMN, arrow_table
-from lockstep.tables.evolving import difference, with_columns
+from lockstep.tables.evolving import difference, with_columns, with_marks
+from lockstep.tables.identity import with_values as with_identities
 from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
 from lockstep.tables.reading import FILE, ROW, Files
@@ -154,7 +155,7 @@ class TransactionTable:
             UndefinedError, UnsupportedError: as `append`.
             InvalidError: likewise; or a row of which the predicate is not true (23514).
         """
-        table, files = self._open_to_write(only_appends=False, moves_rows=False)
+        table, files = self._open_to_write(only_appends=False, changes_rows=False)
         changes, files, rows = self._taken(files, data, schema_mode)
         now = now_ms(self._scope.catalog)
         told: Told | None = None
@@ -191,7 +192,7 @@ class TransactionTable:
             UndefinedError, UnsupportedError: as `append`.
             InvalidError: DuckDB refuses the predicate.
         """
-        table, files = self.open_to_change(moves_rows=False)
+        table, files = self.open_to_change(changes_rows=False)
         found = self._find(table, files, None if where is None else checked(where))
         gone = found.rows.column(INDEX) if where is None else found.matching(where)
 
@@ -247,9 +248,9 @@ class TransactionTable:
 
     # --- for merging, too ---------------------------------------------------------------------------------------------
 
-    def open_to_change(self, *, moves_rows: bool = True) -> tuple[Table, Files]:
+    def open_to_change(self, *, changes_rows: bool = True) -> tuple[Table, Files]:
         """Return the table, and where its files lie, if rows of it may be changed, and moved to other files."""
-        table, files = self._open_to_write(only_appends=False, moves_rows=moves_rows)
+        table, files = self._open_to_write(only_appends=False, changes_rows=changes_rows)
         files.layout.check_readable()
         return table, files
 
@@ -302,9 +303,9 @@ class TransactionTable:
         layout = self._scope.states.layout(self._scope.tx, table)
         return table, Files(self._scope.catalog.lake.storage, table.location, layout)
 
-    def _open_to_write(self, *, only_appends: bool, moves_rows: bool = False) -> tuple[Table, Files]:
+    def _open_to_write(self, *, only_appends: bool, changes_rows: bool = False) -> tuple[Table, Files]:
         table, files = self._open()
-        files.layout.check_writable(only_appends=only_appends, moves_rows=moves_rows)
+        files.layout.check_writable(only_appends=only_appends, changes_rows=changes_rows)
         return table, files
 
     def _take_out(self, found: Candidates, gone: pa.ChunkedArray) -> TakenOut:
@@ -322,6 +323,8 @@ class TransactionTable:
         if schema_mode == "merge" and (new := [field for field in given.schema if field.name not in layout.types]):
             layout = with_columns(layout, pa.schema(field.with_nullable(True) for field in new))
             layout.check_writable(only_appends=True)
+        given, marks = with_identities(given, layout.fields, layout.name)
+        layout = with_marks(layout, marks)
         rows = taken(with_defaults(given, layout), layout)
         return difference(files.layout, layout), replace(files, layout=layout), rows
 

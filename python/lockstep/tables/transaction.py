@@ -313,7 +313,7 @@ class LakeTransaction(Block):
 
     @writes
     @takes(query=str)
-    def create_view(self, name: AName, query: str, **_options: Any) -> None:
+    def create_view(self, name: AName, query: str) -> None:
         """Raise: a view's text is Spark's SQL, and which columns it has only Spark finds out.
 
         Raises:
@@ -321,7 +321,8 @@ class LakeTransaction(Block):
         """
         raise UnsupportedError(
             f"view {name_of(name)} cannot be made without Spark: its text ({query:.100}) is Spark's SQL, and Spark "
-            "finds out which columns it has. CREATE VIEW in Spark with Lockstep makes it, in the same lake; nothing was made"
+            "finds out which columns it has. Nothing was made; CREATE VIEW in Spark with Lockstep makes it, in the "
+            "same lake"
         )
 
     @writes

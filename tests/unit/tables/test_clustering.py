@@ -31,12 +31,12 @@ def clustered(lake: OpenLake, columns: Any, **properties: str) -> None:
     """Make a table, and have it clustered by these columns, as Spark says it."""
     with lake.transaction() as tx:
         tx.create("t", COLUMNS, properties=properties).append({"id": [1], "v": ["a"]})
-    tx = lake.catalog.begin()
+    core = lake.catalog.begin()
     protocol = with_features(state(lake).protocol, {"clustering", "domainMetadata"})
     configuration = columns if isinstance(columns, str) else json.dumps({"clusteringColumns": columns})
     domain = {"domain": "delta.clustering", "configuration": configuration, "removed": False}
-    stage(lake.catalog, tx, "t", {"protocol": protocol}, {"domainMetadata": domain}, operation="CLUSTER BY")
-    lake.catalog.commit(tx)
+    stage(lake.catalog, core, "t", {"protocol": protocol}, {"domainMetadata": domain}, operation="CLUSTER BY")
+    lake.catalog.commit(core)
 
 
 def state(lake: OpenLake) -> Snapshot:
@@ -99,12 +99,12 @@ def test_what_a_table_is_clustered_by_stays_and_keeps_its_statistics(lake: OpenL
     with lake.transaction() as tx:
         tx.create("t", COLUMNS, properties=MAPPED)
     [field] = [each for each in json.loads(state(lake).metadata["schemaString"])["fields"] if each["name"] == "v"]
-    tx = lake.catalog.begin()
+    core = lake.catalog.begin()
     said = json.dumps({"clusteringColumns": [[field["metadata"]["delta.columnMapping.physicalName"]]]})
     domain = {"domain": "delta.clustering", "configuration": said, "removed": False}
     protocol = with_features(state(lake).protocol, {"clustering", "domainMetadata"})
-    stage(lake.catalog, tx, "t", {"protocol": protocol}, {"domainMetadata": domain}, operation="CLUSTER BY")
-    lake.catalog.commit(tx)
+    stage(lake.catalog, core, "t", {"protocol": protocol}, {"domainMetadata": domain}, operation="CLUSTER BY")
+    lake.catalog.commit(core)
     with lake.transaction() as tx:
         alter = tx["t"].alter
         with refused_in(tx, InvalidError, match="clustered by v, which cannot be dropped"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +22,17 @@ from tests.support.lakes import named, stage
 from tests.support.refused import refused_in
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
 
 def tracked(
-    lake: OpenLake, *, mark: int | None = None, vectors: bool = True, partition_by: str | None = None, **properties: str
+    lake: OpenLake,
+    properties: Mapping[str, str] = NO_PROPERTIES,
+    *,
+    mark: int | None = None,
+    vectors: bool = True,
+    partition_by: str | None = None,
 ) -> None:
     """Make an empty table with row tracking, as Spark says it."""
     with lake.transaction() as tx:
@@ -39,9 +46,9 @@ def tracked(
     if mark is not None:
         said = json.dumps({"rowIdHighWaterMark": mark})
         more.append({"domainMetadata": {"domain": "delta.rowTracking", "configuration": said, "removed": False}})
-    tx = lake.catalog.begin()
-    stage(lake.catalog, tx, "t", *more, operation="SET TBLPROPERTIES")
-    lake.catalog.commit(tx)
+    core = lake.catalog.begin()
+    stage(lake.catalog, core, "t", *more, operation="SET TBLPROPERTIES")
+    lake.catalog.commit(core)
 
 
 def here(lake: OpenLake) -> Table:
@@ -154,7 +161,7 @@ def test_what_would_move_rows_is_refused_by_name(lake: OpenLake, vectors: bool) 
 
 
 def test_no_ids_are_given_while_that_is_suspended(lake: OpenLake) -> None:
-    tracked(lake, **{"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"})
+    tracked(lake, {"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"})
     with lake.transaction() as tx:
         tx["t"].append({"id": [1]})
     [add] = state(lake).files.values()
@@ -164,7 +171,7 @@ def test_no_ids_are_given_while_that_is_suspended(lake: OpenLake) -> None:
 
 
 def test_ids_are_given_where_it_is_supported_though_not_enabled(lake: OpenLake) -> None:
-    tracked(lake, **{"delta.enableRowTracking": "false"})
+    tracked(lake, {"delta.enableRowTracking": "false"})
     with lake.transaction() as tx:
         tx["t"].append({"id": [1]})
     assert ids(lake) == [(0, 1, 2)]
