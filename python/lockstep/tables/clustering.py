@@ -1,6 +1,6 @@
 """Columns that a table is clustered by (Protocol, "Clustered Table"): of each, every new file must have statistics.
 
-Which they are stands in the metadata domain `delta.clustering`, by their names in files. Files are clustered by Spark's
+Which they are stands in a metadata domain of the table's, by their names in files. Files are clustered by Spark's
 OPTIMIZE alone: what is written here is not clustered yet, and says nothing else.
 """
 
