@@ -236,8 +236,8 @@ class Layout:
         if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
             refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
         refused |= self._unknown_changes | self._without_statistics
-        if "rowTracking" in self.features and self.domains is None:
-            refused.add(f"rowTracking, whose highest id its {ROW_TRACKING} tells")
+        if "rowTracking" in self.features and (self.domains is None or "domainMetadata" not in self.features):
+            refused.add(f"rowTracking, whose highest id its domain {ROW_TRACKING} tells")
         elif "rowTracking" in self.features and changes_rows:
             refused.add(ROWS_MOVE)
         self._refuse(refused, "written")
