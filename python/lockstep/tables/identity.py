@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -57,8 +58,12 @@ def is_identity(field: Mapping[str, Any]) -> bool:
 
 
 def unknown_identities(fields: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the identity columns that are not what the protocol says."""
-    return [str(field["name"]) for field in fields if is_identity(field) and _identity(field) is None]
+    """Return the identity columns that are not what the protocol says, and columns that have one in their type."""
+    return [
+        str(field["name"])
+        for field in fields
+        if (is_identity(field) and _identity(field) is None) or PREFIX in msgspec.json.encode(field["type"]).decode()
+    ]
 
 
 def _identity(field: Mapping[str, Any]) -> Identity | None:

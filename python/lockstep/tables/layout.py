@@ -70,6 +70,7 @@ BY_DOMAINS = frozenset({"clustering", "rowTracking"})
 """Features that act through a table's metadata domains."""
 
 ROWS_MOVE = "rowTracking, and rows would be moved to another file without their ids"
+"""What is refused of a table whose rows have ids."""
 
 _OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Columns that readers of a change data feed get, beside the table's."""
