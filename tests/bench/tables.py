@@ -6,15 +6,16 @@ import argparse
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 import lockstep
 from tests.bench.page import DOCUMENT, conditions, with_section
@@ -109,6 +110,66 @@ def side_by_side(repeats: int) -> list[tuple[Took, Took]]:
     return pairs[1:]
 
 
+MERGED_ROWS = 10_000
+"""So many rows are merged into 1,000,000: half of them change a row, half are new."""
+
+
+def merged_rows(number: int, there: int) -> pa.Table:
+    """Return rows to merge: of keys that lie all over the table, and of new ones behind them.
+
+    Args:
+        number: which merge it is, from 0.
+        there: how many rows the table had at first.
+    """
+    half = MERGED_ROWS // 2
+    old = pc.add(pc.multiply(pa.arange(0, half), there // half), number)
+    new = pa.arange(there + number * half, there + (number + 1) * half)
+    data = rows(MERGED_ROWS)
+    return data.set_column(0, "id", pa.concat_arrays([old, new]))
+
+
+def merges(repeats: int, count: int = 1_000_000) -> dict[str, list[Took]]:
+    """Return what merges of `MERGED_ROWS` take, each into a table of its own: ours by vectors and without, deltalake's.
+
+    All three take turns, and merge the same rows; the first of each is left out.
+    """
+    data = rows(count)
+    seconds: dict[str, list[Took]] = {}
+    with folder() as root:
+        lake = lockstep.open(str(root / "lake"), create=True)
+        with lake.transaction() as tx:
+            tx.create("vectors", data.schema, properties={"delta.enableDeletionVectors": "true"}).append(data)
+            tx.create("files", data.schema).append(data)
+        plain = str(root / "plain")
+        write_deltalake(plain, data)
+
+        def ours(name: str, source: pa.Table) -> None:
+            with lake.transaction() as tx:
+                merge = tx[name].merge(source, on="id")
+                merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+        def theirs(source: pa.Table) -> None:
+            merge = DeltaTable(plain).merge(source, "target.id = source.id", "source", "target")
+            merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+        for number in range(repeats + 1):
+            source = merged_rows(number, count)
+            acts: dict[str, Callable[[], object]] = {
+                "vectors": partial(ours, "vectors", source),
+                "files": partial(ours, "files", source),
+                "deltalake": partial(theirs, source),
+            }
+            for name in (*acts,) if number % 2 else (*acts,)[::-1]:
+                seconds.setdefault(name, []).append(took(acts[name]))
+        lake.catalog.lake.upkeep.settle()
+        expected = count + (repeats + 1) * (MERGED_ROWS // 2)
+        counted = [lake.at()["vectors"].to_arrow(["id"]), lake.at()["files"].to_arrow(["id"])]
+        counted.append(pa.table(DeltaTable(plain).scan(columns=["id"])))
+        if any(each.num_rows != expected for each in counted):
+            raise SystemExit(f"the merges came to {[each.num_rows for each in counted]} rows, not to {expected}")
+    return {name: each[1:] for name, each in seconds.items()}
+
+
 def quartiles(values: Sequence[float]) -> str:
     """Return the median and the quartiles."""
     low, middle, high = quantiles(values, n=4)
@@ -121,7 +182,7 @@ def both(values: Sequence[Took], unit: str = "") -> str:
     return f"{by_clock}{unit}; of cores {by_cores}{unit}"
 
 
-def section(small: Sequence[float], large: Sequence[tuple[Took, Took]]) -> str:
+def section(small: Sequence[float], large: Sequence[tuple[Took, Took]], merged: Mapping[str, Sequence[Took]]) -> str:
     """Return what the page says."""
     ours, theirs = ([pair[side] for pair in large] for side in (0, 1))
     speeds = [Took(other.clock / mine.clock, other.cpu / mine.cpu) for mine, other in large]
@@ -137,6 +198,9 @@ take turns in one process, and the bound is for the time of the cores, which doe
 | append of 1,000,000 rows, Lockstep | {both(ours, " s")} |
 | append of 1,000,000 rows, deltalake's `write_deltalake` | {both(theirs, " s")} |
 | Lockstep's speed as a part of deltalake's, pair by pair | {both(speeds)} |
+| MERGE of 10,000 rows into 1,000,000, half of them new, Lockstep by vectors | {both(merged["vectors"], " s")} |
+| the same, Lockstep without vectors: files anew | {both(merged["files"], " s")} |
+| the same, deltalake's `merge`: files anew | {both(merged["deltalake"], " s")} |
 """
 
 
@@ -147,7 +211,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the section into docs/benchmarks.md")
     args = parser.parse_args()
     small, large = two_tables(args.repeats * 3), side_by_side(args.repeats)
-    text = section(small, large)
+    text = section(small, large, merges(args.repeats))
     print(text)
     if args.write:
         DOCUMENT.write_text(with_section(DOCUMENT.read_text(encoding="utf-8"), MARK, text), encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -245,6 +246,17 @@ def test_show_fits_a_terminal_and_wraps_statements(root: Path, wide: str) -> Non
     assert write.startswith("sales.")
     assert "…" in write
     assert len(write) <= 60
+
+
+def test_a_terminal_is_told_how_a_table_of_that_version_is_read(root: Path, orders: str) -> None:
+    """By `lockstep tables`, `show` and `diff`, in one line that works as it stands; a pipe is not, nor --json."""
+    for command in (("tables", root, "--at", 2), ("show", root, 2), ("diff", root, 1, 2)):
+        [line] = [line for line in seen_in_terminal(60, *command) if "lockstep sql" in line]
+        *_, query, at, version = shlex.split(line)
+        assert (query, at, version) == ('FROM "sales"."orders"', "--at", "2"), command
+        assert "lockstep sql" not in lockstep(*command).output
+        assert not [line for line in seen_in_terminal(60, *command, "--json") if "lockstep sql" in line]
+    assert not [line for line in seen_in_terminal(60, "tables", root, "--at", 0) if "lockstep sql" in line]
 
 
 def test_what_goes_into_a_pipe_is_never_cut(root: Path, wide: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from lockstep._version import __version__
 from lockstep.cli.arguments import at_option, json_option, open_timeline, root_argument
-from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.printing import print_json, print_table, print_way_to_read
 from lockstep.display import TABLE_COLUMNS, counted, table_row
 from lockstep.errors import InvalidError
 
@@ -70,11 +70,13 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
 
     Example: lockstep tables /data/lake --at 42
     """
-    tables = sorted(_database(root, version).tables.values(), key=lambda table: table.name)
+    database = _database(root, version)
+    tables = sorted(database.tables.values(), key=lambda table: table.name)
     if as_json:
         print_json(tables)
     else:
         print_table(TABLE_COLUMNS, map(table_row, tables))
+        print_way_to_read(root, database.version, tables[0].name if tables else None)
 
 
 @click.command()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lockstep.cli.arguments import json_option, open_timeline, root_argument
-from lockstep.cli.printing import is_terminal, print_json, print_section, print_table
+from lockstep.cli.printing import is_terminal, print_json, print_section, print_table, print_way_to_read
 from lockstep.display import BRIEF_COLUMNS, ID_CHARACTERS, LOG_COLUMNS, brief_row, log_row, sections, summary
 from lockstep.errors import ExpiredError, InvalidError
 
@@ -112,12 +112,15 @@ def show(root: str, version: str, as_json: bool) -> None:
 
     Example: lockstep show /data/lake 42
     """
-    entry = find(open_timeline(root), version)
+    timeline = open_timeline(root)
+    entry = find(timeline, version)
     if as_json:
         print_json(entry)
         return
     for section in sections(entry):
         print_section(section.title, section.columns, section.rows, cut=is_terminal())
+    if not timeline.head.expired.has(entry.version):
+        print_way_to_read(root, entry.version, entry.writes[0].name if entry.writes else None)
 
 
 def find(timeline: Timeline, key: str) -> Entry:

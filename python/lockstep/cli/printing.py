@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from lockstep.timeline.entry import Name
 
 PIPE_WIDTH = 1000
 """Characters a line may have when nobody looks at it: a table in a pipe must not be cut to 80."""
@@ -21,6 +26,25 @@ def print_json(value: object) -> None:
 def is_terminal() -> bool:
     """Tell whether a person looks at standard output, so that it may be cut to what fits."""
     return sys.stdout.isatty()
+
+
+def print_way_to_read(root: str, version: int, name: Name | None) -> None:
+    """Say to a person at a terminal how a table of a database version is read; nothing if there is none.
+
+    Args:
+        root: the lake's, as the command was given it.
+        name: of the table.
+    """
+    if name is None or not is_terminal():
+        return
+    parts = (".".join(name.namespace), name.table)
+    table = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    command = f"lockstep sql {shlex.quote(root)} {shlex.quote(f'FROM {table}')} --at {version}"
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text(f"to read a table of database version {version}: {printable(command)}", style="dim")
+    Console(highlight=False).print(line, soft_wrap=True)  # whole, so that it can be copied
 
 
 def print_section(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, cut: bool = False) -> None:

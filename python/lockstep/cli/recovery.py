@@ -16,7 +16,7 @@ import click
 
 from lockstep.cli.arguments import goes_on, json_option, open_timeline, root_argument, yes_option
 from lockstep.cli.log import time_option_value
-from lockstep.cli.printing import print_json, print_table
+from lockstep.cli.printing import print_json, print_table, print_way_to_read
 from lockstep.display import counted
 from lockstep.errors import InvalidError, UndefinedError
 
@@ -312,15 +312,14 @@ def diff(root: str, older: str, newer: str | None, as_json: bool) -> None:
     from lockstep.recovery.diff import diff as changes_between
 
     timeline = open_timeline(root)
-    changes = changes_between(
-        timeline,
-        version_of(timeline, older),
-        timeline.head.version if newer is None else version_of(timeline, newer),
-    )
+    last = timeline.head.version if newer is None else version_of(timeline, newer)
+    changes = changes_between(timeline, version_of(timeline, older), last)
     if as_json:
         print_json(changes)
         return
     _print_changes(changes)
+    there = (name_of(change.name) for change in changes if change.kind == "table" and change.change != "dropped")
+    print_way_to_read(root, last, next(there, None))
 
 
 def _print_changes(changes: Iterable[Change]) -> None:

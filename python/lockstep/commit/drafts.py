@@ -11,7 +11,7 @@ from msgspec import structs
 from lockstep import __version__
 from lockstep.commit.files import added_files
 from lockstep.conflict.writes import Changes
-from lockstep.delta.actions import Action, bodies, parse
+from lockstep.delta.actions import Action, bodies, grouped, parse, participants
 from lockstep.delta.combine.collapse import collapse
 from lockstep.delta.counts import total
 from lockstep.delta.footprint import Footprint, overwrites
@@ -46,7 +46,14 @@ def collect(lake: Lake, tx: Transaction) -> list[Draft]:
     for (table, _), actions in zip(places, lake.side_by_side(partial(staged_commit, lake, tx), places), strict=True):
         by_table.setdefault(table.id, []).append(real_paths(actions))
     found = (draft_of(lake, tx, table, by_table[table.id]) for table in tx.written_tables())
-    return [draft for draft in found if draft is not None]
+    return together([draft for draft in found if draft is not None])
+
+
+def together(drafts: list[Draft]) -> list[Draft]:
+    """Return drafts whose commits say which tables the transaction wrote, if it wrote several."""
+    if (told := participants([draft.table.id for draft in drafts])) is None:
+        return drafts
+    return [replace(draft, commits=[grouped(commit, told) for commit in draft.commits]) for draft in drafts]
 
 
 def draft_of(lake: Lake, tx: Transaction, table: Table, staged_commits: Sequence[list[Action]]) -> Draft | None:

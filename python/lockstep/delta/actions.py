@@ -21,6 +21,9 @@ LogicalFile: TypeAlias = tuple[str, str | None]
 ROW_TRACKING = "delta.rowTracking"
 """The metadata domain that holds the highest row id given out; every writer of a row-tracked table writes it."""
 
+CLUSTERING = "delta.clustering"
+"""The metadata domain that says which columns a table is clustered by."""
+
 _decode = msgspec.json.Decoder(dict[str, Any | None]).decode
 
 
@@ -83,6 +86,27 @@ def traced(actions: Iterable[Action], transaction_id: str) -> list[Action]:
         return {**info, "operationParameters": parameters}
 
     return [{"commitInfo": with_parameter(a["commitInfo"])} if "commitInfo" in a else a for a in actions]
+
+
+TABLES_PARAMETER = "lockstepTables"
+"""The operation parameter that says which other tables a transaction wrote, for who reads one table's log alone."""
+
+NAMED_TABLES = 20
+"""So many of a transaction's tables each of its commits names; of more, it says how many there are."""
+
+
+def participants(ids: Sequence[str]) -> str | None:
+    """Return what commits of a transaction say of the tables that it wrote, as JSON; None for one table alone."""
+    if len(ids) < 2:
+        return None
+    return msgspec.json.encode({"count": len(ids), "ids": list(ids[:NAMED_TABLES])}).decode()
+
+
+def grouped(commit: Sequence[Action], told: str) -> list[Action]:
+    """Return a commit, which begins with its `commitInfo`, that says what `participants` does."""
+    info = commit[0]["commitInfo"]
+    parameters = {**(info.get("operationParameters") or {}), TABLES_PARAMETER: told}
+    return [{"commitInfo": {**info, "operationParameters": parameters}}, *commit[1:]]
 
 
 def is_by(actions: Iterable[Action], transaction_id: str) -> bool:

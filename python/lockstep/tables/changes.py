@@ -126,7 +126,10 @@ def take_out(found: Candidates, gone: pa.ChunkedArray, *, now_ms: int) -> TakenO
 
 def removed(add: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     """Return the `remove` of a file (Protocol, "Add File and Remove File"), with all that says which rows go."""
-    kept = ("path", "partitionValues", "size", "deletionVector", "stats", "tags")
+    kept = (
+        *("path", "partitionValues", "size", "deletionVector", "stats", "tags"),
+        *("baseRowId", "defaultRowCommitVersion"),
+    )
     return {
         **{key: add[key] for key in kept if add.get(key) is not None},
         "deletionTimestamp": now_ms,

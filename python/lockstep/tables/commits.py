@@ -26,6 +26,7 @@ class Operation:
         parameters: of the operation, for people.
         metrics: how many rows and files, in Delta's words.
         blind: whether it only adds rows, and read nothing of the table.
+        tags: what else holds of the commit, in Delta's words.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Operation:
     parameters: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     blind: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def info(self, *, version: int, now_ms: int, after_ms: int | None) -> dict[str, Any]:
         """Return the `commitInfo` of a table version.
@@ -48,6 +50,7 @@ class Operation:
             **({"readVersion": version - 1} if version > 0 else {}),
             "isolationLevel": "Serializable",
             "isBlindAppend": self.blind,
+            **({"tags": dict(self.tags)} if self.tags else {}),
             "operationMetrics": {name: str(value) for name, value in self.metrics.items()},
             "engineInfo": f"Lockstep/{__version__}",
         }

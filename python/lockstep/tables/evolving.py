@@ -16,6 +16,7 @@ import pyarrow as pa
 from lockstep.delta.actions import Action
 from lockstep.errors import CorruptTimelineError, DuplicateError, InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conform import NO_COLUMN
+from lockstep.tables.identity import is_identity
 from lockstep.tables.layout import (
     APPEND_ONLY,
     CONSTRAINT,
@@ -26,7 +27,7 @@ from lockstep.tables.layout import (
     layout_of,
     with_features,
 )
-from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
+from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered, physical_name
 from lockstep.tables.properties import check_retention, check_set, check_unset, spelled, spelling
 from lockstep.tables.schema import delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb
@@ -102,13 +103,16 @@ def without_columns(layout: Layout, columns: Collection[str]) -> Layout:
     """Return a layout without columns; what files have of them is not read any more.
 
     Raises:
-        InvalidError: no such column (42703), all of them, or one that the table is partitioned by.
+        InvalidError: no such column (42703), all of them, or one that the table is partitioned or clustered by.
         UnsupportedError: see `with_name`.
     """
     for column in columns:
         _check_free(layout, column, "dropped")
         if column in layout.partitioned_by:
             raise InvalidError(f"table {layout.name} is partitioned by {column}, which cannot be dropped")
+        [stored] = [physical_name(f, is_mapped=layout.is_mapped) for f in layout.fields if f["name"] == column]
+        if any(path[0] == stored for path in layout.clustered_by):
+            raise InvalidError(f"table {layout.name} is clustered by {column}, which cannot be dropped")
     fields = [field for field in layout.fields if field["name"] not in columns]
     if not {field["name"] for field in fields} - set(layout.partitioned_by):
         raise InvalidError(f"no column of table {layout.name} that lies in files would be left")
@@ -124,6 +128,8 @@ def _check_free(layout: Layout, column: str, verb: str) -> None:
             f"column {column} cannot be {verb}: the files of table {layout.name} have its columns by their names. A "
             f"table with {MODE} = name has not; Spark sets that (ALTER TABLE … SET TBLPROPERTIES)"
         )
+    if any(is_identity(field) for field in layout.fields if field["name"] == column):
+        raise UnsupportedError(f"identity column {column} cannot be {verb} without Spark")
     said = [*layout.constraints.values(), *(v for k, v in layout.configuration.items() if k == INDEXED_BY_NAME)]
     if any(column.lower() in text.lower() for text in said):
         raise UnsupportedError(f"column {column} cannot be {verb}: a constraint, or {INDEXED_BY_NAME}, speaks of it")
@@ -152,7 +158,8 @@ def with_properties(layout: Layout, properties: Mapping[str, str], gone: Iterabl
 def with_description(layout: Layout, text: str | None) -> Layout:
     """Return a layout with a comment on the table; None for none."""
     body = {key: value for key, value in layout.metadata.items() if key != "description"}
-    return layout_of(layout.name, layout.protocol, body if text is None else {**body, "description": text})
+    said = body if text is None else {**body, "description": text}
+    return layout_of(layout.name, layout.protocol, said, layout.domains)
 
 
 def with_comment(layout: Layout, column: str, text: str | None) -> Layout:
@@ -167,6 +174,14 @@ def with_comment(layout: Layout, column: str, text: str | None) -> Layout:
     said = {key: value for key, value in commented["metadata"].items() if key != "comment"}
     after = {**commented, "metadata": said if text is None else {**said, "comment": text}}
     return _changed(layout, fields=[after if field is commented else field for field in layout.fields])
+
+
+def with_marks(layout: Layout, marks: Mapping[str, Mapping[str, int]]) -> Layout:
+    """Return a layout in which the metadata of columns says more: `lockstep.tables.identity` gave them values."""
+    if not marks:
+        return layout
+    fields = [{**field, "metadata": {**field["metadata"], **marks.get(field["name"], {})}} for field in layout.fields]
+    return _changed(layout, fields=fields)
 
 
 def with_constraint(layout: Layout, name: str, condition: str) -> Layout:
@@ -216,4 +231,4 @@ def _changed(
         body["configuration"] = dict(configuration)
     if partitions is not None:
         body["partitionColumns"] = list(partitions)
-    return layout_of(layout.name, with_features(layout.protocol, features), body)
+    return layout_of(layout.name, with_features(layout.protocol, features), body, layout.domains)

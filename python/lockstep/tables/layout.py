@@ -15,12 +15,18 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from lockstep.delta.actions import CLUSTERING, ROW_TRACKING
 from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
+from lockstep.tables.clustering import Path, clustered_by, with_statistics
+from lockstep.tables.identity import unknown_identities
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
 from lockstep.tables.properties import check_retention, check_set, spelled
+from lockstep.tables.row_ids import ENABLED, SUSPENDED
 from lockstep.tables.schema import DeltaType, arrow_field, delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
+from lockstep.tables.widening import FEATURES as WIDENING
+from lockstep.tables.widening import unknown_changes
 
 RESERVED = "__lockstep"
 """How no column of a table may begin that is written here: what DuckDB is given beside the table's own does."""
@@ -32,6 +38,7 @@ _UNDERSTOOD = frozenset(
     {
         *("allowColumnDefaults", "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping"),
         *("deletionVectors", "inCommitTimestamp", "timestampNtz", "v2Checkpoint"),
+        *("clustering", "rowTracking", *WIDENING),
     }
 )
 _AS_IT_IS = frozenset({"vacuumProtocolCheck", "domainMetadata"})
@@ -41,14 +48,14 @@ _ACTS_BY: Mapping[str, str] = {
     "generatedColumns": "delta.generationExpression",
     "identityColumns": "delta.identity.",
     "invariants": "delta.invariants",
-    "typeWidening": "delta.typeChanges",
-    "typeWidening-preview": "delta.typeChanges",
     "char and varchar columns": "__CHAR_VARCHAR_TYPE_STRING",
     "collations": "__COLLATIONS",
 }
 """By feature, what stands in a table's metadata if it is awake."""
 
-_READ_AS_IT_IS = frozenset({"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+_READ_AS_IT_IS = frozenset(
+    {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", *WIDENING}
+)
 
 VECTORS = "delta.enableDeletionVectors"
 APPEND_ONLY = "delta.appendOnly"
@@ -58,6 +65,12 @@ CONSTRAINT = "delta.constraints."
 DEFAULT = "CURRENT_DEFAULT"
 INDEXED = "delta.dataSkippingNumIndexedCols"
 INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
+
+BY_DOMAINS = frozenset({"clustering", "rowTracking"})
+"""Features that act through a table's metadata domains."""
+
+ROWS_MOVE = "rowTracking, and rows would be moved to another file without their ids"
+"""What is refused of a table whose rows have ids."""
 
 _OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Columns that readers of a change data feed get, beside the table's."""
@@ -75,6 +88,7 @@ class Layout:
         features: the table features that its protocol names.
         reader_features: those of them that readers must know.
         protocol, metadata: the actions that say all this, their fields.
+        domains: its metadata domains; None where nobody asked for them.
     """
 
     name: str
@@ -85,6 +99,7 @@ class Layout:
     reader_features: frozenset[str]
     protocol: Mapping[str, Any]
     metadata: Mapping[str, Any]
+    domains: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -153,6 +168,11 @@ class Layout:
         text = self.configuration.get(INDEXED, str(INDEXED_COLUMNS))
         return int(text) if re.fullmatch(r"-1|[0-9]{1,6}", text) else 0
 
+    @property
+    def clustered_by(self) -> tuple[Path, ...]:
+        """The columns that it is clustered by, by their names in files; none where its domains are not known."""
+        return clustered_by(self.name, self.domains or {})
+
     def _is_on(self, key: str) -> bool:
         return is_on(self.configuration, key)
 
@@ -166,17 +186,46 @@ class Layout:
         refused = set(self.reader_features - _READ_AS_IT_IS) - (_ACTS_BY.keys() - awake)
         if self.configuration.get(MODE) == "id":
             refused.add("columnMapping by id")
+        refused |= self._unknown_changes
         self._refuse(refused, "read in a transaction")
         self.schema  # noqa: B018  # its types are asked for, too
 
-    def check_writable(self, *, only_appends: bool) -> None:
+    @property
+    def gives_row_ids(self) -> bool:
+        """Whether each new file has row ids."""
+        return "rowTracking" in self.features and not self._is_on(SUSPENDED)
+
+    @property
+    def keeps_row_ids(self) -> bool:
+        """Whether readers go by row ids, so that a commit says whether rows kept theirs."""
+        return "rowTracking" in self.features and self._is_on(ENABLED)
+
+    def check_rows_stay(self) -> None:
+        """Raise if rows that are moved to another file would lose their row ids.
+
+        Raises:
+            UnsupportedError: the table has row tracking.
+        """
+        if "rowTracking" in self.features:
+            self._refuse({ROWS_MOVE}, "written")
+
+    def check_writable(self, *, only_appends: bool, changes_rows: bool | None = None) -> None:
         """Raise unless files of its may be added, and removed, here.
+
+        Args:
+            only_appends: whether rows only come.
+            changes_rows: whether rows that are there may be changed, and come to be in another file; if not said, where
+                rows do not only come.
 
         Raises:
             UnsupportedError: with the features for which they may not.
             ReadOnlyError: rows are to go from a table that is for appends alone.
         """
+        changes_rows = not only_appends if changes_rows is None else changes_rows
         awake = {name for name, text in _ACTS_BY.items() if text in self._metadata_text}
+        if not changes_rows:
+            awake -= {"identityColumns"}
+            awake |= {f"identityColumns ({name}), not as they are known" for name in unknown_identities(self.fields)}
         refused = awake | (self.features - _UNDERSTOOD - _AS_IT_IS - _ACTS_BY.keys() - {"columnMapping"})
         if self.configuration.get(MODE, "none") not in ("none", "name"):
             refused.add("columnMapping by id")
@@ -187,12 +236,33 @@ class Layout:
         }
         if self.has_feed and (taken := _OF_FEEDS & self.types.keys()):
             refused.add(f"changeDataFeed beside columns called {', '.join(sorted(taken))}")
+        refused |= self._unknown_changes | self._without_statistics
+        if "rowTracking" in self.features and (self.domains is None or "domainMetadata" not in self.features):
+            refused.add(f"rowTracking, whose highest id its domain {ROW_TRACKING} tells")
+        elif "rowTracking" in self.features and changes_rows:
+            refused.add(ROWS_MOVE)
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):
             raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")
         if names := [name for name in self.types if name.startswith(RESERVED)]:
             raise UnsupportedError(f"table {self.name} has the column {names[0]}, and {RESERVED}… is Lockstep's own")
         self.schema  # noqa: B018  # its types are asked for, too
+
+    @property
+    def _unknown_changes(self) -> set[str]:
+        return {f"typeWidening ({change})" for change in unknown_changes(self.fields)}
+
+    @property
+    def _without_statistics(self) -> set[str]:
+        """What it is clustered by, and files that are written here would have no statistics of."""
+        if "clustering" not in self.features:
+            return set()
+        if self.domains is None:
+            return {f"clustering, by columns that its {CLUSTERING} tells"}
+        inside = (field for field in self.fields if field["name"] not in self.partitioned_by)
+        known = with_statistics(inside, self.indexed, is_mapped=self.is_mapped)
+        lacking = (".".join(path) for path in self.clustered_by if path not in known)
+        return {f"clustering by {column}, of which files have no statistics ({INDEXED})" for column in lacking}
 
     @property
     def _metadata_text(self) -> str:
@@ -211,8 +281,13 @@ def is_on(configuration: Mapping[str, str], key: str) -> bool:
     return str(configuration.get(key, "false")).lower() == "true"
 
 
-def layout_of(name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> Layout:
-    """Return the layout of a table by the last `protocol` and `metaData` actions of its log.
+def layout_of(
+    name: str,
+    protocol: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    domains: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Layout:
+    """Return the layout of a table by the last `protocol` and `metaData` actions of its log, and its domains.
 
     Raises:
         UnsupportedError: a protocol that is newer than this Lockstep.
@@ -232,6 +307,7 @@ def layout_of(name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any
             reader_features=_of_readers(protocol),
             protocol=protocol,
             metadata=metadata,
+            domains=domains,
         )
     except (KeyError, msgspec.MsgspecError, RecursionError) as error:
         raise CorruptTimelineError(f"table {name} has a schema that cannot be read: {error}") from error

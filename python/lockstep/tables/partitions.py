@@ -78,6 +78,8 @@ def _parsed(text: str, type_: pa.DataType) -> Any:
         return int(text)
     if pa.types.is_decimal(type_):
         return Decimal(text)
+    if pa.types.is_floating(type_):
+        return float(text)
     if pa.types.is_date(type_):
         return date.fromisoformat(text)
     if pa.types.is_timestamp(type_):

@@ -22,6 +22,7 @@ from lockstep.storage import Storage
 from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.mapping import physical_name
 from lockstep.tables.partitions import array_of
+from lockstep.tables.widening import widened
 
 FILE = f"{RESERVED}_file"
 """The column that says of which of the files a row is, by its number among those read."""
@@ -143,4 +144,4 @@ def _as_logged(array: pa.Array, type_: Any, wanted: pa.DataType, layout: Layout)
         keys = _as_logged(array.keys, type_["keyType"], wanted.key_type, layout)
         items = _as_logged(array.items, type_["valueType"], wanted.item_type, layout)
         return pa.MapArray.from_arrays(array.offsets, keys, items, type=wanted, mask=pc.is_null(array))
-    return array.cast(wanted)
+    return widened(array, wanted)

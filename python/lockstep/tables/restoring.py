@@ -209,15 +209,16 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
     except LockstepError as error:
         raise error.again(f" (table {name} cannot be restored; nothing was changed)") from error
     only_appends = there.files.keys() <= wanted.files.keys()
-    layout_of(name, there.protocol, there.metadata).check_writable(only_appends=only_appends)
+    before = layout_of(name, there.protocol, there.metadata, there.domains)
+    before.check_writable(only_appends=only_appends, changes_rows=True)
     if (reason := why_not_restored(wanted, there)) is not None:
         raise UnsupportedError(
             f"table {name} cannot be restored to version {restore.version} of its log without Spark, for {reason}; "
             "nothing was changed. Use RESTORE DATABASE, or CALL … .system.restore, in Spark with Lockstep"
         )
     target = restored(wanted, there)
-    after = layout_of(name, target.protocol, target.metadata)
-    after.check_writable(only_appends=True)
+    after = layout_of(name, target.protocol, target.metadata, target.domains)
+    after.check_writable(only_appends=True, changes_rows=True)
     actions = going_back(target, there, now_ms(scope.catalog))
     # Both are always said, as Delta says them: who changes either beside this is in its way.
     said: list[Action] = [{"protocol": target.protocol}, {"metaData": target.metadata}]

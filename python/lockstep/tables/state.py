@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from cachetools import LRUCache
@@ -15,7 +15,7 @@ from lockstep.delta.log import read_published, read_staged, state_at
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import LockstepError
 from lockstep.storage import Storage
-from lockstep.tables.layout import Layout, layout_of
+from lockstep.tables.layout import BY_DOMAINS, Layout, layout_of
 from lockstep.timeline.entry import NEW, Table
 from lockstep.transactions.transaction import Transaction
 
@@ -36,7 +36,7 @@ class States:
         self._lock = threading.Lock()
 
     def layout(self, tx: Transaction, table: Table) -> Layout:
-        """Return a table's layout, which takes no list of its files.
+        """Return a table's layout, which takes no list of its files but for features that act through domains.
 
         Raises:
             UnsupportedError, CorruptTimelineError, MissingFilesError, UnavailableError: it cannot be read.
@@ -54,7 +54,8 @@ class States:
                 protocol, metadata = protocol or snapshot.protocol, metadata or snapshot.metadata
             else:
                 protocol, metadata = protocol or at_pin.protocol, metadata or at_pin.metadata
-        return layout_of(str(table.name), protocol, metadata)
+        layout = layout_of(str(table.name), protocol, metadata)
+        return replace(layout, domains=self.snapshot(tx, table).domains) if layout.features & BY_DOMAINS else layout
 
     def snapshot(self, tx: Transaction, table: Table) -> Snapshot:
         """Return a table as a transaction sees it, with all its files; the caller may not change it.

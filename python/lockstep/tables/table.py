@@ -11,17 +11,19 @@ import pyarrow as pa
 from lockstep.arguments import list_of_names, takes
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.tables.altering import Alteration
-from lockstep.tables.changes import INDEX, Candidates, Told, candidates, removed, take_out
+from lockstep.tables.changes import INDEX, Candidates, TakenOut, Told, candidates, removed, take_out
 from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defaults
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.conditions import checked, condition
 from lockstep.tables.conform import NO_COLUMN, arrow_table
-from lockstep.tables.evolving import difference, with_columns
+from lockstep.tables.evolving import difference, with_columns, with_marks
+from lockstep.tables.identity import with_values as with_identities
 from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.queries import check_one_value_a_row, check_struct_fields, evaluate
 from lockstep.tables.reading import FILE, ROW, Files
+from lockstep.tables.row_ids import PRESERVED, RowIds
 from lockstep.tables.schema import duckdb_type
 from lockstep.tables.state import States
 from lockstep.tables.statement import reads, writes
@@ -153,7 +155,7 @@ class TransactionTable:
             UndefinedError, UnsupportedError: as `append`.
             InvalidError: likewise; or a row of which the predicate is not true (23514).
         """
-        table, files = self._open_to_write(only_appends=False)
+        table, files = self._open_to_write(only_appends=False, changes_rows=False)
         changes, files, rows = self._taken(files, data, schema_mode)
         now = now_ms(self._scope.catalog)
         told: Told | None = None
@@ -169,7 +171,7 @@ class TransactionTable:
             files.layout.check_readable()
             found = self._find(table, files, where)
             gone = found.matching(where)
-            out = take_out(found, gone, now_ms=now)
+            out = self._take_out(found, gone)
             actions, kept = out.actions, out.kept
 
             def told() -> list[tuple[str, pa.Table]]:
@@ -190,7 +192,7 @@ class TransactionTable:
             UndefinedError, UnsupportedError: as `append`.
             InvalidError: DuckDB refuses the predicate.
         """
-        table, files = self.open_to_change()
+        table, files = self.open_to_change(changes_rows=False)
         found = self._find(table, files, None if where is None else checked(where))
         gone = found.rows.column(INDEX) if where is None else found.matching(where)
 
@@ -246,9 +248,9 @@ class TransactionTable:
 
     # --- for merging, too ---------------------------------------------------------------------------------------------
 
-    def open_to_change(self) -> tuple[Table, Files]:
-        """Return the table, and where its files lie, if rows of it may be changed."""
-        table, files = self._open_to_write(only_appends=False)
+    def open_to_change(self, *, changes_rows: bool = True) -> tuple[Table, Files]:
+        """Return the table, and where its files lie, if rows of it may be changed, and moved to other files."""
+        table, files = self._open_to_write(only_appends=False, changes_rows=changes_rows)
         files.layout.check_readable()
         return table, files
 
@@ -274,7 +276,7 @@ class TransactionTable:
             operation: what it was, given how many files were removed and how many rows were copied.
             told: what readers of changes are told of it.
         """
-        out = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
+        out = self._take_out(found, gone)
         said = operation(out.removed_files, out.kept.num_rows)
         self._write(table, found.files, said, actions=out.actions, rows=rows, kept=out.kept, told=told)
 
@@ -295,14 +297,22 @@ class TransactionTable:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Table, Files]:
+        if self.name in self._scope.tx.names.views:
+            raise UnsupportedError(f"{self.name} is a view, whose text is Spark's SQL: ask its tables, or ask in Spark")
         table = self._scope.catalog.table(self._scope.tx, self.name)
         layout = self._scope.states.layout(self._scope.tx, table)
         return table, Files(self._scope.catalog.lake.storage, table.location, layout)
 
-    def _open_to_write(self, *, only_appends: bool) -> tuple[Table, Files]:
+    def _open_to_write(self, *, only_appends: bool, changes_rows: bool = False) -> tuple[Table, Files]:
         table, files = self._open()
-        files.layout.check_writable(only_appends=only_appends)
+        files.layout.check_writable(only_appends=only_appends, changes_rows=changes_rows)
         return table, files
+
+    def _take_out(self, found: Candidates, gone: pa.ChunkedArray) -> TakenOut:
+        out = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
+        if out.kept.num_rows:
+            found.files.layout.check_rows_stay()
+        return out
 
     def _taken(self, files: Files, data: Any, schema_mode: SchemaMode) -> tuple[list[Action], Files, pa.Table]:
         """Return rows as the table takes them, with the actions that give it their columns, and its files then."""
@@ -313,6 +323,8 @@ class TransactionTable:
         if schema_mode == "merge" and (new := [field for field in given.schema if field.name not in layout.types]):
             layout = with_columns(layout, pa.schema(field.with_nullable(True) for field in new))
             layout.check_writable(only_appends=True)
+        given, marks = with_identities(given, layout.fields, layout.name)
+        layout = with_marks(layout, marks)
         rows = taken(with_defaults(given, layout), layout)
         return difference(files.layout, layout), replace(files, layout=layout), rows
 
@@ -339,7 +351,8 @@ class TransactionTable:
         if rows:
             check_rows(pa.concat_tables(rows), files.layout)
         catalog = self._scope.catalog
-        writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog))
+        ids = self._row_ids(table, files.layout)
+        writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog), ids=ids)
         try:
             parts = [each for each in (kept, *rows) if each is not None and each.num_rows]
             whole = pa.concat_tables(parts or [files.layout.schema.empty_table()])
@@ -353,18 +366,20 @@ class TransactionTable:
         if actions or writer.actions:
             added = sum(1 for action in writer.actions if "add" in action)
             metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}
-            said = Operation(
-                operation.name,
-                operation.text,
-                operation.parameters,
-                {**metrics, "numOutputBytes": writer.bytes},
-                operation.blind,
-            )
-            self._stage(table, files.layout, [*actions, *writer.actions], said)
+            said = replace(operation, metrics={**metrics, "numOutputBytes": writer.bytes})
+            domain = [] if ids is None else ids.domain()
+            self._stage(table, files.layout, [*domain, *actions, *writer.actions], said)
+
+    def _row_ids(self, table: Table, layout: Layout) -> RowIds | None:
+        if not layout.gives_row_ids:
+            return None
+        return RowIds(layout.domains or {}, self._scope.tx.next_version(table.location))
 
     def _stage(self, table: Table, layout: Layout, actions: Sequence[Action], operation: Operation) -> None:
         tx = self._scope.tx
         after = self._scope.states.commit_time(tx, table) if layout.has_commit_times else None
+        if layout.keeps_row_ids:
+            operation = replace(operation, tags=PRESERVED)
         stage(self._scope.catalog, tx, table.location, actions, operation, after_ms=after)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -13,11 +13,7 @@ from lockstep.arguments import check_texts, list_of_names, takes
 from lockstep.blocks import Block
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
-from lockstep.errors import (
-    NoTransactionError,
-    TransactionStateError,
-    UnsupportedError,
-)
+from lockstep.errors import InvalidError, NoTransactionError, TransactionStateError, UnsupportedError
 from lockstep.system.namespace import refuse_reserved
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
@@ -27,11 +23,14 @@ from lockstep.tables.restoring import Restored, moment, restore, revert, selecti
 from lockstep.tables.state import States
 from lockstep.tables.statement import reads, writes
 from lockstep.tables.table import Scope, TransactionTable
-from lockstep.timeline.entry import Batch, Isolation, Name
+from lockstep.timeline.entry import Batch, Isolation, Name, Namespace
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
 Status: TypeAlias = Literal["NEW", "OPEN", "IN DOUBT", "COMMITTED", "ROLLED BACK"]
+WRONG_KIND = "42809"
+"""PostgreSQL's wrong_object_type."""
+
 AName: TypeAlias = str | tuple[str, ...] | Name
 """A table's name: 'sales.orders', or its parts, where a part has a dot in it."""
 
@@ -182,6 +181,18 @@ class LakeTransaction(Block):
         """The names of the tables that it sees, sorted."""
         return sorted(self.core.tables)
 
+    @property
+    @reads
+    def views(self) -> list[Name]:
+        """The names of the views that it sees, sorted; what they show is asked in Spark."""
+        return sorted(self.core.views)
+
+    @property
+    @reads
+    def namespaces(self) -> dict[Namespace, dict[str, str]]:
+        """The namespaces that it sees, sorted, with their properties."""
+        return {name: dict(properties) for name, properties in sorted(self.core.namespaces.items())}
+
     @writes
     @takes(properties=Mapping | None)
     def create_namespace(self, name: str | tuple[str, ...], properties: Mapping[str, str] | None = None) -> None:
@@ -189,12 +200,44 @@ class LakeTransaction(Block):
 
         Raises:
             DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
-            UnsupportedError (42939): it is `system`, which is that of the system tables in Spark.
+            UnsupportedError (42939): it is `system`, which is that of the system tables in Spark; or it is to have a
+                location (0A000).
         """
-        check_texts(properties or {}, "properties")
         namespace = namespace_of(name)
+        _check_properties(namespace, properties or {})
         refuse_reserved(namespace, self.core.names.namespaces)
         self.core.changing().create_namespace(namespace, dict(properties or {}))
+
+    @writes
+    @takes(properties=Mapping)
+    def set_namespace_properties(self, name: str | tuple[str, ...], properties: Mapping[str, str]) -> None:
+        """Set properties of a namespace; its others stay. `comment` is the one that SQL says by COMMENT.
+
+        Raises:
+            UndefinedError (3F000): there is no such namespace.
+            UnsupportedError: it is to have a location.
+        """
+        namespace = namespace_of(name)
+        _check_properties(namespace, properties)
+        self._alter_namespace(namespace, lambda before: {**before, **properties})
+
+    @writes
+    @takes(keys=str | Iterable)
+    def unset_namespace_properties(self, name: str | tuple[str, ...], keys: str | Iterable[str]) -> None:
+        """Take properties of a namespace away; one that it has not is no error.
+
+        Raises:
+            UndefinedError (3F000): there is no such namespace.
+        """
+        gone = {keys} if isinstance(keys, str) else set(list_of_names(keys, "keys"))
+        self._alter_namespace(
+            namespace_of(name), lambda before: {key: value for key, value in before.items() if key not in gone}
+        )
+
+    def _alter_namespace(self, name: Namespace, change: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
+        self.core.names.check_namespace(name)
+        before = self.core.namespaces[name]
+        self.core.changing().alter_namespace(name, change(before))
 
     @writes
     @takes(cascade=bool)
@@ -250,7 +293,9 @@ class LakeTransaction(Block):
 
         Raises:
             UndefinedError (42P01): there is none of that name.
+            InvalidError (42809): it is a view.
         """
+        self._refuse_view(name, "drop_view drops it")
         table = self.core.table(name_of(name), usable=False)
         self.core.changing().drop_table(table.name)
 
@@ -260,9 +305,56 @@ class LakeTransaction(Block):
 
         Raises:
             UndefinedError (42P01, 3F000), DuplicateError (42P07): no such table or namespace; the name is taken.
+            InvalidError (42809): it is a view.
         """
+        self._refuse_view(name, "rename_view renames it")
         table = self.core.table(name_of(name), usable=False)
         self.core.changing().rename_table(table.name, name_of(new_name))
+
+    @writes
+    @takes(query=str)
+    def create_view(self, name: AName, query: str) -> None:
+        """Raise: a view's text is Spark's SQL, and which columns it has only Spark finds out.
+
+        Raises:
+            UnsupportedError: always; nothing was made.
+        """
+        raise UnsupportedError(
+            f"view {name_of(name)} cannot be made without Spark: its text ({query:.100}) is Spark's SQL, and Spark "
+            "finds out which columns it has. Nothing was made; CREATE VIEW in Spark with Lockstep makes it, in the "
+            "same lake"
+        )
+
+    @writes
+    def drop_view(self, name: AName) -> None:
+        """Drop a view.
+
+        Raises:
+            UndefinedError (42P01): there is none of that name.
+            InvalidError (42809): it is a table.
+        """
+        self._refuse_table(name, "drop drops it")
+        self.core.changing().drop_view(name_of(name))
+
+    @writes
+    def rename_view(self, name: AName, new_name: AName) -> None:
+        """Give a view another name, in another namespace perhaps.
+
+        Raises:
+            UndefinedError (42P01, 3F000), DuplicateError (42P07): no such view or namespace; the name is taken.
+            InvalidError (42809): it is a table.
+        """
+        old, new = name_of(name), name_of(new_name)
+        self._refuse_table(old, "rename renames it")
+        self.core.change_names(lambda names: names.rename_view(old, new))
+
+    def _refuse_view(self, name: AName, instead: str) -> None:
+        if name_of(name) in self.core.names.views:
+            raise InvalidError(f"{name_of(name)} is a view: {instead}", sqlstate=WRONG_KIND)
+
+    def _refuse_table(self, name: AName, instead: str) -> None:
+        if name_of(name) in self.core.names.tables:
+            raise InvalidError(f"{name_of(name)} is a table: {instead}", sqlstate=WRONG_KIND)
 
     # --- what was -----------------------------------------------------------------------------------------------------
 
@@ -325,8 +417,6 @@ class LakeTransaction(Block):
         return run_query(query, self._read, relations)
 
     def _read(self, name: Name) -> pa.Table:
-        if name in self.core.names.views:
-            raise UnsupportedError(f"{name} is a view, whose text is Spark's SQL: ask its tables, or ask in Spark")
         return self[name].to_arrow()
 
     @property
@@ -339,6 +429,15 @@ class LakeTransaction(Block):
         if self._tx is None:
             raise NoTransactionError("this transaction has not begun: use it in a with statement")
         return self._tx
+
+
+def _check_properties(namespace: Namespace, properties: Mapping[str, str]) -> None:
+    check_texts(properties, "properties")
+    if "location" in properties:
+        raise UnsupportedError(
+            f"namespace {'.'.join(namespace)} cannot have a location: a lake's namespaces are names, and have no "
+            "folder. Leave it out, and say location= of the tables that are to lie elsewhere. Nothing was changed"
+        )
 
 
 def _uuid() -> str:

@@ -18,6 +18,7 @@ from lockstep.storage import Storage
 from lockstep.tables.layout import Layout
 from lockstep.tables.mapping import physical, physical_name
 from lockstep.tables.partitions import folder, logged, parted
+from lockstep.tables.row_ids import RowIds
 from lockstep.tables.statistics import Bounds, bounds_in, has_nan, statistics
 from lockstep.workers import Workers
 
@@ -55,17 +56,28 @@ class FileWriter:
         bytes: how large all of them are.
     """
 
-    def __init__(self, storage: Storage, location: str, layout: Layout, *, now_ms: int, new_id: NewId = new_file_id):
+    def __init__(
+        self,
+        storage: Storage,
+        location: str,
+        layout: Layout,
+        *,
+        now_ms: int,
+        ids: RowIds | None = None,
+        new_id: NewId = new_file_id,
+    ) -> None:
         """Write into a table's folder.
 
         Args:
             location: the folder, relative to the lake's root.
             now_ms: what the files are said to be written at, in ms since 1970.
+            ids: what gives the rows of each file their ids; None where the table has none.
         """
         self._storage = storage
         self._location = location
         self._layout = layout
         self._now_ms = now_ms
+        self._ids = ids
         self._new_id = new_id
         self.paths: list[str] = []
         self.actions: list[Action] = []
@@ -83,8 +95,10 @@ class FileWriter:
         parts = parted(rows, partitioned_by)
         pieces = [(values, piece) for values, part in parts for piece in _pieces(part)]
         numbered = enumerate(pieces, len(self.actions))
-        written = Workers(WRITERS, "lockstep-files").map(lambda each: self._write(each[0], *each[1]), numbered)
-        self.actions += (action for action, _ in written)
+        written = list(Workers(WRITERS, "lockstep-files").map(lambda each: self._write(each[0], *each[1]), numbered))
+        for (action, _), (_, piece) in zip(written, pieces, strict=True):
+            ids = self._ids
+            self.actions.append(action if ids is None else {"add": ids.given(action["add"], piece.num_rows)})
         self.bytes += sum(size for _, size in written)
 
     def write_changes(self, kind: str, rows: pa.Table) -> None:

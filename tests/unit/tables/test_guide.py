@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert block.output is None or block.prints(printed.getvalue()), f"it printed:\n{printed.getvalue()}"
 
 
+IDENTITY = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": False}
 MAPPED = {"delta.columnMapping.mode": "name"}
 LAYOUTS = {
     "deletion vectors": layout(["deletionVectors"], metadata(), ["deletionVectors"]),
@@ -43,7 +45,10 @@ LAYOUTS = {
     "column mapping by id": layout(
         ["columnMapping"], metadata(**{"delta.columnMapping.mode": "id"}), ["columnMapping"]
     ),
-    "row tracking": layout(["rowTracking", "domainMetadata"], metadata()),
+    "clustering": replace(layout(["clustering", "domainMetadata"], metadata()), domains={}),
+    "identity columns": layout(["identityColumns"], field(**IDENTITY)),
+    "row tracking": replace(layout(["rowTracking", "domainMetadata"], metadata()), domains={}),
+    "Iceberg compatibility": layout(["icebergCompatV2"], metadata()),
     "CHAR, VARCHAR": layout([], field(__CHAR_VARCHAR_TYPE_STRING="char(3)")),
     "widened types": layout(["typeWidening"], field(**{"delta.typeChanges": []}), ["typeWidening"]),
     "variants": layout(["variantType"], metadata(), ["variantType"]),

@@ -37,7 +37,14 @@ REFUSED: list[tuple[str, Layout]] = [
     ("invariants", layout(["invariants"], field(**{"delta.invariants": "{}"}))),
     ("char and varchar", layout([], field(__CHAR_VARCHAR_TYPE_STRING="char(3)"))),
     ("collations", layout([], field(__COLLATIONS={"id": "UTF8_LCASE"}))),
-    ("typeWidening", layout(["typeWidening"], field(**{"delta.typeChanges": []}), ["typeWidening"])),
+    (
+        "typeWidening",
+        layout(
+            ["typeWidening"],
+            field(**{"delta.typeChanges": [{"fromType": "string", "toType": "long"}]}),
+            ["typeWidening"],
+        ),
+    ),
     (
         "columnMapping by id",
         layout(["columnMapping"], metadata(**{"delta.columnMapping.mode": "id"}), ["columnMapping"]),
@@ -84,10 +91,10 @@ def test_for_appends_alone() -> None:
         table.check_writable(only_appends=False)
 
 
-@pytest.mark.parametrize("readers", [["typeWidening"], ["variantType"], ["featureOfTomorrow"]])
+@pytest.mark.parametrize("readers", [["variantType"], ["featureOfTomorrow"]])
 def test_what_is_not_read(readers: list[str]) -> None:
     with pytest.raises(UnsupportedError, match=readers[0]):
-        layout(readers, field(**{"delta.typeChanges": []}), readers).check_readable()
+        layout(readers, metadata(), readers).check_readable()
 
 
 def test_a_protocol_that_is_not_known() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lockstep.delta.actions import ROW_TRACKING, Action, row_id_mark
+from lockstep.delta.actions import CLUSTERING, ROW_TRACKING, Action, row_id_mark
 from lockstep.delta.combine.evolution import supported
 from lockstep.delta.snapshot import Snapshot
 
@@ -53,9 +53,16 @@ def why_not_restored(wanted: Snapshot, there: Snapshot) -> str | None:
         return "its protocol was lowered since"
     if _commit_times(wanted) != _commit_times(there):
         return "in-commit timestamps were switched on or off since"
+    if _clustering(wanted) != _clustering(there):
+        return "what it is clustered by was changed since"
     if not all(str(_configuration(each).get(_LAST_ID, "0")).isdecimal() for each in (wanted, there)):
         return f"no number is in {_LAST_ID}"
     return None
+
+
+def _clustering(snapshot: Snapshot) -> str | None:
+    domain = snapshot.domains.get(CLUSTERING, {})
+    return None if domain.get("removed") else domain.get("configuration")
 
 
 def _commit_times(snapshot: Snapshot) -> dict[str, str]:
