@@ -104,6 +104,13 @@ def test_a_transaction_that_would_be_ended_is_told_and_goes_on(root: Path) -> No
     assert everything(root) == before
 
 
+def test_what_is_open_is_listed_with_its_state_and_what_it_staged(root: Path) -> None:
+    id_ = begun(root)
+    head, row = lockstep("transactions", root).stdout.splitlines()
+    assert head.split()[:2] == ["transaction", "state"]
+    assert (row.split()[:2], " 2,500 " in row, " 0:00:0" in row) == ([id_, "INFLIGHT"], True, True), row
+
+
 def test_an_export_that_would_be_dropped_is_told_and_kept(root: Path) -> None:
     id_ = cloned(root)
     before = everything(root)

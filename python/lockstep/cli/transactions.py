@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from datetime import timedelta
 
 import click
 
@@ -28,14 +29,15 @@ def transactions(root: str, as_json: bool) -> None:
         return
     rows = [
         [
-            *(each.transaction, each.began_at, each.author, each.application, each.process),
+            *(each.transaction, each.state.value, each.began_at, timedelta(seconds=each.age_seconds(now))),
+            *(each.author, each.application, each.process),
             *(each.seen_at if each.is_alive(now) else f"gone since {each.seen_at}", each.base_version),
-            *(", ".join(map(str, each.tables)), each.message),
+            *(", ".join(map(str, each.tables)), f"{each.bytes_staged:,}", each.message),
         ]
         for each in found
     ]
-    columns = ["transaction", "began at", "author", "application", "process", "seen at", "sees", "tables", "comment"]
-    print_table(columns, rows)
+    who = ["author", "application", "process", "seen at", "sees"]
+    print_table(["transaction", "state", "began at", "age", *who, "tables", "bytes", "comment"], rows)
 
 
 @click.command()

@@ -79,6 +79,10 @@ class OpenRecord(Value, frozen=True):
         """Whether its process has been seen lately."""
         return now - self.seen_at < ALIVE
 
+    def age_seconds(self, now: datetime) -> int:
+        """For how long it has been open; nothing, where its process' clock is ahead of this one."""
+        return max(0, int((now - self.began_at).total_seconds()))
+
 
 _decode = msgspec.json.Decoder(OpenRecord).decode
 

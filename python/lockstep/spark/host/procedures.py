@@ -181,6 +181,7 @@ class ProcedureRequests(Requests):
                     *(each.transaction, each.state.value, each.author, each.application, each.process),
                     *(micros(each.began_at), micros(each.seen_at), each.is_alive(now), each.base_version),
                     *(each.isolation, ", ".join(map(str, each.tables)), each.message),
+                    *(each.bytes_staged, each.age_seconds(now)),
                 ]
                 for each in found
             ]
@@ -345,6 +346,8 @@ PROCEDURES: Mapping[str, Procedure] = {
             "isolation": "string",
             "tables": "string",
             "comment": "string",
+            "bytes_staged": "bigint",
+            "age_seconds": "bigint",
         },
         answers=ProcedureRequests.transactions,
     ),
