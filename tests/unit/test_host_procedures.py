@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lockstep.commit.records import record_of, write
+from lockstep.spark.host.times import micros_of
 from tests.support.client import Client
 from tests.support.lakes import add, append, create, named, stage
 
@@ -67,6 +68,27 @@ def test_a_reader_of_an_older_version_is_told_of_nothing_newer(one: Client) -> N
     assert called(one, "dropped_tables") == []
     assert refused(one, "diff", **{"from": then, "to": then + 1}) == "22023"
     assert refused(one, "diff", **{"from": then + 1}) == "22023"
+
+
+def test_a_difference_is_between_versions_tags_and_times(one: Client) -> None:
+    catalog = one.lake()
+    then, at = catalog.database().version, micros_of(catalog.database().committed_at)
+    called(one, "create_tag", tag="2026eod", version=then)
+    append(catalog, "a", "x")
+    newest = catalog.database()
+    expected = called(one, "diff", **{"from": then, "to": newest.version})
+    assert [row[1:3] for row in expected] == [["default.a", "written"]]
+    for older in ({"from": str(then)}, {"from": "2026EOD"}, {"from_timestamp": at}):
+        assert called(one, "diff", **older) == expected
+        assert called(one, "diff", **older, to_timestamp=micros_of(newest.committed_at)) == expected
+        assert called(one, "diff", **older, to="2026eod") == []
+    assert refused(one, "diff", to=then) == "22023"
+    assert refused(one, "diff", **{"from": then, "from_timestamp": at}) == "22023"
+    assert refused(one, "diff", **{"from": "none"}) == "42704"
+    assert refused(one, "diff", from_timestamp=0) == "22023"
+    one.begin(read_only=True, as_of_version=then)
+    assert called(one, "diff", **{"from": "2026eod"}) == []
+    assert refused(one, "diff", **{"from": then, "to": newest.version}) == "22023"
 
 
 def test_a_reader_of_an_older_version_knows_the_tags_of_when_it_began(one: Client, two: Client) -> None:

@@ -131,12 +131,21 @@ def _check_there(lake: Lake, tx: Transaction, restores: Iterable[TableRestore]) 
 
 def _diff(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     """Say what changed between two database versions."""
-    house = requests.house(request)
-    head = house.catalog.lake.refresh()
-    last = head.version if (tx := session.inside(house)) is None else tx.base.version
-    older, given = request.arguments["from"], request.arguments.get("to")
-    assert isinstance(older, int)
-    newer = given if isinstance(given, int) else last
+    house, tx = requests.house(request), session.inside(requests.house(request))
+    last = house.catalog.lake.refresh().version if tx is None else tx.base.version
+
+    def end(key: str) -> int | None:
+        said = version_said(request.arguments, key, f"{key}_timestamp")
+        if isinstance(said, str) and said.isascii() and said.isdecimal():
+            return int(said)
+        if said is None or isinstance(said, int):
+            return said
+        return house.catalog.as_of(said, at_most=last, names=None if tx is None else tx.names).version
+
+    older, newer = end("from"), end("to")
+    if older is None:
+        raise InvalidError("diff: say from which version, tag or time")
+    newer = last if newer is None else newer
     if max(older, newer) > last:
         raise InvalidError(f"database version {max(older, newer)} does not exist here: there are 0 to {last}")
     return answer_of(
@@ -228,9 +237,8 @@ RECOVERY_PROCEDURES: Mapping[str, Procedure] = {
         needs_transaction=True,
     ),
     "diff": Procedure(
-        says="Says what changed from one database version to another, the newest if none is said.",
-        parameters={"from": "bigint", "to": "bigint"},
-        required=1,
+        says="Says what changed from one version, tag or time of the database to another; to the newest if none is said.",
+        parameters={"from": "string", "to": "string", "from_timestamp": "timestamp", "to_timestamp": "timestamp"},
         columns={
             "kind": "string",
             "name": "string",
