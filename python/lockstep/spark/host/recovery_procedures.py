@@ -237,7 +237,7 @@ RECOVERY_PROCEDURES: Mapping[str, Procedure] = {
         needs_transaction=True,
     ),
     "diff": Procedure(
-        says="Says what changed from one version, tag or time of the database to another; to the newest if none is said.",
+        says="Says what changed from one version, tag or time to another, the newest if none is said.",
         parameters={"from": "string", "to": "string", "from_timestamp": "timestamp", "to_timestamp": "timestamp"},
         columns={
             "kind": "string",
