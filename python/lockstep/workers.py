@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from lockstep.errors import LockstepError
 
@@ -19,6 +19,13 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many of how many are done."""
+
+
+def silent(_: int, __: int) -> None:
+    """Tell nobody of the progress."""
 
 
 class Threads(ThreadPoolExecutor):

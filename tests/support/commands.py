@@ -24,9 +24,13 @@ def commit_info(operation: str) -> str:
     return json.dumps({"commitInfo": {"operation": operation}})
 
 
-def lockstep(*args: object) -> Result:
-    """Run a command of the command line in this process."""
-    return CliRunner().invoke(main, [str(arg) for arg in args])
+def lockstep(*args: object, answer: str | None = None) -> Result:
+    """Run a command of the command line in this process.
+
+    Args:
+        answer: what is typed where it asks.
+    """
+    return CliRunner().invoke(main, [str(arg) for arg in args], input=answer)
 
 
 def read(*args: object) -> Any:

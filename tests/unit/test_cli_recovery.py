@@ -37,6 +37,7 @@ def test_a_tag_is_made_listed_and_dropped(root: Path) -> None:
         "tag": "first",
         "database_version": 2,
         "retain_until": None,
+        "created_by": 4,
     }
     made = read("tag", root, "now", "--days", 365)
     kept = datetime.fromisoformat(made["retain_until"]) - catalog(root).timeline.head.committed_at
@@ -47,7 +48,7 @@ def test_a_tag_is_made_listed_and_dropped(root: Path) -> None:
         ("now", made["database_version"], ""),
     ]
     assert "first" in lockstep("tags", root).stdout
-    assert read("untag", root, "FIRST")["dropped_by"] == catalog(root).timeline.head.version
+    assert read("untag", root, "FIRST", "--yes")["dropped_by"] == catalog(root).timeline.head.version
     assert [tag["name"] for tag in read("tags", root)] == ["now"]
     [entry] = catalog(root).timeline.entries(catalog(root).timeline.head.version - 1)
     assert entry.transaction.application == "lockstep"

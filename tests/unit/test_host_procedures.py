@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lockstep.commit.records import record_of, write
+from lockstep.spark.host.times import micros_of
 from tests.support.client import Client
-from tests.support.lakes import append, create, named
+from tests.support.lakes import add, append, create, named, stage
 
 
 def called(client: Client, procedure: str, **arguments: Any) -> list[list[Any]]:
@@ -67,6 +70,27 @@ def test_a_reader_of_an_older_version_is_told_of_nothing_newer(one: Client) -> N
     assert refused(one, "diff", **{"from": then + 1}) == "22023"
 
 
+def test_a_difference_is_between_versions_tags_and_times(one: Client) -> None:
+    catalog = one.lake()
+    then, at = catalog.database().version, micros_of(catalog.database().committed_at)
+    called(one, "create_tag", tag="2026eod", version=then)
+    append(catalog, "a", "x")
+    newest = catalog.database()
+    expected = called(one, "diff", **{"from": then, "to": newest.version})
+    assert [row[1:3] for row in expected] == [["default.a", "written"]]
+    for older in ({"from": str(then)}, {"from": "2026EOD"}, {"from_timestamp": at}):
+        assert called(one, "diff", **older) == expected
+        assert called(one, "diff", **older, to_timestamp=micros_of(newest.committed_at)) == expected
+        assert called(one, "diff", **older, to="2026eod") == []
+    assert refused(one, "diff", to=then) == "22023"
+    assert refused(one, "diff", **{"from": then, "from_timestamp": at}) == "22023"
+    assert refused(one, "diff", **{"from": "none"}) == "42704"
+    assert refused(one, "diff", from_timestamp=0) == "22023"
+    one.begin(read_only=True, as_of_version=then)
+    assert called(one, "diff", **{"from": "2026eod"}) == []
+    assert refused(one, "diff", **{"from": then, "to": newest.version}) == "22023"
+
+
 def test_a_reader_of_an_older_version_knows_the_tags_of_when_it_began(one: Client, two: Client) -> None:
     catalog = one.lake()
     then = catalog.database().version
@@ -79,3 +103,116 @@ def test_a_reader_of_an_older_version_knows_the_tags_of_when_it_began(one: Clien
     assert [row[:2] for row in called(one, "tags")] == [["Before", then]]
     assert catalog.as_of("later").version == then + 4
     assert one.resolve("a", version="@BEFORE")["version"] == one.resolve("a", version=f"@{then}")["version"] == 0
+
+
+# --- dry runs ---------------------------------------------------------------------------------------------------------
+
+
+def everything(client: Client) -> dict[str, bytes | None]:
+    storage = client.lake().lake.storage
+    return {found.path: storage.get(found.path) for found in storage.walk("")}
+
+
+@pytest.fixture
+def lived(one: Client) -> Client:
+    """A lake with a tag of version 1, where a went on since, b was renamed and c dropped."""
+    catalog = one.lake()
+    create(catalog, "c", files=["p"])
+    called(one, "create_tag", tag="then", version=catalog.timeline.head.version)
+    append(catalog, "a", "x")
+    catalog.run(lambda tx: tx.changing().rename_table(named("b"), named("d")))
+    catalog.run(lambda tx: tx.changing().drop_table(named("c")))
+    return one
+
+
+DRY: dict[str, dict[str, Any]] = {
+    "restore": {"tag": "THEN"},
+    "revert": {"version": 4},
+    "undrop": {"table": "c"},
+    "drop_tag": {"tag": "THEN"},
+    "drop_export": {},
+    "abort": {},
+}
+
+
+def about(client: Client, procedure: str, tmp_path: Path) -> dict[str, Any]:
+    """The arguments of a call, and what they are about."""
+    if procedure == "drop_export":
+        return {"export": called(client, "clone", to=f"{tmp_path}/to", version=0)[0][0]}
+    if procedure == "abort":
+        other = client.lake()
+        tx = other.begin()
+        stage(other, tx, "a", add("never"))
+        write(other.lake, record_of(tx, now=other.lake.clock(), process="there:1"))
+        return {"transaction": tx.id}
+    return DRY[procedure]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("procedure", DRY)
+def test_a_dry_run_gives_the_rows_of_the_call_and_writes_nothing(
+    lived: Client, tmp_path: Path, procedure: str, inside: bool
+) -> None:
+    """But for the database version that the call makes, which nobody knows before it is made."""
+    arguments = about(lived, procedure, tmp_path)
+    if inside:
+        if procedure == "drop_export":
+            lived.begin()
+            assert refused(lived, procedure, **arguments, dry_run=True) == "25001"
+            return
+        lived.begin()
+    before = everything(lived)
+    [planned] = called(lived, procedure, **arguments, dry_run=True)
+    assert everything(lived) == before
+    assert called(lived, procedure, **arguments, dry_run=True) == [planned]
+    if procedure in ("restore", "revert") and not inside:
+        lived.begin()  # as the shim does for them
+    [done] = called(lived, procedure, **arguments)
+    assert [cell for cell in planned if cell is not None] == done[: sum(cell is not None for cell in planned)]
+    assert planned[-1] is None or planned == done
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_dry_run_is_refused_for_what_the_call_is_refused_for(lived: Client, tmp_path: Path, inside: bool) -> None:
+    if inside:
+        lived.begin()
+    for procedure, arguments, why in (
+        ("restore", {}, "22023"),
+        ("restore", {"version": 99}, "22023"),
+        ("restore", {"tag": "none"}, "42704"),
+        ("restore", {"version": 1, "tables": ["nowhere"]}, "42P01"),
+        ("revert", {"version": 1}, "22023"),
+        ("undrop", {"table": "nowhere"}, "42P01"),
+        ("drop_tag", {"tag": "none"}, "42704"),
+        ("abort", {"transaction": "0" * 24}, "42704"),
+    ):
+        assert refused(lived, procedure, **arguments, dry_run=True) == why, procedure
+    assert called(lived, "drop_tag", tag="none", if_exists=True, dry_run=True) == [["none", False]]
+
+
+@pytest.mark.parametrize(("procedure", "arguments"), [("undrop", {"table": "c"}), ("restore", {"tag": "then"})])
+def test_a_dry_run_looks_for_files(lived: Client, procedure: str, arguments: dict[str, Any]) -> None:
+    storage = lived.lake().lake.storage
+    [gone] = [each.path for each in storage.walk("default") if "/c-" in each.path and each.path.endswith("/p")]
+    storage.delete(gone)
+    state, _, message = lived.refused("call", procedure=procedure, arguments={**arguments, "dry_run": True}, text="")
+    assert (state, gone in message, "Nothing was changed" in message) == ("58P01", True, True)
+
+
+def test_a_dry_run_in_a_transaction_leaves_it_as_it_was(lived: Client) -> None:
+    """It sees what the transaction did, and COMMIT has nothing of what was planned."""
+    lived.begin()
+    called(lived, "drop_tag", tag="then")
+    assert refused(lived, "restore", tag="then", dry_run=True) == "42704"
+    assert called(lived, "restore", version=2, dry_run=True)[0][1] == 1
+    assert called(lived, "undrop", table="c", dry_run=True)[0][:2] == ["default", "c"]
+    lived.ok("commit")
+    [entry] = lived.lake().timeline.entries(lived.lake().timeline.head.version - 1)
+    assert ([ddl.name for ddl in entry.tags], entry.tables, entry.writes) == (["then"], [], [])
+
+
+def test_a_dry_run_needs_no_leave_to_write(lived: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lived.house().catalog.lake
+    monkeypatch.setattr(type(lake), "refusal", "this process may only read the lake")
+    assert called(lived, "restore", tag="then", dry_run=True)[0][1] == 1
+    assert refused(lived, "drop_tag", tag="then") == "25006"

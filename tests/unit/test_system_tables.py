@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from immutables import Map
 from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.commit.records import ALIVE, record_of, write
+from lockstep.commit.ended import EndedRecord, keep
+from lockstep.commit.records import ALIVE, OpenRecord, record_of, write
 from lockstep.lake.lake import Lake
 from lockstep.settings import SETTINGS
 from lockstep.system import history, query
@@ -24,7 +26,8 @@ from lockstep.timeline.entry import Entry, Table
 from lockstep.timeline.files import FOLDER, File, encode, version_in
 from lockstep.timeline.hint import Hint, write_hint
 from lockstep.timeline.log import Timeline
-from lockstep.timeline.state import State
+from lockstep.timeline.state import State as TimelineState
+from lockstep.transactions.state import State
 from tests.support import histories
 from tests.support.checkpoints import requests
 from tests.support.entries import T0, entry
@@ -130,7 +133,7 @@ def test_each_row_has_a_value_of_each_column(scope: Scope) -> None:
             seen = Scope(scope.lake, scope.database, configured=configured)
             for row in whole(seen, name, *table.columns):
                 assert len(row) == len(table.columns)
-        assert {*table.ordered, *table.pushed} <= set(table.columns)
+        assert {*(column.removesuffix(" DESC") for column in table.ordered), *table.pushed} <= set(table.columns)
 
 
 def test_history_says_what_each_version_did(scope: Scope) -> None:
@@ -268,7 +271,7 @@ def long_lake() -> tuple[FaultyStorage, Scope]:
         tables={each.name: structs.replace(each, location=locations[each.id]) for each in tables},
     )
     file = File(base, encode(of_long(base)), [of_long(base)])
-    Checkpoints(store).write(State(database, Map()), file)
+    Checkpoints(store).write(TimelineState(database, Map()), file)
     write_hint(store, Hint(version=LONG, checkpoint=base))
     counted = FaultyStorage(store)
     lake = Lake(counted, Timeline.open(counted), clock=lambda: T0, new_id=lambda: "x")
@@ -297,9 +300,94 @@ def test_a_few_versions_of_a_hundred_thousand_cost_a_few_requests(
     assert len(found) == rows
 
 
-def test_what_is_open_costs_no_look_at_the_history(long_lake: tuple[FaultyStorage, Scope]) -> None:
+ENDED = 300
+"""So many transactions of the long lake were rolled back."""
+
+
+def rolled_back(id_: str, at: datetime, reason: str) -> EndedRecord:
+    return EndedRecord(
+        format=1, transaction=id_, reason=reason, began_at=at, ended_at=at, base_version=0, isolation="SNAPSHOT"
+    )
+
+
+@pytest.fixture(scope="module")
+def lost_lake(long_lake: tuple[FaultyStorage, Scope]) -> tuple[FaultyStorage, Scope]:
+    """The same lake, of which records are kept of transactions that were rolled back, and of one that is open."""
     store, scope = long_lake
-    filters = [asked("state", "in", values=["REQUESTED", "INFLIGHT"])]
+    for number in range(ENDED):
+        at = T0 + timedelta(seconds=number)
+        keep(scope.lake, rolled_back(f"lost-{number}", at, "why"))
+    # Of one that a person ended its process tells, too, and later.
+    keep(scope.lake, rolled_back("lost-7", T0 + timedelta(seconds=7, milliseconds=1), "told of it"))
+    open_one = OpenRecord(
+        format=1,
+        transaction="open-1",
+        state=State.INFLIGHT,
+        base_version=LONG - 50,
+        began_at=T0,
+        seen_at=T0,
+        isolation="SNAPSHOT",
+        process="there:1",
+    )
+    write(scope.lake, open_one)
+    return store, scope
+
+
+NEWEST = [f"lost-{number}" for number in range(ENDED - 1, -1, -1)]
+
+
+TRANSACTIONS: dict[str, tuple[list[Filter], dict[str, Any], list[str], int]] = {
+    "what is in flight": ([asked("state", "=", "INFLIGHT")], {}, ["open-1"], 6),
+    "what is open": ([asked("state", "in", values=["REQUESTED", "INFLIGHT"])], {}, ["open-1"], 6),
+    "what is alive": ([asked("is_alive", "=", True)], {}, ["open-1"], 6),
+    "what is committed": ([asked("state", "=", "COMPLETED")], {"limit": 3}, ["txn-1", "txn-2", "txn-3"], 10),
+    "newer ones": ([asked("database_version", ">", LONG - 2)], {}, [f"txn-{LONG - 1}", f"txn-{LONG}"], 10),
+    "a few that were rolled back": ([asked("state", "=", "ROLLED_BACK")], {"limit": 3}, NEWEST[:3], 5),
+    "one that was rolled back": ([asked("transaction_id", "=", "lost-7")], {}, ["lost-7"], 8),
+    "one that is open": ([asked("transaction_id", "=", "open-1")], {}, ["open-1"], 8),
+    "one that is committed": ([asked("transaction_id", "=", f"txn-{LONG - 9}")], {}, [f"txn-{LONG - 9}"], 30),
+    "the first that tells of it counts": ([asked("reason", "=", "told of it")], {}, [], ENDED + 10),
+    "what cannot be": ([asked("state", "=", "ROLLED_BACK"), asked("reason", "null")], {}, [], 2),
+    "the newest": ([], {"limit": 2, "descending": True}, [f"txn-{LONG}", f"txn-{LONG - 1}", *NEWEST[:2], "open-1"], 16),
+}
+"""What is asked of the lost lake: conditions, how many, whose rows these are, and how many requests that may take."""
+
+
+@pytest.mark.parametrize("case", TRANSACTIONS)
+def test_transactions_cost_what_is_asked_for(lost_lake: tuple[FaultyStorage, Scope], case: str) -> None:
+    (store, scope), (filters, more, ids, most) = lost_lake, TRANSACTIONS[case]
     found: list[list[Any]] = []
-    asks = requests(store, lambda: found.extend(whole(scope, "transactions", "transaction_id", filters=filters)))
-    assert (found, asks <= 4) == ([], True)
+
+    def ask() -> None:
+        found.extend(whole(scope, "transactions", "transaction_id", filters=filters, **more))
+
+    assert requests(store, ask) <= most
+    assert [id_ for [id_] in found] == ids
+
+
+@pytest.mark.parametrize(("version", "most"), [(LONG, 4), (LONG - 20, 45)])
+def test_a_version_is_found_by_its_transaction_from_the_newest_on(
+    long_lake: tuple[FaultyStorage, Scope], version: int, most: int
+) -> None:
+    store, scope = long_lake
+    filters = [asked("transaction_id", "=", f"txn-{version}")]
+    found: list[list[Any]] = []
+    asks = requests(store, lambda: found.extend(whole(scope, "history", "version", filters=filters)))
+    assert (found, asks <= most) == ([[version]], True)
+    both = [asked("transaction_id", "in", values=[f"txn-{version}", f"txn-{version - 1}", "nobody"])]
+    window = [asked("version", ">", version - 5)]
+    assert whole(scope, "history", "version", filters=both + window) == [[version], [version - 1]]
+    other = [asked("author", "=", "nobody")]
+    assert whole(scope, "history", "version", filters=filters + other) == []
+
+
+def test_a_namespace_is_listed_without_the_others(
+    catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.run(lambda tx: tx.changing().create_namespace(("space",), {}))
+    create(catalog, "space.c", "space.d", "space.e")
+    scope, filters = Scope(catalog.lake, catalog.database()), [asked("namespace", "=", "default")]
+    monkeypatch.setattr("builtins.sorted", lambda found, **_: [*found] if len([*found]) < 3 else pytest.fail("all"))
+    assert {row[0] for row in whole(scope, "tables", "name", filters=filters)} == {"a", "b"}
+    assert {table.name.table for table in listed(scope, filters, None).tables} == {"a", "b"}
+    assert whole(scope, "tables", "name", filters=[asked("namespace", "=", "nowhere")]) == []

@@ -17,6 +17,7 @@ INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells have it."""
 
 root_argument = click.argument("root")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would become of what, and change nothing.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 at_option = click.option(
@@ -41,6 +42,11 @@ def absolute(root: str) -> str:
     return root if "://" in root or root.startswith("file:") else str(Path(root).absolute())
 
 
+def can_ask() -> bool:
+    """Tell whether a person is there to be asked."""
+    return sys.stdin.isatty()
+
+
 def goes_on(what: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
     """Ask whether what was said shall be done.
 
@@ -52,6 +58,6 @@ def goes_on(what: str, *, yes: bool, dry_run: bool, as_json: bool) -> bool:
     """
     if dry_run or yes:
         return not dry_run
-    if as_json or not sys.stdin.isatty():
+    if as_json or not can_ask():
         raise InvalidError(f"nothing was {what}: give --yes to have it done without being asked, or --dry-run to look")
     return click.confirm("Go on?", default=False)

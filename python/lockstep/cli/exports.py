@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lockstep.cli.arguments import goes_on, json_option, open_timeline, root_argument, yes_option
+from lockstep.cli.arguments import dry_run_option, goes_on, json_option, open_timeline, root_argument, yes_option
 from lockstep.cli.printing import print_json, print_table
 from lockstep.cli.recovery import version_of
 from lockstep.display import counted
@@ -138,9 +138,10 @@ def exports(root: str, as_json: bool) -> None:
 @click.command("drop-export")
 @root_argument
 @click.argument("id_", metavar="ID")
+@dry_run_option
 @yes_option
 @json_option
-def drop_export(root: str, id_: str, *, yes: bool, as_json: bool) -> None:
+def drop_export(root: str, id_: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Forget the export ID: files that it needs are kept no more for it. What it wrote stays.
 
     Example: lockstep drop-export /data/lake 0d3f6c2a9b1e4f7788aa5c10
@@ -150,14 +151,17 @@ def drop_export(root: str, id_: str, *, yes: bool, as_json: bool) -> None:
 
     storage = open_timeline(root).storage
     record = find_export(storage, id_)
-    if not yes and not as_json:
-        click.echo(f"{record.target} will not be readable once this lake deletes its old files")
-    if not goes_on("dropped", yes=yes, dry_run=False, as_json=as_json):
-        return
-    drop(storage, id_)
+    if not as_json and (dry_run or not yes):
+        click.echo(
+            f"export {record.id} would be dropped: {record.target} will not be readable once this lake deletes its old "
+            "files"
+        )
+    goes = goes_on("dropped", yes=yes, dry_run=dry_run, as_json=as_json)
+    if goes:
+        drop(storage, id_)
     if as_json:
         print_json(record)
-    else:
+    elif goes:
         click.echo(f"export {record.id}, {record.target}, is kept no more")
 
 

@@ -6,7 +6,8 @@ And `wait`, for more.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lockstep.cli.arguments import goes_on, json_option, open_timeline, root_argument, yes_option
+from lockstep.cli.arguments import dry_run_option, goes_on, json_option, open_timeline, root_argument, yes_option
 from lockstep.cli.log import time_option_value
 from lockstep.cli.printing import print_json, print_table, print_way_to_read
 from lockstep.display import counted
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lockstep.tables.transaction import LakeTransaction
     from lockstep.timeline.entry import Name
     from lockstep.timeline.log import Timeline
+    from lockstep.transactions.transaction import Transaction
 
 POLL = 0.5
 """Seconds between two looks for a newer version."""
@@ -40,6 +42,18 @@ def _open(root: str) -> TransactionalCatalog:
     from lockstep.catalog import TransactionalCatalog
 
     return TransactionalCatalog.open(root, application="lockstep")
+
+
+@contextmanager
+def _begun(catalog: TransactionalCatalog, text: str, *, dry_run: bool) -> Iterator[Transaction]:
+    """Begin a transaction, and roll it back unless it is committed: what is asked about is what is done."""
+    tx = catalog.begin(dry_run=dry_run)
+    tx.note_statement(text)
+    try:
+        yield tx
+    finally:
+        if tx.is_open:
+            catalog.rollback(tx)
 
 
 def name_of(text: str) -> Name:
@@ -63,9 +77,18 @@ def name_of(text: str) -> Name:
 )
 @click.option("--days", type=int, help="For how many days it is kept; for ever by default.")
 @click.option("--comment", default="", help="What for.")
+@dry_run_option
 @json_option
 def tag(
-    root: str, name: str, *, version: int | None, when: datetime | None, days: int | None, comment: str, as_json: bool
+    root: str,
+    name: str,
+    *,
+    version: int | None,
+    when: datetime | None,
+    days: int | None,
+    comment: str,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Give a database version a NAME, which keeps what it needs.
 
@@ -82,29 +105,41 @@ def tag(
     ddl = new_tag(name, version=at, days=days, comment=comment, now=catalog.lake.clock())
     if at is not None:
         check_readable(catalog.lake, at)
-    made = catalog.run(lambda tx: tx.changing().create_tag(ddl), f"lockstep tag {name}").version
+    with _begun(catalog, f"lockstep tag {name}", dry_run=dry_run) as tx:
+        tx.changing().create_tag(ddl)
+        made = None if dry_run else catalog.commit(tx).version
     named = made if at is None else at
     if as_json:
-        print_json({"tag": name, "database_version": named, "retain_until": ddl.retain_until})
+        print_json({"tag": name, "database_version": named, "retain_until": ddl.retain_until, "created_by": made})
     else:
         until = f", kept until {ddl.retain_until}" if ddl.retain_until else ""
-        click.echo(f"tag {name} is database version {named}{until}")
+        which = "the database version that this makes" if named is None else f"database version {named}"
+        click.echo(f"tag {name} {'would be' if dry_run else 'is'} {which}{until}")
 
 
 @click.command()
 @root_argument
 @click.argument("name")
+@dry_run_option
+@yes_option
 @json_option
-def untag(root: str, name: str, as_json: bool) -> None:
+def untag(root: str, name: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Take a NAME from its database version, which is kept no more for it.
 
     Example: lockstep untag /data/lake eod-2026-03-01
     """
-    catalog = _open(root)
-    made = catalog.run(lambda tx: tx.changing().drop_tag(name), f"lockstep untag {name}").version
+    catalog, made = _open(root), None
+    with _begun(catalog, f"lockstep untag {name}", dry_run=dry_run) as tx:
+        tag = tx.names.tag(name)
+        tx.changing().drop_tag(name)
+        assert tag is not None, "else there was nothing to drop"
+        if not as_json and (dry_run or not yes):
+            click.echo(f"tag {tag.name} would be dropped: database version {tag.version} is kept no more for it")
+        if goes_on("dropped", yes=yes, dry_run=dry_run, as_json=as_json):
+            made = catalog.commit(tx).version
     if as_json:
-        print_json({"tag": name, "dropped_by": made})
-    else:
+        print_json({"tag": name, "database_version": tag.version, "dropped_by": made})
+    elif made is not None:
         click.echo(f"tag {name} is dropped by database version {made}")
 
 
@@ -147,30 +182,29 @@ def dropped(root: str, count: int, as_json: bool) -> None:
 @root_argument
 @click.argument("table")
 @click.option("--id", "id_", help="The id of the table that is to come back as TABLE, of those that `dropped` lists.")
+@dry_run_option
 @json_option
-def undrop(root: str, table: str, *, id_: str | None, as_json: bool) -> None:
+def undrop(root: str, table: str, *, id_: str | None, dry_run: bool, as_json: bool) -> None:
     """Bring back the TABLE of a name that was dropped last, or the one with an id under this name.
 
     Example: lockstep undrop /data/lake sales.orders
     """
     from lockstep.recovery.changes import undrop as bring_back
-    from lockstep.timeline.entry import Table
 
     catalog, name = _open(root), name_of(table)
-    back: list[Table] = []
-    made = catalog.run(
-        lambda tx: back.append(bring_back(catalog.lake, tx, name, id=id_)), f"lockstep undrop {table}"
-    ).version
+    with _begun(catalog, f"lockstep undrop {table}", dry_run=dry_run) as tx:
+        back = bring_back(catalog.lake, tx, name, id=id_, dry_run=dry_run)
+        made = None if dry_run else catalog.commit(tx).version
     if as_json:
-        print_json({"table": name, "id": back[-1].id, "table_version": back[-1].version, "database_version": made})
+        print_json({"table": name, "id": back.id, "table_version": back.version, "database_version": made})
+    elif made is None:
+        click.echo(f"table {name} would be back at version {back.version}")
     else:
-        click.echo(f"table {name} is back at version {back[-1].version}, as of database version {made}")
+        click.echo(f"table {name} is back at version {back.version}, as of database version {made}")
 
 
 _RESTORED = ("restored", "to database version")
 _REVERTED = ("reverted", "database version")
-
-_dry_run = click.option("--dry-run", is_flag=True, help="Say what would become of what, and change nothing.")
 
 
 @click.command()
@@ -180,7 +214,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Say what would become o
 @click.option("--to-tag", metavar="TAG", help="The version that a tag names.")
 @click.option("--namespace", "namespaces", multiple=True, help="Only this namespace, and all in it; may be repeated.")
 @click.option("--table", "tables", multiple=True, help="Only this table or view; may be repeated.")
-@_dry_run
+@dry_run_option
 @yes_option
 @json_option
 def restore(
@@ -219,7 +253,7 @@ def restore(
 @click.command()
 @root_argument
 @click.argument("version", type=click.IntRange(min=0))
-@_dry_run
+@dry_run_option
 @yes_option
 @json_option
 def revert(root: str, version: int, *, dry_run: bool, yes: bool, as_json: bool) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from datetime import timedelta
 
 import click
 
-from lockstep.cli.arguments import json_option, root_argument
+from lockstep.cli.arguments import dry_run_option, goes_on, json_option, root_argument, yes_option
 from lockstep.cli.printing import print_json, print_table
 
 
@@ -28,31 +29,46 @@ def transactions(root: str, as_json: bool) -> None:
         return
     rows = [
         [
-            *(each.transaction, each.began_at, each.author, each.application, each.process),
+            *(each.transaction, each.state.value, each.began_at, timedelta(seconds=each.age_seconds(now))),
+            *(each.author, each.application, each.process),
             *(each.seen_at if each.is_alive(now) else f"gone since {each.seen_at}", each.base_version),
-            *(", ".join(map(str, each.tables)), each.message),
+            *(", ".join(map(str, each.tables)), f"{each.bytes_staged:,}", each.message),
         ]
         for each in found
     ]
-    columns = ["transaction", "began at", "author", "application", "process", "seen at", "sees", "tables", "comment"]
-    print_table(columns, rows)
+    who = ["author", "application", "process", "seen at", "sees"]
+    print_table(["transaction", "state", "began at", "age", *who, "tables", "bytes", "comment"], rows)
 
 
 @click.command()
 @root_argument
 @click.argument("transaction")
 @click.option("--reason", default="", help="What its owner is told.")
+@dry_run_option
+@yes_option
 @json_option
-def abort(root: str, transaction: str, *, reason: str, as_json: bool) -> None:
+def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """End an open TRANSACTION of any process: it can never commit from then on.
 
     Example: lockstep abort /data/lake 0d3f6c2a9b1e4f7788aa5c10 --reason "the load window is over"
     """
     from lockstep.catalog import TransactionalCatalog
     from lockstep.commit.records import abort as end
+    from lockstep.commit.records import look_at_abort
     from lockstep.transactions.statements import shortened
 
     catalog = TransactionalCatalog.open(root, application="lockstep")
+    record, _ = look_at_abort(catalog.lake, transaction)
+    if not as_json and (dry_run or not yes):
+        wrote = ", ".join(map(str, record.tables)) or "no table"
+        click.echo(
+            f"transaction {transaction} of {record.author or 'somebody'} ({record.process}) would be ended: begun at "
+            f"{record.began_at}, has written {wrote}, {record.bytes_staged:,} bytes"
+        )
+    if not goes_on("aborted", yes=yes, dry_run=dry_run, as_json=as_json):
+        if as_json:
+            print_json({"transaction": transaction, "aborted_by": None})
+        return
     entry = end(
         catalog.lake,
         transaction,

@@ -22,9 +22,9 @@ from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTI
 if TYPE_CHECKING:
     from lockstep.lake.lake import Lake
     from lockstep.retention.ages import Retention
-    from lockstep.retention.deleting import Progress
     from lockstep.retention.expiring import Expired
     from lockstep.retention.upkeep import Maintained, Status, Swept
+    from lockstep.workers import Progress
 
 MOST_SHOWN = 20
 """So many paths are printed of what would go; `--json` has all."""
@@ -111,16 +111,18 @@ def expire(lake: Lake, **said: str | None) -> _Done:
     Example: lockstep expire /data/lake --older-than 30d --retain-last 100 --dry-run
     """
     from lockstep.retention.expiring import expire_snapshots
+    from lockstep.workers import silent
 
     retention = _retention(said)
 
-    def work(*, dry_run: bool, **_: object) -> Expired:
+    def work(*, dry_run: bool, progress: Progress = silent) -> Expired:
         return expire_snapshots(
             lake,
             older_than=lake.clock() - retention.age,
             retain_last=retention.last,
             grace=retention.grace,
             dry_run=dry_run,
+            progress=progress,
         )
 
     return work, _say_expired

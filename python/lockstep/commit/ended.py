@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
@@ -136,11 +136,42 @@ def ended_transactions(lake: Lake) -> list[EndedRecord]:
     Raises:
         UnavailableError: the store failed.
     """
+    return [*read_ended(lake, ended_names(lake))]
+
+
+def ended_names(lake: Lake) -> dict[str, list[str]]:
+    """Return the names of the records that are kept, by transaction, the newest first; none of them is read.
+
+    One that a person ended may have two: of who ended it, and of the process that had it open.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
     lake.upkeep.settle()  # what this process has just ended is seen by whoever looks next
-    names = [name for name in lake.storage.list(FOLDER) if _NAME.fullmatch(name)][-MAX_KEPT:]
-    found = lake.side_by_side(partial(_read, lake), names)
-    # One that a person ended may have two: of who ended it, and of the process that had it open.
-    return [*{record.transaction: record for record in reversed(found) if record is not None}.values()]
+    names: dict[str, list[str]] = {}
+    for name in [name for name in lake.storage.list(FOLDER) if _NAME.fullmatch(name)][: -MAX_KEPT - 1 : -1]:
+        names.setdefault(name[14:].removesuffix(".json"), []).append(name)
+    return names
+
+
+def read_ended(lake: Lake, names: Mapping[str, Sequence[str]], *, step: int = MAX_KEPT) -> Iterator[EndedRecord]:
+    """Read the records of transactions, in their order; of each the oldest that is as it must be.
+
+    Args:
+        names: as `ended_names` has them, or some of these.
+        step: so many transactions are read at a time at first, and then more and more: of whom a few may be enough.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    left = [*names.values()]
+    while left:
+        some, left, step = left[:step], left[step:], min(2 * step, MAX_KEPT)
+        found = iter(lake.side_by_side(partial(_read, lake), [name for each in some for name in each]))
+        for each in some:
+            records = [record for _ in each if (record := next(found)) is not None]
+            if records:
+                yield records[-1]
 
 
 def prune(lake: Lake) -> None:

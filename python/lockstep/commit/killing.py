@@ -6,7 +6,7 @@ the other sees it: who was ended so cannot commit, who has committed cannot be e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -54,6 +54,17 @@ def end(lake: Lake, transaction: str, snapshot: int, asker: Asker, *, backoff: B
     return end_all(lake, [transaction], snapshot, asker, backoff=backoff)[transaction]
 
 
+def ended_by(lake: Lake, transaction: str, snapshot: int) -> Entry | None:
+    """Return the entry that ended a transaction: its own commit, or an `abort`; None, as long as there is none.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: as the timeline says.
+    """
+    lake.timeline.refresh()
+    entries = _entries(lake, snapshot, lake.timeline.head.version)
+    return next((entry for entry in entries if transaction in (entry.transaction.id, *entry.aborts)), None)
+
+
 def end_all(
     lake: Lake, transactions: Iterable[str], snapshot: int, asker: Asker, *, backoff: Backoff
 ) -> dict[str, Entry]:
@@ -87,12 +98,8 @@ def _end(lake: Lake, victims: Sequence[str], snapshot: int, asker: Asker, backof
         nonlocal seen
         lake.timeline.refresh()
         # Once: another thread may read on at any moment, and what it read was not looked through for the victims.
-        version, gone = lake.timeline.head.version, lake.timeline.head.expired.first_kept - 1
-        if seen < gone:  # the history outlives the entries, and says who committed and who was ended
-            if note(lake.timeline.past(after=seen, through=gone)):
-                return Settled(None)
-            seen = gone
-        if note(lake.timeline.scan(min(seen, version), version)):
+        version = lake.timeline.head.version
+        if note(_entries(lake, seen, version)):
             return Settled(None)
         seen = version
         left = [victim for victim in victims if victim not in ended]
@@ -104,6 +111,15 @@ def _end(lake: Lake, victims: Sequence[str], snapshot: int, asker: Asker, backof
     if (entry := settled(outcome, what=f"transaction {victims[0]}{others} was ended")) is not None:
         ended.update(dict.fromkeys(entry.aborts, entry))
     return ended
+
+
+def _entries(lake: Lake, seen: int, version: int) -> Iterator[Entry]:
+    """Yield what came after a database version, up to another one."""
+    gone = lake.timeline.head.expired.first_kept - 1
+    if seen < gone:  # the history outlives the entries, and says who committed and who was ended
+        yield from lake.timeline.past(after=seen, through=gone)
+        seen = gone
+    yield from lake.timeline.scan(min(seen, version), version)
 
 
 def _abort(transactions: list[str], id_: str, asker: Asker, version: int, at: datetime) -> Entry:

@@ -21,7 +21,7 @@ import msgspec
 
 from lockstep.commit import ended as ended_records
 from lockstep.commit.ended import EndedRecord, note, read_advice
-from lockstep.commit.killing import Asker, end
+from lockstep.commit.killing import Asker, end, ended_by
 from lockstep.conflict.lock_policy import Time
 from lockstep.errors import InvalidError, TransactionStateError, UnavailableError, UndefinedError
 from lockstep.lake.lake import Lake
@@ -78,6 +78,10 @@ class OpenRecord(Value, frozen=True):
     def is_alive(self, now: datetime) -> bool:
         """Whether its process has been seen lately."""
         return now - self.seen_at < ALIVE
+
+    def age_seconds(self, now: datetime) -> int:
+        """For how long it has been open; nothing, where its process' clock is ahead of this one."""
+        return max(0, int((now - self.began_at).total_seconds()))
 
 
 _decode = msgspec.json.Decoder(OpenRecord).decode
@@ -203,16 +207,9 @@ def abort(
         TransactionStateError (2D000): too late, it is committed.
         UnavailableError: nobody knows whether it is ended; asking again is safe.
     """
-    if not _ID.fullmatch(transaction):
-        raise InvalidError(f"{transaction!r} is no id of a transaction: SHOW TRANSACTIONS lists those that are open")
-    record = _read(lake, f"{transaction}.json")
+    record = _known(lake, transaction) if snapshot is None else _recorded(lake, transaction)
     if snapshot is None:
-        if record is None:
-            raise UndefinedError(
-                f"no open transaction {transaction} is known: SHOW TRANSACTIONS lists those that there are, and one "
-                "of another process only when it has written something and has been open for a second",
-                sqlstate=NO_TRANSACTION,
-            )
+        assert record is not None, "else nobody knows of it"
         snapshot = record.base_version
     entry = end(lake, transaction, snapshot, Asker(lake.new_id(), author, reason, statement), backoff=backoff)
     if transaction not in entry.aborts:
@@ -223,12 +220,53 @@ def abort(
         note(lake, ended(record, why, lake.clock()))
     remove(lake, transaction)
     if transaction not in entry.aborts:
-        raise TransactionStateError(
-            f"too late to abort: transaction {transaction} is committed as database version {entry.version}; "
-            f"CALL system.revert({entry.version}) takes back what it did",
-            sqlstate="2D000",
-        )
+        raise _too_late(transaction, entry)
     return entry
+
+
+def look_at_abort(lake: Lake, transaction: str, *, own: OpenRecord | None = None) -> tuple[OpenRecord, Entry | None]:
+    """Return what `abort` would end, and the entry that did so before; nothing is written.
+
+    Args:
+        own: the record of a transaction of this process, of which the store may have none.
+
+    Raises:
+        InvalidError, UndefinedError, TransactionStateError, UnavailableError: what `abort` would be refused for.
+    """
+    record = _known(lake, transaction) if own is None else own
+    entry = ended_by(lake, transaction, record.base_version)
+    if entry is not None and transaction not in entry.aborts:
+        raise _too_late(transaction, entry)
+    return record, entry
+
+
+def _known(lake: Lake, transaction: str) -> OpenRecord:
+    """Return the record of an open transaction.
+
+    Raises:
+        InvalidError, UndefinedError: that is no id; or none of it is known.
+    """
+    if (record := _recorded(lake, transaction)) is None:
+        raise UndefinedError(
+            f"no open transaction {transaction} is known: SHOW TRANSACTIONS lists those that there are, and one "
+            "of another process only when it has written something and has been open for a second",
+            sqlstate=NO_TRANSACTION,
+        )
+    return record
+
+
+def _recorded(lake: Lake, transaction: str) -> OpenRecord | None:
+    if not _ID.fullmatch(transaction):
+        raise InvalidError(f"{transaction!r} is no id of a transaction: SHOW TRANSACTIONS lists those that are open")
+    return _read(lake, f"{transaction}.json")
+
+
+def _too_late(transaction: str, entry: Entry) -> TransactionStateError:
+    return TransactionStateError(
+        f"too late to abort: transaction {transaction} is committed as database version {entry.version}; "
+        f"CALL system.revert({entry.version}) takes back what it did",
+        sqlstate="2D000",
+    )
 
 
 def _has_ended(lake: Lake, record: OpenRecord) -> bool:

@@ -29,8 +29,11 @@ from lockstep.transactions.names import Names, own_drop
 from lockstep.transactions.transaction import Transaction
 
 
-def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None) -> Table:
+def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None, dry_run: bool = False) -> Table:
     """Bring back the table of a name that was dropped last, or the one with an id under this name.
+
+    Args:
+        dry_run: see `restore_to`.
 
     Returns:
         How it was last, which is how it is again.
@@ -49,7 +52,10 @@ def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None) ->
 
     def bring_back(names: Names) -> None:
         names.undrop_table(table, name if id is not None else table.name, kept_by=dropped.version - 1)
-        hold(lake, tx, [table])
+        if dry_run:
+            check_held(lake, [table])
+        else:
+            hold(lake, tx, [table])
 
     tx.change_names(bring_back)
     return table

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias
 
 from lockstep.commit.killing import Asker, end_all
 from lockstep.commit.records import keep_ended, open_transactions
@@ -28,9 +27,7 @@ from lockstep.retention.planning import Plan
 from lockstep.retention.survey import named_by
 from lockstep.retry import RACE
 from lockstep.timeline.entry import Entry
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many of how many are done."""
+from lockstep.workers import Progress, silent
 
 CHUNK = 1_000
 """So many files are deleted in one go, with what a store can do at once."""
@@ -45,10 +42,6 @@ STALE = 2 * LONGEST
 """What a run began so long ago is nobody's any more."""
 
 _log = logging.getLogger(__name__)
-
-
-def silent(_: int, __: int) -> None:
-    """Tell nobody of the progress."""
 
 
 @dataclass(frozen=True, slots=True)

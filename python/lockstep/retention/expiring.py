@@ -14,6 +14,7 @@ from lockstep.lake.lake import Lake
 from lockstep.retention.horizon import expire, readable
 from lockstep.retention.pins import pins
 from lockstep.retention.versions import Readable, Wishes, expired, retained
+from lockstep.workers import Progress, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ def expire_snapshots(
     grace: timedelta,
     own: Collection[OpenRecord] = (),
     dry_run: bool = False,
+    progress: Progress = silent,
 ) -> Expired:
     """Make database versions unreadable that nobody asks for, see `lockstep.retention.versions`.
 
@@ -51,6 +53,7 @@ def expire_snapshots(
         retain_last: so many of the newest versions stay; 1 or more.
         grace: versions that were the newest at some time within this stay, too.
         own: records of this process' open transactions.
+        progress: is told how many of the timeline's files are deleted.
 
     Raises:
         InvalidError: retain_last is less than 1, or older_than has no time zone.
@@ -75,7 +78,7 @@ def expire_snapshots(
     )
     after = retained(before, wishes)
     pinned = tuple if wishes.exports is None else partial(_exported, lake, before)  # where nobody can tell, all stay
-    after, entries = expire(timeline, after, pinned=pinned, dry_run=dry_run)
+    after, entries = expire(timeline, after, pinned=pinned, dry_run=dry_run, progress=progress)
     return Expired(before, after, expired(before, after), entries)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from lockstep.retention.versions import Readable
 from lockstep.timeline import expiry
 from lockstep.timeline.log import Timeline
+from lockstep.workers import Progress, silent
 
 
 def readable(timeline: Timeline) -> Readable:
@@ -23,6 +24,7 @@ def expire(
     author: str = "",
     message: str = "",
     dry_run: bool = False,
+    progress: Progress = silent,
 ) -> tuple[Readable, int]:
     """Make all but these versions unreadable; return which are readable then, and how many files of entries went.
 
@@ -39,5 +41,6 @@ def expire(
         dry_run=dry_run,
         author=author,
         message=message,
+        progress=progress,
     )
     return Readable(report.first_kept, timeline.head.version, frozenset(report.kept_alone)), report.entries

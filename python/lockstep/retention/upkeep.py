@@ -15,12 +15,13 @@ from lockstep.errors import InvalidError, UndefinedError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import Retention
-from lockstep.retention.deleting import Deleted, Progress, carry_out, silent, totals
+from lockstep.retention.deleting import Deleted, carry_out, totals
 from lockstep.retention.expiring import Expired, expire_snapshots
 from lockstep.retention.files import Kind
 from lockstep.retention.planning import EVERYTHING, ORPHANS, VACUUM, Plan, Scope, plan
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Namespace, Table
+from lockstep.workers import Progress, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ def maintain(
         grace=retention.grace,
         own=own,
         dry_run=dry_run,
+        progress=progress,
     )
     scope = Scope(EVERYTHING, orphan_age=retention.orphan_age, is_everything=True)
     swept = _swept(lake, plan(lake, scope, retention, own), retention, dry_run=dry_run, progress=progress)

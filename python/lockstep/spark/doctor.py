@@ -13,14 +13,17 @@ from datetime import datetime
 from importlib import metadata
 
 from lockstep.arbiters import arbiter_of
+from lockstep.display import counted
 from lockstep.errors import LockstepError, UnavailableError, UnsupportedError
 from lockstep.spark.jars import delta_jars, java, shim_jar
-from lockstep.storage import Storage, open_storage
-from lockstep.storage.outside import comparable
+from lockstep.storage import Storage
+from lockstep.storage.outside import comparable, is_outside, open_reaching
 from lockstep.storage.proof import race
 from lockstep.timeline.clock import far_ahead, utc_now
+from lockstep.timeline.entry import Table
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.standing import standing
+from lockstep.workers import Workers
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
@@ -28,6 +31,11 @@ JAVA_TIMEOUT_SECONDS = 30
 
 PROBE = "_lockstep/doctor-"
 """How folders begin in which something is written to see whether the store keeps its promises; they are removed."""
+
+MOST_TABLES = 100
+"""So many tables are tried at most, `AT_ONCE` at a time, and so many of those named that are not well."""
+AT_ONCE = 16
+MOST_SHOWN = 5
 
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -65,6 +73,7 @@ def examine(root: str | None, *, now: Callable[[], datetime] = utc_now) -> Itera
             yield _found("store", lambda: conditional_writes(timelines[0].storage))
         else:
             yield _found("arbiter", lambda: _arbiter(timelines[0]))
+        yield _found("tables", lambda: _tables(timelines[0]))
         yield _found("clock", lambda: _clock(timelines[0], now()))
 
 
@@ -73,6 +82,13 @@ def _found(what: str, look: Callable[[], str]) -> Finding:
         return Finding(what, True, look())
     except LockstepError as error:
         return Finding(what, False, error.message)
+    except metadata.PackageNotFoundError as error:
+        return Finding(what, False, f"{error.name} is not installed: pip install {error.name}")
+    except ImportError as error:
+        package = (error.name or "lockstep").partition(".")[0]
+        return Finding(what, False, f"{package} cannot be imported ({error}): pip install {package}")
+    except OSError as error:  # of this machine: a store's are Lockstep's own
+        return Finding(what, False, f"{error}: give who runs this leave to read and write there")
 
 
 def _python(version: tuple[int, ...]) -> str:
@@ -110,7 +126,7 @@ def java_of(path: str, said: str) -> str:
 
 
 def _lake(root: str, timelines: list[Timeline]) -> str:
-    storage = open_storage(root)
+    storage = open_reaching(root)
     timeline = Timeline.open(storage, arbiter=arbiter_of(None, comparable(storage.url)))
     timelines.append(timeline)
     return f"{timeline.storage.url}, database version {timeline.head.version}"
@@ -142,6 +158,44 @@ def conditional_writes(storage: Storage) -> str:
             "remove it"
         )
     return "reads, writes only what is absent, deletes"
+
+
+def _tables(timeline: Timeline) -> str:
+    """Read and write in each table's log, those first that lie outside of the lake: each may have owners of its own.
+
+    Raises:
+        UnavailableError: one of them cannot be read, or written.
+    """
+    tables = sorted(timeline.head.tables.values(), key=lambda table: (not is_outside(table.location), table.name))
+    some = tables[:MOST_TABLES]
+    found = Workers(AT_ONCE, "lockstep-doctor").map(lambda table: _why_not(timeline.storage, table), some)
+    wrong = [f"{table.name} at {table.location}: {why}" for table, why in zip(some, found, strict=True) if why]
+    if wrong:
+        more = f"; and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
+        raise UnavailableError(
+            f"of {len(some)} tables {len(wrong)} cannot be used: {'; '.join(wrong[:MOST_SHOWN])}{more}. Give who runs "
+            "this leave to read, write and delete there"
+        )
+    left = f"; the other {len(tables) - len(some)} were not looked at" if len(tables) > len(some) else ""
+    return f"the logs of {counted(len(some), 'table')}: read, written and deleted in{left}"
+
+
+def _why_not(storage: Storage, table: Table) -> str:
+    """Return why a table's log cannot be read, or written; nothing, if it can."""
+    log = f"{table.location}/_delta_log"
+    try:
+        newest = max(storage.list(log), default=None)
+        if newest is None or storage.get(f"{log}/{newest}") is None:
+            return "there is no log, or it may not be read"
+    except LockstepError as error:
+        return f"it cannot be read: {error.message}"
+    probe = f"{log}/.lockstep-doctor-{secrets.token_hex(8)}"
+    try:
+        storage.put(probe, b"")
+        storage.delete(probe)
+    except LockstepError as error:
+        return f"it cannot be written: {error.message}"
+    return "what is written there cannot be deleted" if storage.exists(probe) else ""
 
 
 def _clock(timeline: Timeline, now: datetime) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from lockstep.storage.outside import url_below
 from lockstep.system.query import Batch, Filter, Query, Row, matches, paged, wanted
 from lockstep.system.scope import Scope
-from lockstep.timeline.entry import Name, Table, Tag, TagDdl, View
+from lockstep.timeline.entry import Name, Table, Tag, TagDdl, View, names_in
 from lockstep.transactions.names import tags_in
 
 MOST_TABLES = 1_000
@@ -49,18 +49,21 @@ def seen_version(scope: Scope, table: Table) -> int:
 
 
 def _things(scope: Scope, filters: Sequence[Filter]) -> Iterator[Table | View]:
-    """Yield tables and views by name: those of one name without a look at all others."""
+    """Yield tables and views by name: those of one name, or of one namespace, without a look at all others."""
     names = scope.database if scope.tx is None else scope.tx.names
     namespaces, lasts = wanted(filters, "namespace"), wanted(filters, "name")
-    if namespaces is not None and lasts is not None:
+    if namespaces is None:
+        found: Iterable[Name] = (*names.tables, *names.views)
+    else:
         # A namespace as it is shown may stand for several, if a part has a dot in it.
         spaces = [space for space in names.namespaces if ".".join(space) in namespaces]
-        asked = {Name(namespace=space, table=last) for space in spaces for last in lasts if isinstance(last, str)}
-        found = [thing for name in sorted(asked) if (thing := names.tables.get(name) or names.views.get(name))]
-        yield from found
-        return
-    for name in sorted([*names.tables, *names.views]):
-        yield names.tables.get(name) or names.views[name]
+        if lasts is not None:
+            found = {Name(namespace=space, table=last) for space in spaces for last in lasts if isinstance(last, str)}
+        else:
+            found = [each for space in spaces for map_ in (names.tables, names.views) for each in names_in(map_, space)]
+    for name in sorted(found):
+        if (thing := names.tables.get(name) or names.views.get(name)) is not None:
+            yield thing
 
 
 def _named(thing: Table | View) -> dict[str, object]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from lockstep.display import summary
-from lockstep.system.query import MOST_LOOKED_AT, Batch, Filter, Query, Row, Window, answer, matches, micros
+from lockstep.system.query import MOST_LOOKED_AT, Batch, Filter, Query, Row, Window, answer, matches, micros, wanted
 from lockstep.system.scope import Scope
 from lockstep.timeline.entry import Entry, TableWrite
 from lockstep.timeline.log import Timeline
@@ -32,7 +33,14 @@ def window_of(scope: Scope, filters: Iterable[Filter], *, version: str, time: st
 
 
 def through(scope: Scope, query: Query, window: Window, row_of: Callable[[Entry], Row | None]) -> Batch:
-    """Return the next batch of rows that entries give, one each at most."""
+    """Return the next batch of rows that entries give, one each at most.
+
+    Who asks for transactions by their ids is answered from the newest version on, up to the last one of them: there is
+    no index of ids, and nobody has one twice.
+    """
+    ids = wanted(query.filters, "transaction_id")
+    if ids is not None:
+        query = replace(query, descending=True, limit=min(len(ids), len(ids) if query.limit is None else query.limit))
     first, last = window.first, window.last
     if query.cursor is not None:
         first, last = (first, query.cursor) if query.descending else (query.cursor, last)
@@ -40,11 +48,13 @@ def through(scope: Scope, query: Query, window: Window, row_of: Callable[[Entry]
     if query.most == 0:
         return Batch(rows)
     for looked_at, entry in enumerate(_in_steps(scope.lake.timeline, Window(first, last), query), 1):
+        if ids is not None and entry.transaction.id in ids:
+            ids.remove(entry.transaction.id)
         row = row_of(entry)
         if row is not None and matches(row, query.filters):
             rows.append(answer(row, query.columns))
-        if len(rows) == query.most or looked_at == MOST_LOOKED_AT:
-            is_enough = query.limit is not None and len(rows) >= query.limit
+        if len(rows) == query.most or looked_at == MOST_LOOKED_AT or ids == set():
+            is_enough = ids == set() or (query.limit is not None and len(rows) >= query.limit)
             is_last = entry.version == (first if query.descending else last)
             return Batch(rows, None if is_enough or is_last else entry.version + (-1 if query.descending else 1))
     return Batch(rows)

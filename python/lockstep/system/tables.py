@@ -28,7 +28,7 @@ class SystemTable:
         is_of_version: whether it tells of a version of the database, so that an older one can be asked for; else it
             tells of now.
         rows: what answers; None where Delta lists the rows, see `lockstep.system.catalog.listed`.
-        ordered: the columns by which a few of its rows are found without the others.
+        ordered: the columns by which a few of its rows are found without the others; `column DESC`: the last of them.
         judged: the columns whose conditions are judged here; None: all that have a comparison.
         read_by: what of it is not read where conditions exclude it, as Markdown.
     """
@@ -92,7 +92,8 @@ TABLES: Mapping[str, SystemTable] = {
         is_of_version=True,
         ordered=("version", "committed_at"),
         read_by="Of the timeline those entries are read that conditions on `version` and `committed_at` leave, and of "
-        "`ORDER BY` one of these with `LIMIT` those that it takes.",
+        "`ORDER BY` one of these with `LIMIT` those that it takes; of `transaction_id = …` those from the newest on, "
+        "up to that one.",
     ),
     "transactions": SystemTable(
         says="Transactions: the open ones, those that are committed, and those that were rolled back, as far as that "
@@ -122,8 +123,11 @@ TABLES: Mapping[str, SystemTable] = {
             ),
         },
         rows=transactions.transactions,
+        ordered=("ended_at DESC", "database_version DESC"),
         read_by="Of the timeline those entries are read that conditions on `state`, `database_version` and `ended_at` "
-        "leave: `WHERE state IN ('REQUESTED', 'INFLIGHT')` reads none.",
+        "leave: `WHERE state IN ('REQUESTED', 'INFLIGHT')` reads none, and no record of what was rolled back. "
+        "`ORDER BY ended_at DESC`, or by `database_version`, with `LIMIT` reads the newest; `transaction_id = …` reads "
+        "from the newest on, up to that one.",
     ),
     "tables": SystemTable(
         says="The tables and views of the database.",
@@ -138,7 +142,8 @@ TABLES: Mapping[str, SystemTable] = {
         },
         rows=catalog.tables,
         is_of_version=True,
-        read_by="With `namespace = …` and `name = …` nothing is read of other tables.",
+        read_by="With `namespace = …` and `name = …` nothing is read of other tables, with `namespace = …` alone "
+        "nothing of other namespaces.",
     ),
     "tags": SystemTable(
         says="The tags, or names of database versions.",
@@ -189,7 +194,8 @@ TABLES: Mapping[str, SystemTable] = {
         rows=None,
         is_of_version=True,
         judged=("namespace", "name"),
-        read_by="With conditions on `namespace` and `name`, `=` or `IN`, no other table's log is read.",
+        read_by="With conditions on `namespace` and `name`, `=` or `IN`, no other table's log is read; with one on "
+        "`namespace` alone, none of another namespace.",
     ),
     "settings": SystemTable(
         says="The [settings](settings.md), as they are for this session and catalog.",

@@ -2,31 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from lockstep.commit.ended import EndedRecord, ended_transactions
+from lockstep.commit.ended import MAX_KEPT, EndedRecord, ended_names, ended_transactions, read_ended
 from lockstep.commit.records import OpenRecord, with_own
 from lockstep.system.history import changed, through, window_of
-from lockstep.system.query import Batch, Query, Row, Window, answer, matches, paged, wanted
+from lockstep.system.query import Batch, Filter, Query, Row, Window, answer, matches, paged, wanted
 from lockstep.system.scope import Scope
 from lockstep.timeline.entry import Entry
 from lockstep.transactions.state import State
+
+OPEN, ENDED, COMMITTED = "open", "ended", "committed"
+
+_STATES: Mapping[str, frozenset[str]] = {
+    OPEN: frozenset({State.REQUESTED, State.INFLIGHT}),
+    ENDED: frozenset({State.ROLLED_BACK}),
+    COMMITTED: frozenset({State.COMPLETED}),
+}
+
+_NULL: Mapping[str, frozenset[str]] = {
+    OPEN: frozenset({"reason", "ended_at", "database_version"}),
+    ENDED: frozenset({"seen_at", "is_alive", "database_version"}),
+    COMMITTED: frozenset({"reason", "seen_at", "is_alive", "process", "bytes_staged"}),
+}
+"""Of which columns each kind of transaction has no value, ever."""
+
+_THERE: Mapping[str, frozenset[str]] = {
+    OPEN: frozenset({"state", "seen_at", "is_alive"}),
+    ENDED: frozenset({"state", "reason", "ended_at"}),
+    COMMITTED: frozenset({"state", "ended_at", "database_version"}),
+}
+"""Of which columns it always has one."""
+
+
+def kinds(filters: Sequence[Filter]) -> list[str]:
+    """Return which kinds of transactions conditions leave: nothing is read of the others."""
+    states = wanted(filters, "state")
+
+    def is_left(kind: str) -> bool:
+        if states is not None and not _STATES[kind] & states:
+            return False
+        return not any(each.column in (_THERE if each.op == "null" else _NULL)[kind] for each in filters)
+
+    return [kind for kind in _STATES if is_left(kind)]
 
 
 def transactions(scope: Scope, query: Query) -> Batch:
     """Return open transactions, then those that were rolled back, then those that are committed.
 
-    Of the timeline so much is read as the conditions on `state`, `database_version` and `ended_at` leave.
+    If the last are asked for first, by when they ended or which version they made, each kind begins with the newest,
+    and so many are returned of each as are asked for: among them are those that are the last of all.
     """
+    left = kinds(query.filters)
+    if query.descending and query.limit is not None:
+        return _newest(scope, query, left)
     rows = []
     if query.cursor is None:
-        rows = [answer(row, query.columns) for row in _recorded(scope) if matches(row, query.filters)]
+        found = [*islice(_matching(scope, query, left), query.limit)]
+        rows = [answer(row, query.columns) for row in found]
+        ids = wanted(query.filters, "transaction_id")
+        if ids is not None and ids == {row["transaction_id"] for row in found}:
+            return Batch(rows)  # nobody who is one of these is committed
         if query.limit is not None:
-            rows = rows[: query.limit]
             query = replace(query, limit=query.limit - len(rows))
-    batch = through(scope, query, _committed_window(scope, query), _committed)
+    batch = through(scope, query, _committed_window(scope, query, left), _committed)
     return Batch(rows + batch.rows, batch.next)
+
+
+def _newest(scope: Scope, query: Query, left: Sequence[str]) -> Batch:
+    """Return at least the last ones, in one batch: a few of each kind."""
+    window = _committed_window(scope, query, left)
+    batch = through(scope, query, window, _committed)
+    rows = batch.rows
+    while batch.next is not None:  # many entries were looked at, and few of them are asked for
+        rest = replace(query, cursor=batch.next, limit=(query.limit or 0) - len(rows))
+        batch = through(scope, rest, window, _committed)
+        rows += batch.rows
+    recorded = (kind for kind in (ENDED, OPEN) if kind in left)  # those without an end, and a version, come last
+    for kind in recorded:
+        rows += [answer(row, query.columns) for row in islice(_matching(scope, query, [kind]), query.limit)]
+    return Batch(rows)
+
+
+def _matching(scope: Scope, query: Query, left: Sequence[str]) -> Iterator[Row]:
+    """Yield what no entry of the timeline says, and is asked for."""
+    return (row for row in _recorded(scope, query, left) if matches(row, query.filters))
 
 
 def conflicts(scope: Scope, query: Query) -> Batch:
@@ -34,24 +96,22 @@ def conflicts(scope: Scope, query: Query) -> Batch:
     return paged((_conflict(each) for each in ended_transactions(scope.lake) if each.conflict is not None), query)
 
 
-def _committed_window(scope: Scope, query: Query) -> Window:
+def _committed_window(scope: Scope, query: Query, left: Sequence[str]) -> Window:
     """Return the database versions that may have a transaction which is asked for."""
-    states = wanted(query.filters, "state")
-    is_null = any(each.column in ("database_version", "ended_at") and each.op == "null" for each in query.filters)
-    if is_null or (states is not None and State.COMPLETED not in states):
+    if COMMITTED not in left:
         return Window(0, -1)
     last = scope.lake.timeline.head.version
     return window_of(scope, query.filters, version="database_version", time="ended_at", last=last)
 
 
-def _recorded(scope: Scope) -> Iterator[Row]:
-    """Yield what no entry of the timeline says."""
+def _recorded(scope: Scope, query: Query, left: Sequence[str]) -> Iterator[Row]:
+    """Yield what no entry of the timeline says; of those that were rolled back only the records are read that count."""
     lake = scope.lake
-    open_ones = with_own(lake, scope.open_here())
-    ended_ones = {record.transaction: record for record in ended_transactions(lake)}
+    open_ones = with_own(lake, scope.open_here()) if OPEN in left else []
+    names = ended_names(lake) if ENDED in left or open_ones else {}
     now = lake.clock()
     for record in open_ones:
-        if record.transaction in ended_ones:
+        if record.transaction in names:
             continue  # its record has not been taken back yet
         yield {
             **_of_record(record),
@@ -61,7 +121,11 @@ def _recorded(scope: Scope) -> Iterator[Row]:
             "seen_at": record.seen_at,
             "is_alive": record.is_alive(now),
         }
-    for ended in ended_ones.values():
+    if ENDED not in left:
+        return
+    ids = wanted(query.filters, "transaction_id")
+    asked = names if ids is None else {id_: each for id_, each in names.items() if id_ in ids}
+    for ended in read_ended(lake, asked, step=MAX_KEPT if query.limit is None else max(1, query.limit)):
         yield {
             **_of_record(ended),
             "state": State.ROLLED_BACK.value,

@@ -17,6 +17,7 @@ What these are made of:
     spark_sql     Spark's SQL that DuckDB judges alike            checks      constraints and defaults, of rows
     spark_grammar its grammar, as far as that goes                statement   what a statement that fails leaves
     properties    which properties a table may have              restoring   RESTORE DATABASE, and reverts
+    coming_back   whether the files of what comes back are there
 
 Nothing here imports Spark; pyarrow, duckdb, deltalake and polars are imported where they are used
 (`pip install 'lockstep[python]'`).

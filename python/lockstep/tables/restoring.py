@@ -18,16 +18,13 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.going_back import going_back, restored, why_not_restored
 from lockstep.delta.counts import counts
-from lockstep.delta.snapshot import Snapshot, read_snapshot
-from lockstep.errors import InvalidError, LockstepError, UnsupportedError
-from lockstep.exports.copying import Stores, check_there
-from lockstep.exports.export import AT_ONCE
-from lockstep.exports.files import places_of
+from lockstep.delta.snapshot import Snapshot
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.recovery.changes import restore_to
 from lockstep.recovery.changes import revert as take_back
 from lockstep.recovery.diff import Change, Touched, changes_of
 from lockstep.recovery.restore import Selection, TableRestore
-from lockstep.storage.outside import OutsideStorage, open_reaching
+from lockstep.tables.coming_back import Wanted, check_files, snapshot_then
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import layout_of
 from lockstep.tables.names import name_of, namespace_of
@@ -35,13 +32,6 @@ from lockstep.tables.state import States
 from lockstep.tables.table import Scope
 from lockstep.timeline.entry import Counts, Name, Table
 from lockstep.transactions.transaction import Transaction
-from lockstep.workers import Workers
-
-NEEDED = (
-    "what is to come back",
-    "Nothing was changed. Bring them back from a copy, or restore another version",
-)
-"""Who needs the files that are looked for, and what to do if they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +173,8 @@ def _carry_out(scope: Scope, version: int, text: str, decide: Decides, *, dry_ru
     tables = [scope.catalog.table(tx, each.name) for each in restores]
     pairs = zip(restores, tables, strict=True)
     planned = lake.side_by_side(lambda pair: _plan(scope, *pair, text), pairs)
-    _check_files(scope, planned)
+    coming = [Wanted(each.table, each.wanted, bodies(each.actions, "add")) for each in planned]
+    check_files(lake, tx, scope.states, coming)
     done = Restored(version, restores, _changes(tx, planned))
     if dry_run:
         return done
@@ -202,12 +193,9 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
         MissingFilesError: the log does not tell of that version any more.
         LockstepError: it cannot be read.
     """
-    tx, states, storage = scope.tx, scope.states, scope.catalog.lake.storage
+    tx, states = scope.tx, scope.states
     name, there = str(table.name), states.snapshot(tx, table)
-    try:
-        wanted = read_snapshot(storage, table.location, restore.version)
-    except LockstepError as error:
-        raise error.again(f" (table {name} cannot be restored; nothing was changed)") from error
+    wanted = snapshot_then(scope.catalog.lake, restore, table)
     only_appends = there.files.keys() <= wanted.files.keys()
     before = layout_of(name, there.protocol, there.metadata, there.domains)
     before.check_writable(only_appends=only_appends, changes_rows=True)
@@ -246,28 +234,6 @@ def _metrics(actions: list[Action], wanted: Snapshot) -> dict[str, int]:
 
 def _size(files: Iterable[dict[str, Any]]) -> int:
     return sum(file.get("size") or 0 for file in files)
-
-
-def _check_files(scope: Scope, planned: Iterable[_Planned]) -> None:
-    """Look for the files that come back: all of a table that was dropped, and of others what their commits add.
-
-    Raises:
-        MissingFilesError: some are gone; it names them.
-    """
-    tx, lake = scope.tx, scope.catalog.lake
-    needed = {each.table.id: (each.table, bodies(each.actions, "add")) for each in planned}
-    wanted = {each.table.id: each.wanted for each in planned}
-    for table in tx.names.brought_back():
-        snapshot = wanted[table.id] if table.id in wanted else scope.states.snapshot(tx, table)
-        needed[table.id] = table, list(snapshot.files.values())
-    beside = lake.storage.beside if isinstance(lake.storage, OutsideStorage) else open_reaching
-    places = {
-        place
-        for table, files in needed.values()
-        for file in files
-        for place in places_of(file, table.location, lake.storage.url)
-    }
-    check_there(Stores(lake.storage, beside), places, Workers(AT_ONCE, "lockstep-restore"), needed=NEEDED)
 
 
 def _changes(tx: Transaction, planned: Iterable[_Planned]) -> list[Change]:

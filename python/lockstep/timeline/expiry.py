@@ -37,6 +37,7 @@ from lockstep.timeline.layered_map import side_by_side
 from lockstep.timeline.log import Timeline
 from lockstep.timeline.outcomes import MakeEntry
 from lockstep.timeline.sweep import Swept, sweep
+from lockstep.workers import Progress, silent
 
 AT_ONCE = 1024
 """So many files are deleted before the next ones are looked at."""
@@ -72,6 +73,7 @@ def expire(
     message: str = "",
     backoff: Backoff = RACE,
     wait: Callable[[], None] = fence.wait,
+    progress: Progress = silent,
 ) -> ExpiryReport:
     """Make every database version below `first_kept` unreadable but those in `keep`; delete what nothing else needs.
 
@@ -90,6 +92,7 @@ def expire(
         author, message: of the entry.
         backoff: how often it is tried again while others win the race for the timeline.
         wait: lets `fence.GRACE_SECONDS` pass.
+        progress: is told how many of the files of entries are deleted.
 
     Raises:
         InvalidError: one of these is no version.
@@ -107,7 +110,7 @@ def expire(
     expired = timeline.head.expired
     if not expired.first_kept:
         return ExpiryReport(0, (), 0)
-    return _clean(timeline, expired, wait)
+    return _clean(timeline, expired, wait, progress)
 
 
 # --- the decision -----------------------------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def _draft(wanted: Expired, author: str, message: str) -> MakeEntry:
 # --- what goes --------------------------------------------------------------------------------------------------------
 
 
-def _clean(timeline: Timeline, expired: Expired, wait: Callable[[], None]) -> ExpiryReport:
+def _clean(timeline: Timeline, expired: Expired, wait: Callable[[], None], progress: Progress) -> ExpiryReport:
     storage = timeline.storage
     fence.raise_fence(storage, expired.first_kept)
     _wrap_first(storage)
@@ -212,6 +215,7 @@ def _clean(timeline: Timeline, expired: Expired, wait: Callable[[], None]) -> Ex
     for begin in range(0, len(unneeded), AT_ONCE):
         paths = map(entry_path, unneeded[begin : begin + AT_ONCE])
         side_by_side([partial(storage.delete, path) for path in paths])
+        progress(min(begin + AT_ONCE, len(unneeded)), len(unneeded))
     bases = [version for version in base_versions(storage) if expired.has(version)]
     side_by_side([partial(storage.delete, base_path(version)) for version in bases])
     if timeline.arbiter_name is not None:

@@ -10,7 +10,8 @@ versions only; the commits themselves lie in the tables' staging folders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -431,6 +432,16 @@ class Transaction:
         answer = change(names)
         self.names = names
         return answer
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """See what changes of names would come to: those that `change_names` makes inside are taken back behind it."""
+        names, state, dry_run = self.names, self.state, self.dry_run
+        self.dry_run = True
+        try:
+            yield
+        finally:
+            self.names, self.state, self.dry_run = names, state, dry_run
 
     # --- savepoints ---------------------------------------------------------------------------------------------------
 

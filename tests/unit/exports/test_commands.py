@@ -135,6 +135,46 @@ def test_calls_that_make_no_sense_are_refused(one: Client, tmp_path: Path) -> No
         assert refused(one, procedure, **arguments) == "25001"
 
 
+def test_a_clone_goes_to_the_root_of_a_catalog_that_is_named(one: Client, tmp_path: Path) -> None:
+    catalogs = {"lake": one.options, "lake2": {"root": str(tmp_path / "second")}, "none": {}}
+
+    def ask(procedure: str, **arguments: Any) -> dict[str, Any]:
+        return {"procedure": procedure, "arguments": arguments, "text": "CALL …", "catalogs": catalogs}
+
+    [planned] = one.ok("call", **ask("clone", to="lake2", dry_run=True))["rows"]
+    assert (planned[2], (tmp_path / "second").exists()) == (f"file://{tmp_path}/second", False)
+    [[id_, mode, target, *_]] = one.ok("call", **ask("clone", to="lake2"))["rows"]
+    assert (mode, target) == ("partial", f"file://{tmp_path}/second")
+    assert len(read("tables", tmp_path / "second")) == 2
+    assert [row[0] for row in called(one, "exports")] == [id_]
+    for to, why in (
+        ("lake", "is the lake itself"),
+        ("none", "catalog none, which has no root: set spark.sql.catalog.none.root"),
+        ("LAKE2", "or the name of a Lockstep catalog of this session (lake2, none)"),
+    ):
+        state, _, message = one.refused("call", **ask("clone", to=to))
+        assert (state, why in message) == ("22023", True), message
+    state, _, message = one.refused("call", **ask("export", to="lake2", mode="minimal"))
+    assert (state, "a minimal export is a file" in message) == ("22023", True)
+
+
+def test_a_relative_path_is_refused_before_anything_is_written(
+    one: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be below the driver's working directory: nobody meant that who wrote the name of a catalog."""
+    monkeypatch.chdir(tmp_path)
+    called(one, "export", to=f"{tmp_path}/eod.json", mode="minimal")
+    called(one, "drop_export", export=called(one, "exports")[0][0])
+    before = sorted(tmp_path.rglob("*"))
+    for to in ("lake2", "./lake2", "../lake2", "sub/lake2", "~/lake2", ""):
+        for procedure in ("export", "clone"):
+            state, _, message = one.refused("call", procedure=procedure, arguments={"to": to}, text="CALL …")
+            assert (state, "a path below whatever folder the driver runs in" in message) == ("22023", True), message
+    for arguments in ({"from": "eod.json", "to": f"{tmp_path}/to"}, {"from": f"{tmp_path}/eod.json", "to": "to"}):
+        assert refused(one, "import", **arguments) == "22023"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_what_an_export_needs_is_kept_as_what_a_tag_names(
     one: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,7 +59,7 @@ def version_said(given: Mapping[str, protocol.Value], *keys: str) -> int | datet
         raise InvalidError(f"{' and '.join(values)} are given: expected one of them")
     for key, value in values.items():
         assert isinstance(value, int | str)
-        return time_of(value) if key == "timestamp" and isinstance(value, int) else value
+        return time_of(value) if key.endswith("timestamp") and isinstance(value, int) else value
     return None
 
 

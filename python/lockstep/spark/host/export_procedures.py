@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,15 +14,15 @@ from lockstep.errors import ActiveTransactionError, InvalidError
 from lockstep.exports.export import Asked, Exported, Exporter, OpenTarget
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.promote import Promoter, record_of
-from lockstep.lake.exports import drop_export, read_exports
-from lockstep.settings import STORE
+from lockstep.lake.exports import drop_export, find_export, read_exports
+from lockstep.settings import ROOT, STORE
 from lockstep.spark.host.calls import answer_of, version_said
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.protocol.transactions import DueCheckpoint
 from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.uris import Uris
-from lockstep.storage import Storage, has_options, open_storage
+from lockstep.storage import Storage, has_options, is_local, open_storage
 from lockstep.timeline.entry import ExportMode
 from lockstep.transactions.statements import shortened
 
@@ -47,11 +48,15 @@ def _promote(requests: ProcedureRequests, session: Session, request: protocol.Ca
     author = house.catalog.author if request.user is None else request.user
     own = requests.houses.of_root(record.source, request.catalogs)
     # Without a catalog of its own the origin's store is opened as the clone's is.
-    origin = TransactionalCatalog.open(record.source, options=_store_options(request)) if own is None else own.catalog
+    origin = (
+        TransactionalCatalog.open(record.source, options=_store_options(request.options))
+        if own is None
+        else own.catalog
+    )
     promoter = Promoter(
         clone=house.catalog.lake,
         origin=origin.lake,
-        open_store=_opener(request),
+        open_store=_opener(request.options),
         author=author,
         application=house.catalog.application,
         statement=shortened(request.text),
@@ -67,8 +72,11 @@ def _promote(requests: ProcedureRequests, session: Session, request: protocol.Ca
 
 def _import(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     house = _outside(requests, session, request)
-    asked = _asked(house, request, _mode(request, "partial"), None)
-    return _done(import_minimal(_exporter(house, request), str(request.arguments["from"]), asked))
+    file = str(request.arguments["from"])
+    _check_absolute("from", file, "of the file")
+    place = _place(request)
+    asked = _asked(house, request, place, _mode(request, "partial"), None)
+    return _done(import_minimal(_exporter(house, place), file, asked))
 
 
 def _exports(requests: ProcedureRequests, _: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -83,7 +91,8 @@ def _exports(requests: ProcedureRequests, _: Session, request: protocol.CallProc
 
 def _drop(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     house = _outside(requests, session, request)
-    record = drop_export(house.catalog.lake.storage, str(request.arguments["export"]))
+    forget = find_export if request.arguments.get("dry_run") else drop_export
+    record = forget(house.catalog.lake.storage, str(request.arguments["export"]))
     return answer_of([[record.id, record.target]])
 
 
@@ -98,11 +107,16 @@ def _outside(requests: ProcedureRequests, session: Session, request: protocol.Ca
 
 
 def _run(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode) -> protocol.CallAnswer:
+    place = _place(request)
+    if mode == "minimal" and place.catalog is not None:
+        raise InvalidError(
+            f"to is {place.catalog!r}, a catalog of this session, and a minimal export is a file: say its path or URL"
+        )
     version = version_said(request.arguments, "version", "tag")
     if isinstance(version, str):
         version = house.catalog.as_of(version).version
-    asked = _asked(house, request, mode, version if isinstance(version, int) else None)
-    return _done(_exporter(house, request).run(asked))
+    asked = _asked(house, request, place, mode, version if isinstance(version, int) else None)
+    return _done(_exporter(house, place).run(asked))
 
 
 def _mode(request: protocol.CallProcedure, default: ExportMode) -> ExportMode:
@@ -113,9 +127,52 @@ def _mode(request: protocol.CallProcedure, default: ExportMode) -> ExportMode:
         raise InvalidError(f"mode is {text!r}: expected full, partial or minimal") from error
 
 
-def _asked(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode, version: int | None) -> Asked:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an export goes.
+
+    Attributes:
+        url: the path or URL.
+        settings: what is set for the catalog whose store is opened so: that of the place, or the one that is called.
+        catalog: the catalog whose root that is, if that was said.
+    """
+
+    url: str
+    settings: Mapping[str, str]
+    catalog: str | None = None
+
+
+def _place(request: protocol.CallProcedure) -> _Place:
+    """Return where an export goes: to the root of a catalog of the session, or to a path or a URL.
+
+    Raises:
+        InvalidError: it is neither, or that catalog has no root.
+    """
+    said = str(request.arguments["to"])
+    if (settings := request.catalogs.get(said)) is None:
+        others = ", ".join(sorted(request.catalogs.keys() - {request.catalog})) or "none but that which is called"
+        _check_absolute("to", said, f"or the name of a Lockstep catalog of this session ({others})")
+        return _Place(said, request.options)
+    if not (root := ROOT.value_in(settings)):
+        raise InvalidError(f"to is catalog {said}, which has no root: set {ROOT.of(said)} to a path or URL")
+    return _Place(root, settings, said)
+
+
+def _check_absolute(parameter: str, said: str, what: str) -> None:
+    """Raise InvalidError where a path says something else in another folder than that which the driver runs in."""
+    if not (is_local(said) and not said.startswith(("/", "file:"))):
+        return
+    raise InvalidError(
+        f"{parameter} is {said!r}, a path below whatever folder the driver runs in; nothing was read or written. Say "
+        f"an absolute path or a URL, {what}"
+    )
+
+
+def _asked(
+    house: Lakehouse, request: protocol.CallProcedure, place: _Place, mode: ExportMode, version: int | None
+) -> Asked:
     return Asked(
-        to=str(request.arguments["to"]),
+        to=place.url,
         mode=mode,
         version=version,
         author=house.catalog.author if request.user is None else request.user,
@@ -124,13 +181,13 @@ def _asked(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode, 
     )
 
 
-def _exporter(house: Lakehouse, request: protocol.CallProcedure) -> Exporter:
-    return Exporter(house.catalog.lake, _opener(request), for_spark=True)
+def _exporter(house: Lakehouse, place: _Place) -> Exporter:
+    return Exporter(house.catalog.lake, _opener(place.settings), for_spark=True)
 
 
-def _opener(request: protocol.CallProcedure) -> OpenTarget:
-    """Return what opens other stores than the catalog's, with what is set for that one."""
-    options = _store_options(request)
+def _opener(settings: Mapping[str, str]) -> OpenTarget:
+    """Return what opens other stores than the catalog's, with what is set for that one, or for another."""
+    options = _store_options(settings)
 
     def opened(url: str, create: bool) -> Storage:
         return open_storage(url, create=create, options=options if has_options(url) else None)
@@ -138,9 +195,9 @@ def _opener(request: protocol.CallProcedure) -> OpenTarget:
     return opened
 
 
-def _store_options(request: protocol.CallProcedure) -> dict[str, str]:
+def _store_options(settings: Mapping[str, str]) -> dict[str, str]:
     prefix = STORE.key.removesuffix("*")
-    return {key.removeprefix(prefix): value for key, value in request.options.items() if key.startswith(prefix)}
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 
 def _done(done: Exported) -> protocol.CallAnswer:
@@ -212,7 +269,7 @@ EXPORT_PROCEDURES: Mapping[str, Procedure] = {
     ),
     "drop_export": Procedure(
         says="Forgets an export: files that it needs are kept no more for it.",
-        parameters={"export": "string"},
+        parameters={"export": "string", "dry_run": "boolean"},
         required=1,
         columns={"export": "string", "target": "string"},
         answers=_drop,

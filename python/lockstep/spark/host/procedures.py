@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from lockstep.commit.records import OpenRecord, abort, with_own
+from lockstep.commit.records import OpenRecord, abort, look_at_abort, with_own
 from lockstep.errors import InvalidError, NoTransactionError, UndefinedError
 from lockstep.lake.kept import check_readable
 from lockstep.recovery.tags import new_tag
@@ -93,6 +94,20 @@ class ProcedureRequests(Requests):
         """Change names in the open transaction, or in one of its own, whose database version is returned."""
         return self._change(session, request, change, request.text)
 
+    @contextmanager
+    def looking(self, session: Session, request: protocol.CallProcedure) -> Iterator[Transaction]:
+        """Give the open transaction, or one of its own, to see what a call would do in it; it is then as it was."""
+        house = self._house(request)
+        if (tx := session.inside(house)) is not None:
+            with tx.looking():
+                yield tx
+            return
+        tx = house.catalog.begin(dry_run=True, case_sensitive=request.case_sensitive)
+        try:
+            yield tx
+        finally:
+            house.catalog.rollback(tx)
+
     def names_in(self, session: Session, house: Lakehouse) -> Names | Database:
         """Return the names that a session sees now."""
         return self._names_in(session, house)
@@ -128,7 +143,11 @@ class ProcedureRequests(Requests):
         tag = self._tag(session, self._house(request), name)
         if tag is None and request.arguments.get("if_exists"):
             return answer_of([[name, False]])
-        self._change(session, request, lambda tx: tx.changing().drop_tag(name), request.text)
+        if request.arguments.get("dry_run"):
+            with self.looking(session, request) as tx:
+                tx.change_names(lambda names: names.drop_tag(name))
+        else:
+            self._change(session, request, lambda tx: tx.changing().drop_tag(name), request.text)
         return answer_of([[name if tag is None else tag.name, True]])
 
     def tags(self, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -162,6 +181,7 @@ class ProcedureRequests(Requests):
                     *(each.transaction, each.state.value, each.author, each.application, each.process),
                     *(micros(each.began_at), micros(each.seen_at), each.is_alive(now), each.base_version),
                     *(each.isolation, ", ".join(map(str, each.tables)), each.message),
+                    *(each.bytes_staged, each.age_seconds(now)),
                 ]
                 for each in found
             ]
@@ -173,14 +193,18 @@ class ProcedureRequests(Requests):
         id_ = str(given["transaction"])
         if session.has(id_):
             raise InvalidError(f"transaction {id_} is this session's own: ROLLBACK ends it")
-        here = {record.transaction: record.base_version for record in self._host.keeper.open_in(house)}
+        here = {record.transaction: record for record in self._host.keeper.open_in(house)}
+        own = here.get(id_)
+        if given.get("dry_run"):
+            _, before = look_at_abort(house.catalog.lake, id_, own=own)
+            return answer_of([[id_, None if before is None else before.version]])
         entry = abort(
             house.catalog.lake,
             id_,
             author=house.catalog.author if request.user is None else request.user,
             statement=shortened(request.text),
             reason=shortened(str(given.get("reason") or "")),
-            snapshot=here.get(id_),
+            snapshot=None if own is None else own.base_version,
             backoff=house.catalog.backoff,
         )
         self._host.keeper.look_for_ended()
@@ -288,7 +312,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     ),
     "drop_tag": Procedure(
         says="Takes a name from a database version.",
-        parameters={"tag": "string", "if_exists": "boolean"},
+        parameters={"tag": "string", "if_exists": "boolean", "dry_run": "boolean"},
         required=1,
         columns={"tag": "string", "dropped": "boolean"},
         answers=ProcedureRequests.drop_tag,
@@ -322,12 +346,14 @@ PROCEDURES: Mapping[str, Procedure] = {
             "isolation": "string",
             "tables": "string",
             "comment": "string",
+            "bytes_staged": "bigint",
+            "age_seconds": "bigint",
         },
         answers=ProcedureRequests.transactions,
     ),
     "abort": Procedure(
         says="Ends an open transaction of any process, which can never commit from then on.",
-        parameters={"transaction": "string", "reason": "string"},
+        parameters={"transaction": "string", "reason": "string", "dry_run": "boolean"},
         required=1,
         columns={"transaction_id": "string", "aborted_by": "bigint"},
         answers=ProcedureRequests.abort,

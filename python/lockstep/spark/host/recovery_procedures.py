@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lockstep.errors import InvalidError
 from lockstep.recovery.changes import restore_to, revert, undrop
@@ -20,6 +20,7 @@ from lockstep.transactions.ddl import spelled, spelled_namespace, spellings
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
+    from lockstep.lake.lake import Lake
     from lockstep.spark.host.procedures import ProcedureRequests
     from lockstep.spark.host.sessions import Session
 
@@ -53,52 +54,98 @@ def _undrop(requests: ProcedureRequests, session: Session, request: protocol.Cal
     house, id_ = requests.house(request), request.arguments.get("id")
     name = name_in(request, str(request.arguments["table"]), requests.names_in(session, house))
     tables: list[Table] = []
+    is_dry = bool(request.arguments.get("dry_run"))
 
     def change(tx: Transaction) -> None:
         spelling = name if request.case_sensitive else spelled(name, tx.names)
-        tables.append(undrop(house.catalog.lake, tx, spelling, id=None if id_ is None else str(id_)))
+        id = None if id_ is None else str(id_)
+        tables.append(undrop(house.catalog.lake, tx, spelling, id=id, dry_run=is_dry))
 
-    made = requests.change(session, request, change)
+    made = None
+    if is_dry:
+        with requests.looking(session, request) as tx:
+            change(tx)
+            _check_there(house.catalog.lake, tx, [])
+    else:
+        made = requests.change(session, request, change)
     table = tables[-1]
     back = name if id_ is not None else table.name
-    return answer_of([[".".join(back.namespace), back.table, table.id, table.version, made]], looks=[back])
+    row: list[protocol.Value] = [".".join(back.namespace), back.table, table.id, table.version, made]
+    return answer_of([row], nothing=True) if is_dry else answer_of([row], looks=[back])
 
 
 def _restore(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     """Take the database, or a part of it, back to an older version."""
-    tx, house = requests.within(session, request)
+    catalog = requests.house(request).catalog
     if (when := version_said(request.arguments, "version", "timestamp", "tag")) is None:
         raise InvalidError("restore: say to which version, timestamp or tag")
-    then = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names)
-    selection = _selection(request, tx, then)
-    restores = restore_to(house.catalog.lake, tx, then, selection)
-    tx.note_statement(request.text)
-    return _restored(then.version, tx, restores)
+
+    def decide(tx: Transaction, *, dry_run: bool) -> tuple[int, list[TableRestore]]:
+        then = catalog.as_of(when, at_most=tx.base.version, names=tx.names)
+        return then.version, restore_to(catalog.lake, tx, then, _selection(request, tx, then), dry_run=dry_run)
+
+    return _taken_back(requests, session, request, decide)
 
 
 def _revert(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     """Take back what one transaction changed."""
-    tx, house = requests.within(session, request)
-    version = request.arguments["version"]
+    lake, version = requests.house(request).catalog.lake, request.arguments["version"]
     assert isinstance(version, int)
-    restores = revert(house.catalog.lake, tx, version)
+    return _taken_back(
+        requests, session, request, lambda tx, *, dry_run: (version, revert(lake, tx, version, dry_run=dry_run))
+    )
+
+
+class _Decides(Protocol):
+    """Gives names their old meaning in a transaction, and returns which version that is of, and what logs are left."""
+
+    def __call__(self, tx: Transaction, *, dry_run: bool) -> tuple[int, list[TableRestore]]: ...
+
+
+def _taken_back(
+    requests: ProcedureRequests, session: Session, request: protocol.CallProcedure, decide: _Decides
+) -> protocol.CallAnswer:
+    """Restore or revert in the open transaction; or look what that would come to, files that have to be there too."""
+    if request.arguments.get("dry_run"):
+        with requests.looking(session, request) as tx:
+            version, restores = decide(tx, dry_run=True)
+            _check_there(requests.house(request).catalog.lake, tx, restores)
+        return answer_of([[version, len(restores), None]], nothing=True)
+    tx, _ = requests.within(session, request)
+    version, restores = decide(tx, dry_run=False)
     tx.note_statement(request.text)
-    return _restored(version, tx, restores)
-
-
-def _restored(version: int, tx: Transaction, restores: Sequence[TableRestore]) -> protocol.CallAnswer:
     nothing = not (restores or tx.changes_names())
     return answer_of([[version, len(restores), None]], restores, _as_they_were(tx, restores), nothing=nothing)
 
 
+def _check_there(lake: Lake, tx: Transaction, restores: Iterable[TableRestore]) -> None:
+    """Look for the files of what comes back, as Delta does when it is done.
+
+    Raises:
+        MissingFilesError: some are gone. UnsupportedError: pyarrow is not installed.
+    """
+    from lockstep.tables.coming_back import check_restores  # takes pyarrow, for checkpoints; no other request does
+
+    check_restores(lake, tx, restores)
+
+
 def _diff(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
     """Say what changed between two database versions."""
-    house = requests.house(request)
-    head = house.catalog.lake.refresh()
-    last = head.version if (tx := session.inside(house)) is None else tx.base.version
-    older, given = request.arguments["from"], request.arguments.get("to")
-    assert isinstance(older, int)
-    newer = given if isinstance(given, int) else last
+    house, tx = requests.house(request), session.inside(requests.house(request))
+    last = house.catalog.lake.refresh().version if tx is None else tx.base.version
+
+    def end(key: str) -> int | None:
+        said = version_said(request.arguments, key, f"{key}_timestamp")
+        if isinstance(said, str) and said.isascii() and said.isdecimal():
+            return int(said)
+        if said is None or isinstance(said, int):
+            return said
+        return house.catalog.as_of(said, at_most=last, names=None if tx is None else tx.names).version
+
+    older, newer = end("from"), end("to")
+    if older is None:
+        raise InvalidError("diff: say from which version, tag or time")
+    newer = last if newer is None else newer
     if max(older, newer) > last:
         raise InvalidError(f"database version {max(older, newer)} does not exist here: there are 0 to {last}")
     return answer_of(
@@ -153,7 +200,7 @@ RECOVERY_PROCEDURES: Mapping[str, Procedure] = {
     ),
     "undrop": Procedure(
         says="Brings back the table of a name that was dropped last, or one by its id under that name.",
-        parameters={"table": "string", "id": "string"},
+        parameters={"table": "string", "id": "string", "dry_run": "boolean"},
         required=1,
         columns={
             "namespace": "string",
@@ -168,7 +215,13 @@ RECOVERY_PROCEDURES: Mapping[str, Procedure] = {
     ),
     "restore": Procedure(
         says="Takes the database, or some namespaces and tables of it, back to an older version.",
-        parameters={**WHEN, "tag": "string", "namespaces": "array<string>", "tables": "array<string>"},
+        parameters={
+            **WHEN,
+            "tag": "string",
+            "namespaces": "array<string>",
+            "tables": "array<string>",
+            "dry_run": "boolean",
+        },
         columns=_RESTORED,
         answers=_restore,
         changes=True,
@@ -176,7 +229,7 @@ RECOVERY_PROCEDURES: Mapping[str, Procedure] = {
     ),
     "revert": Procedure(
         says="Takes back what one database version changed, unless a later one changed it too.",
-        parameters={"version": "bigint"},
+        parameters={"version": "bigint", "dry_run": "boolean"},
         required=1,
         columns={"reverted_version": "bigint", "tables_restored": "bigint", "database_version": "bigint"},
         answers=_revert,
@@ -184,9 +237,8 @@ RECOVERY_PROCEDURES: Mapping[str, Procedure] = {
         needs_transaction=True,
     ),
     "diff": Procedure(
-        says="Says what changed from one database version to another, the newest if none is said.",
-        parameters={"from": "bigint", "to": "bigint"},
-        required=1,
+        says="Says what changed from one version, tag or time to another, the newest if none is said.",
+        parameters={"from": "string", "to": "string", "from_timestamp": "timestamp", "to_timestamp": "timestamp"},
         columns={
             "kind": "string",
             "name": "string",

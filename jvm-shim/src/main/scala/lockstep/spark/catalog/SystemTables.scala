@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.catalyst.util.{ArrayBasedMapData, DateTimeUtils, GenericArrayData}
 import org.apache.spark.sql.connector.catalog.{SupportsRead, Table, TableCapability, TruncatableTable}
-import org.apache.spark.sql.connector.expressions.{NamedReference, SortDirection, SortOrder}
+import org.apache.spark.sql.connector.expressions.{NamedReference, NullOrdering, SortDirection, SortOrder}
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.delta.DeltaTimeTravelSpec
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
@@ -35,7 +35,7 @@ import scala.jdk.CollectionConverters._
  * @param at          the database version that it shows; none is what is there when it is read
  * @param transaction the transaction whose view it shows
  * @param judged      the columns whose conditions Python judges
- * @param ordered     the columns by which Python finds some rows without the others
+ * @param ordered     the columns by which Python finds some rows without the others; `column DESC`: the last of them
  * @param listsFiles  whether Delta lists its rows
  * @param reads       the settings of Spark's that it shows
  */
@@ -119,8 +119,7 @@ private class SystemScanBuilder(table: SystemTable)
   override def pushTopN(orders: Array[SortOrder], most: Int): Boolean = orders match {
     case Array(order) =>
       order.expression match {
-        case column: NamedReference
-            if column.fieldNames.length == 1 && table.ordered.contains(column.fieldNames.head) =>
+        case column: NamedReference if column.fieldNames.length == 1 && isFound(column.fieldNames.head, order) =>
           limit = Some(most)
           isDescending = order.direction == SortDirection.DESCENDING
           true
@@ -128,6 +127,11 @@ private class SystemScanBuilder(table: SystemTable)
       }
     case _ => false
   }
+
+  /** Some columns have NULL, and are found from their end alone, where these come last. */
+  private def isFound(column: String, order: SortOrder): Boolean =
+    table.ordered.contains(column) || table.ordered.contains(s"$column DESC") &&
+      order.direction == SortDirection.DESCENDING && order.nullOrdering == NullOrdering.NULLS_LAST
 
   override def isPartiallyPushed: Boolean = true
 

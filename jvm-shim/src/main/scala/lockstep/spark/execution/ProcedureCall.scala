@@ -9,7 +9,7 @@ import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.{JudgedByPython, Transactions}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, Expression}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, Expression, Literal}
 import org.apache.spark.sql.catalyst.util.quoteIdentifier
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
@@ -174,13 +174,16 @@ private[spark] object ProcedureCall {
       named: Seq[(String, Expression)]): ProcedureCall = {
     val answer = catalog.bound(procedure, positional.size, named.map(_._1))
     val parameters = Procedures.typed(answer.get("arguments"))
+    val said = positional ++ named.map(_._2)
+    // Where nobody can tell before it is evaluated, it is begun as if it changed something; then it changes nothing.
+    val isDry = parameters.map(_._1).zip(said).contains("dry_run" -> Literal.TrueLiteral)
     ProcedureCall(
       catalog,
       answer.get("name").asText,
       parameters.map(_._1),
-      (positional ++ named.map(_._2)).zip(parameters).map { case (value, (_, kind)) => Cast(value, kind) },
-      answer.get("changes").asBoolean,
-      answer.get("needs_transaction").asBoolean,
+      said.zip(parameters).map { case (value, (_, kind)) => Cast(value, kind) },
+      answer.get("changes").asBoolean && !isDry,
+      answer.get("needs_transaction").asBoolean && !isDry,
       Procedures.typed(answer.get("columns")).map { case (name, kind) => AttributeReference(name, kind)() }
     )
   }

@@ -3,7 +3,7 @@ package lockstep.spark.execution
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.catalog.{DriverState, StandIn}
-import lockstep.spark.grammar.TransactionStatement
+import lockstep.spark.grammar.{Said, TransactionStatement}
 import lockstep.spark.host.SessionSettings
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.statements.SinglePass
@@ -11,7 +11,7 @@ import lockstep.spark.transactions.{EndedTransactions, OpenTransaction, Transact
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.{Row, SparkSession}
-import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast, Literal}
+import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference, Cast}
 import org.apache.spark.sql.delta.DeltaLog
 import org.apache.spark.sql.delta.hooks.GenerateSymlinkManifest
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
@@ -78,7 +78,7 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       SessionSettings.ofTransactions(session)
     )
     val options = statement.options.map {
-      case ("as_of_timestamp", text) => "as_of_micros" -> moment(session, text.toString)
+      case ("as_of_timestamp", time: Said) => "as_of_micros" -> moment(session, time)
       case other => other
     }
     val answer = Bridge.call("begin", session, (fields ++ options): _*)
@@ -98,10 +98,11 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
     answer
   }
 
-  /** A time as a text of SQL, in the session's time zone. */
-  private def moment(session: SparkSession, text: String): Any =
-    Internals.evaluated(session, Seq(Cast(Literal(text), TimestampType))).head match {
-      case null => throw new LockstepException("LOCKSTEP_INVALID", s"'$text' is no time: write it as in SQL.", "22023")
+  /** What an expression says for a time; a text is in the session's time zone. */
+  private def moment(session: SparkSession, time: Said): Any =
+    Internals.evaluated(session, Seq(Cast(time.parsed(session.sessionState.sqlParser), TimestampType))).head match {
+      case null =>
+        throw new LockstepException("LOCKSTEP_INVALID", s"${time.sql} is no time: write it as in SQL.", "22023")
       case micros => micros
     }
 

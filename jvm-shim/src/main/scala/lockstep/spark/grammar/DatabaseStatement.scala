@@ -1,13 +1,13 @@
 package lockstep.spark.grammar
 
+import lockstep.spark.grammar.Words.{isNumber, isString, multipart, name, unquoted, word}
 import org.antlr.v4.runtime.Token
-import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
 import org.apache.spark.sql.lockstep.LockstepException
 
 /**
  * A statement that says a CALL in words that users know.
  *
- * @param arguments by parameter: texts and numbers
+ * @param arguments by parameter: texts, numbers, and expressions as `Said`
  * @param table     the name of the table that it is about, in parts, as it was written
  * @param catalog   the catalog that it is about, if it says so
  */
@@ -21,12 +21,12 @@ private[spark] case class DatabaseStatement(
  * The grammar of these statements, over the tokens of Spark's lexer, none of which Spark's or Delta's grammar has:
  *
  * {{{
- * CREATE TAG [IF NOT EXISTS] tag [AS OF (VERSION n | TIMESTAMP 'time')] [RETAIN n DAYS] [COMMENT 'why']
+ * CREATE TAG [IF NOT EXISTS] tag [AS OF (VERSION n | TIMESTAMP time)] [RETAIN n DAYS] [COMMENT 'why']
  * DROP TAG [IF EXISTS] tag       SHOW TAGS
  * UNDROP TABLE name [WITH ID 'id']       SHOW TABLES DROPPED
  * SHOW TRANSACTIONS [IN catalog]
- * RESTORE DATABASE catalog TO (VERSION n | TIMESTAMP 'time' | TAG tag)
- * tag: name | 'name' | IDENTIFIER('name')
+ * RESTORE DATABASE catalog TO (VERSION n | TIMESTAMP time | TAG tag)
+ * tag: name | 'name' | IDENTIFIER('name')       time: an expression without columns
  * }}}
  */
 private[spark] object DatabaseStatement {
@@ -34,13 +34,13 @@ private[spark] object DatabaseStatement {
 
   private val Usage = Map(
     "CREATE TAG" ->
-      "CREATE TAG [IF NOT EXISTS] tag [AS OF VERSION n | AS OF TIMESTAMP 'time'] [RETAIN n DAYS] [COMMENT 'text']",
+      "CREATE TAG [IF NOT EXISTS] tag [AS OF VERSION n | AS OF TIMESTAMP time] [RETAIN n DAYS] [COMMENT 'text']",
     "DROP TAG" -> "DROP TAG [IF EXISTS] tag",
     "SHOW TAGS" -> "SHOW TAGS",
     "UNDROP TABLE" -> "UNDROP TABLE name [WITH ID 'id']",
     "SHOW TABLES DROPPED" -> "SHOW TABLES DROPPED",
     "SHOW TRANSACTIONS" -> "SHOW TRANSACTIONS [IN catalog]",
-    "RESTORE DATABASE" -> "RESTORE DATABASE catalog TO {VERSION n | TIMESTAMP 'time' | TAG tag}"
+    "RESTORE DATABASE" -> "RESTORE DATABASE catalog TO {VERSION n | TIMESTAMP time | TAG tag}"
   )
 
   /** The statement that a text is as a whole, or none. */
@@ -92,29 +92,21 @@ private[spark] object DatabaseStatement {
       name(rest).flatMap {
         case (catalog, to :: kind :: value) if word(to) == "TO" =>
           val (_, after) = skipped(value, "AS", "OF")
-          moment(kind :: after, withTag = true).collect { case (when, Nil) =>
+          Moment.of(kind :: after).collect { case (when, Nil) =>
             DatabaseStatement("restore", Seq(when), catalog = Some(catalog))
           }
         case _ => None
       }
   }
 
-  /** `VERSION n`, `TIMESTAMP 'time'` or `TAG tag`, and what follows. */
-  private def moment(tokens: List[Token], withTag: Boolean): Option[((String, Any), List[Token])] = tokens match {
-    case kind :: value :: rest if word(kind) == "VERSION" && isNumber(value) =>
-      Some(("version" -> BigInt(value.getText)) -> rest)
-    case kind :: value :: rest if word(kind) == "TIMESTAMP" && isString(value) =>
-      Some(("timestamp" -> unquoted(value)) -> rest)
-    case kind :: rest if withTag && word(kind) == "TAG" =>
-      name(rest).map { case (tag, more) => ("tag" -> tag) -> more }
-    case _ => None
-  }
+  /** With what goes on what says a tag's version by a time. */
+  private val AfterTime = Seq(Seq("RETAIN"), Seq("COMMENT"), Seq("AS", "OF"))
 
   @scala.annotation.tailrec
   private def tagOptions(tokens: List[Token], values: Seq[(String, Any)]): Option[Seq[(String, Any)]] = tokens match {
     case Nil => Option.when(values.map(_._1).distinct.size == values.size)(values)
     case as :: of :: rest if word(as) == "AS" && word(of) == "OF" =>
-      moment(rest, withTag = false) match {
+      Moment.of(rest, AfterTime, withTag = false) match {
         case Some((when, more)) => tagOptions(more, values :+ when)
         case None => None
       }
@@ -128,36 +120,4 @@ private[spark] object DatabaseStatement {
 
   private def skipped(tokens: List[Token], expected: String*): (Boolean, List[Token]) =
     if (tokens.map(word).startsWith(expected)) (true, tokens.drop(expected.size)) else (false, tokens)
-
-  /** A name of one part, and what follows. */
-  private def name(tokens: List[Token]): Option[(String, List[Token])] = tokens match {
-    case text :: rest if isString(text) => Some(unquoted(text) -> rest)
-    case clause :: open :: text :: close :: rest
-        if word(clause) == "IDENTIFIER" && open.getText == "(" && isString(text) && close.getText == ")" =>
-      Some(unquoted(text) -> rest)
-    case one :: rest => part(one).map(_ -> rest)
-    case Nil => None
-  }
-
-  /** A name of any number of parts, and what follows. */
-  private def multipart(tokens: List[Token]): Option[(Seq[String], List[Token])] = tokens match {
-    case one :: dot :: rest if dot.getText == "." =>
-      for (first <- part(one); (others, more) <- multipart(rest)) yield (first +: others, more)
-    case one :: rest => part(one).map(Seq(_) -> rest)
-    case Nil => None
-  }
-
-  private def part(token: Token): Option[String] =
-    if (token.getType == SqlBaseLexer.BACKQUOTED_IDENTIFIER)
-      Some(token.getText.stripPrefix("`").stripSuffix("`").replace("``", "`"))
-    else Some(token.getText).filter(_.matches("[A-Za-z_0-9]*[A-Za-z_][A-Za-z_0-9]*"))
-
-  private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
-
-  private def isString(token: Token): Boolean = token.getType == SqlBaseLexer.STRING_LITERAL
-
-  private def isNumber(token: Token): Boolean =
-    token.getType == SqlBaseLexer.INTEGER_VALUE && token.getText.length <= 18
-
-  private def unquoted(token: Token): String = TransactionStatement.unquote(token.getText)
 }

@@ -1,5 +1,6 @@
 package lockstep.spark.grammar
 
+import lockstep.spark.grammar.Words.{unquoted, word}
 import org.antlr.v4.runtime.Token
 import org.apache.spark.sql.catalyst.parser.SqlBaseLexer
 import org.apache.spark.sql.lockstep.LockstepException
@@ -14,7 +15,7 @@ private[spark] case class TransactionStatement(verb: String, options: Map[String
  * (BEGIN [TRANSACTION | WORK] | START TRANSACTION) option*       COMMIT [TRANSACTION | WORK]       ROLLBACK [TRANSACTION | WORK]
  * SAVEPOINT name       ROLLBACK [TRANSACTION | WORK] TO [SAVEPOINT] name       RELEASE [SAVEPOINT] name
  * option: ISOLATION LEVEL (SNAPSHOT | SERIALIZABLE) | READ ONLY | READ WRITE | COMMENT 'why' |
- *         AS OF (VERSION n | TIMESTAMP 'time' | TAG 'tag')       commas between options are allowed
+ *         AS OF (VERSION n | TIMESTAMP time | TAG tag)       commas between options are allowed
  * }}}
  *
  * `BEGIN SELECT 1; END` is a Spark script and stays one: a text is claimed only when it can be nothing else. After
@@ -68,8 +69,6 @@ private[spark] object TransactionStatement {
 
   private def misunderstood(message: String) = new LockstepException("LOCKSTEP_SYNTAX", message, "42601")
 
-  private def word(token: Token): String = token.getText.toUpperCase(java.util.Locale.ROOT)
-
   private def isEnd(words: List[String]): Boolean = words match {
     case Nil | List("TRANSACTION") | List("WORK") => true
     case _ => false
@@ -89,7 +88,7 @@ private[spark] object TransactionStatement {
     case List(clause, open, text, close)
         if word(clause) == "IDENTIFIER" && open.getText == "(" && text.getType == SqlBaseLexer.STRING_LITERAL &&
           close.getText == ")" =>
-      Some(unquote(text.getText)).filter(_.nonEmpty)
+      Some(unquoted(text)).filter(_.nonEmpty)
     case _ => None
   }
 
@@ -99,7 +98,7 @@ private[spark] object TransactionStatement {
       case Left(unexpected) =>
         throw misunderstood(
           s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +
-            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE, AS OF {VERSION n | TIMESTAMP 'time' | TAG 'name'} and " +
+            "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE, AS OF {VERSION n | TIMESTAMP time | TAG name} and " +
             "COMMENT 'text', whose values may be parameters.")
     }
 
@@ -108,8 +107,8 @@ private[spark] object TransactionStatement {
     tokens.take(3).map(word).toList match {
       case Nil => Right(values)
       case "AS" :: "OF" :: _ :: Nil if tokens.size > 3 && !values.keys.exists(_.startsWith("as_of")) =>
-        asOf(tokens(2), tokens(3)) match {
-          case Some(value) => options(tokens.drop(4), values + value)
+        Moment.of(tokens.drop(2).toList, AfterTime) match {
+          case Some(((key, value), rest)) => options(rest.toIndexedSeq, values + (s"as_of_$key" -> value))
           case None => Left(tokens(2))
         }
       case "," :: _ if values.nonEmpty && tokens.size > 1 => options(tokens.drop(1), values)
@@ -119,22 +118,11 @@ private[spark] object TransactionStatement {
       case "READ" :: (mode @ ("ONLY" | "WRITE")) :: _ =>
         options(tokens.drop(2), values + ("read_only" -> (mode == "ONLY")))
       case "COMMENT" :: _ :: _ if tokens(1).getType == SqlBaseLexer.STRING_LITERAL =>
-        options(tokens.drop(2), values + ("comment" -> unquote(tokens(1).getText)))
+        options(tokens.drop(2), values + ("comment" -> unquoted(tokens(1))))
       case _ => Left(tokens.head)
     }
 
-  private def asOf(kind: Token, value: Token): Option[(String, Any)] = {
-    val isText = value.getType == SqlBaseLexer.STRING_LITERAL
-    word(kind) match {
-      case "VERSION" if value.getType == SqlBaseLexer.INTEGER_VALUE && value.getText.length <= 18 =>
-        Some("as_of_version" -> value.getText.toLong)
-      case "TIMESTAMP" if isText => Some("as_of_timestamp" -> unquote(value.getText))
-      case "TAG" if isText => Some("as_of_tag" -> unquote(value.getText))
-      case "TAG" => name(List(value)).map("as_of_tag" -> _)
-      case _ => None
-    }
-  }
-
-  private[grammar] def unquote(literal: String): String =
-    org.apache.spark.sql.catalyst.util.SparkParserUtils.unescapeSQLString(literal)
+  /** With what goes on what says a snapshot by a time. */
+  private val AfterTime =
+    Seq(Seq("ISOLATION", "LEVEL"), Seq("READ", "ONLY"), Seq("READ", "WRITE"), Seq("COMMENT"), Seq("AS", "OF"))
 }

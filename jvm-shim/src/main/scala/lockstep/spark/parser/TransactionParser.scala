@@ -4,7 +4,7 @@ import lockstep.spark.LockstepCatalog
 import lockstep.spark.analysis.{CatalogNames, DeltaTravel, ProcedureCalls, SessionNames, StatementRule}
 import lockstep.spark.catalog.Procedures
 import lockstep.spark.execution.TransactionCommand
-import lockstep.spark.grammar.{DatabaseStatement, Filled, ParameterParser, Parameters, Tokens}
+import lockstep.spark.grammar.{DatabaseStatement, Filled, ParameterParser, Parameters, Said, Tokens}
 import lockstep.spark.statements.StatementText
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
@@ -41,6 +41,7 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
     val name = statement.catalog.toSeq ++ Seq(Procedures.Namespace, statement.procedure)
     val arguments = statement.arguments.map {
       case (key, number: BigInt) => NamedArgumentExpression(key, Literal(number.toLong))
+      case (key, said: Said) => NamedArgumentExpression(key, said.parsed(delegate))
       case (key, value) => NamedArgumentExpression(key, Literal(value))
     }
     val call = Call(UnresolvedProcedure(name), arguments)
