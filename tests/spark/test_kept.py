@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 @pytest.fixture
-def vacuuming(spark: Any) -> Iterator[Any]:
-    """Return a session that may delete what is a moment old."""
+def vacuuming(connect: Callable[..., Any]) -> Iterator[Any]:
+    """Return a session that may delete what is a moment old, and waits for nobody who has begun to read it."""
+    spark = connect(deletion_grace="0")
     spark.conf.set(CHECKED, "false")
     yield spark
     spark.conf.unset(CHECKED)
@@ -146,14 +147,7 @@ def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> N
         inventory(spark, folder(root), data(folder(root)) - between)
         spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
         assert between <= data(folder(root)), "what is not listed stays"
-        inventory(spark, folder(root), data(folder(root)))
-        spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
-    elif way == "DeltaTable":
-        DeltaTable.forName(spark, "lake.default.t").vacuum(0)
-    elif way == "path":
-        spark.sql(f"VACUUM delta.`lockstep://head.file{folder(root)}` RETAIN 0 HOURS")
-    else:
-        spark.sql(f"VACUUM t {way} RETAIN 0 HOURS")
+    vacuum_by(way, spark, root)
     assert tagged <= data(folder(root))
     assert not between & data(folder(root))
     assert rows(spark, "SELECT * FROM t FOR SYSTEM_VERSION AS OF 'good'") == [(1,)]
@@ -201,6 +195,58 @@ def test_a_log_is_kept_from_the_checkpoint_on_that_a_tag_needs(spark: Any, root:
         spark.sql(f"INSERT INTO t VALUES ({number})")
     assert versions(log)[0] >= 12
     assert rows(spark, "SELECT count(*) FROM t") == [(16,)]
+
+
+@pytest.fixture
+def open_beside(vacuuming: Any, spark: Any) -> Iterator[tuple[Any, Any]]:
+    """Return a session that vacuums, and another one, with a transaction that has written a new row and a vector."""
+    spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id FROM range(4)")
+    spark.sql("BEGIN")
+    spark.sql("INSERT INTO t VALUES (7)")
+    spark.sql("DELETE FROM t WHERE id = 2")
+    yield vacuuming, spark
+
+
+@pytest.mark.parametrize("way", ["FULL", "LITE", "DeltaTable", "path", "inventory"])
+def test_a_vacuum_takes_nothing_of_an_open_transaction(open_beside: tuple[Any, Any], root: Path, way: str) -> None:
+    vacuuming, spark = open_beside
+    before = data(folder(root))
+    assert vacuuming.sql("VACUUM t RETAIN 0 HOURS DRY RUN").count() == 0
+    vacuum_by(way, vacuuming, root)
+    assert data(folder(root)) == before
+    spark.sql("COMMIT")
+    assert rows(vacuuming, "SELECT * FROM t") == [(0,), (1,), (3,), (7,)]
+
+
+def vacuum_by(way: str, spark: Any, root: Path) -> None:
+    if way == "DeltaTable":
+        DeltaTable.forName(spark, "lake.default.t").vacuum(0)
+    elif way == "path":
+        spark.sql(f"VACUUM delta.`lockstep://head.file{folder(root)}` RETAIN 0 HOURS")
+    elif way == "inventory":
+        inventory(spark, folder(root), data(folder(root)))
+        spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
+    else:
+        spark.sql(f"VACUUM t {way} RETAIN 0 HOURS")
+
+
+def test_what_a_reader_began_to_read_before_it_expired_stays_for_the_grace_period(
+    vacuuming: Any, connect: Callable[..., Any], root: Path
+) -> None:
+    patient = connect()
+    patient.conf.set(CHECKED, "false")
+    patient.sql("CREATE TABLE t AS SELECT 1 AS id")
+    patient.sql("INSERT OVERWRITE t VALUES (2)")
+    slow = patient.table("t").where("id > 0")  # it has found its files
+    slow_files = [path for path in data(folder(root)) if path.endswith(".parquet")]
+    patient.sql("INSERT OVERWRITE t VALUES (3)")
+    let_expire(root)
+    patient.sql("VACUUM t RETAIN 0 HOURS")
+    assert set(slow_files) <= data(folder(root)), "deletion-grace is a day"
+    assert slow.count() == 1
+    vacuuming.sql("VACUUM t RETAIN 0 HOURS")
+    assert len(data(folder(root))) == 1, "where it is nothing, nobody is waited for"
 
 
 @pytest.mark.deep

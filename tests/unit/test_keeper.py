@@ -17,7 +17,7 @@ from lockstep.spark.host.host import Host
 from lockstep.spark.host.keeper import Keeper
 from tests.support.client import Client
 from tests.support.gate import wait_until
-from tests.support.lakes import add, remove, staged_commits
+from tests.support.lakes import add, location, remove, staged_commits
 
 
 class Seconds:
@@ -159,6 +159,27 @@ def test_all_of_a_driver_are_listed_at_once(one: Client, two: Client) -> None:
     one.ok("rollback")
     two.ok("commit")
     assert called(one, "transactions") == []
+
+
+def test_one_that_is_busy_is_open_all_the_same(host: Host, one: Client, two: Client) -> None:
+    """A COMMIT that removes nothing yet needs its files: who deletes beside it must know of it."""
+    id_ = write(one)
+    session = next(each for each in host._all_sessions() if each.has(id_))
+    found: list[list[Any]] = []
+    uri = one.house().uris.head(location(one.lake(), "a"))
+
+    def look() -> None:
+        found.extend(called(two, "transactions"))
+        found.append([two.ok("kept_versions", uri=uri, catalogs={"lake": two.options})])
+
+    looking = threading.Thread(target=look)
+    with session.lock:
+        looking.start()
+        looking.join()
+    [row, [kept]] = found
+    assert (row[0], row[1]) == (id_, "INFLIGHT")
+    assert kept["files"] == ["x"], "that of a transaction that nobody was told of"
+    assert kept["since"] < (session.transaction.began_at.timestamp() - 500) * 1000  # type: ignore[union-attr]
 
 
 def test_the_end_of_a_host_takes_its_records_with_it(host: Host, one: Client, clock: Seconds) -> None:

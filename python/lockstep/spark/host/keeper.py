@@ -199,11 +199,14 @@ class Keeper:
     # --- what is open here --------------------------------------------------------------------------------------------
 
     def open_in(self, house: Lakehouse) -> list[OpenRecord]:
-        """Return what is open in one lake, in this driver: also what has no record yet."""
+        """Return what is open in one lake, in this driver: also what has no record yet, and what a request is made of."""
         found = [(session, each) for session in self._sessions() if (each := _open(session)) is not None]
         here = [(session, tx) for session, (tx, other) in found if other.catalog.lake is house.catalog.lake]
-        records = [self._record(session, tx, house) for session, tx in here]
-        return [record for record in records if record is not None]
+        return [self._record(session, tx, house) or self._busy(tx, house) for session, tx in here]
+
+    def _busy(self, tx: Transaction, house: Lakehouse) -> OpenRecord:
+        """Return what is sure of a transaction while a request of it is under way: that it is open, and since when."""
+        return record_of(tx, now=house.catalog.lake.clock(), process=self._process, is_busy=True)
 
     def _record(self, session: Session, tx: Transaction, house: Lakehouse) -> OpenRecord | None:
         """Return the record of a transaction as it is now; None while a request of it is under way."""
