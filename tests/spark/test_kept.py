@@ -198,14 +198,14 @@ def test_a_log_is_kept_from_the_checkpoint_on_that_a_tag_needs(spark: Any, root:
 
 
 @pytest.fixture
-def open_beside(vacuuming: Any, spark: Any) -> Iterator[tuple[Any, Any]]:
+def open_beside(vacuuming: Any, spark: Any) -> tuple[Any, Any]:
     """Return a session that vacuums, and another one, with a transaction that has written a new row and a vector."""
     spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id FROM range(4)")
     spark.sql("BEGIN")
     spark.sql("INSERT INTO t VALUES (7)")
     spark.sql("DELETE FROM t WHERE id = 2")
-    yield vacuuming, spark
+    return vacuuming, spark
 
 
 @pytest.mark.parametrize("way", ["FULL", "LITE", "DeltaTable", "path", "inventory"])

@@ -18,6 +18,7 @@ from lockstep.errors import (
     TransactionStateError,
     UnsupportedError,
 )
+from lockstep.lake.lake import Lake
 from lockstep.system.namespace import refuse_reserved
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
@@ -339,6 +340,11 @@ class LakeTransaction(Block):
         if self._tx is None:
             raise NoTransactionError("this transaction has not begun: use it in a with statement")
         return self._tx
+
+    @property
+    def lake(self) -> Lake:
+        """The lake that it is in."""
+        return self._catalog.lake
 
 
 def _uuid() -> str:

@@ -18,10 +18,10 @@ from lockstep.retention.beside import beside, need_within
 from lockstep.retention.logs import unreadable
 from lockstep.retention.needs import Need
 from lockstep.retention.planning import need_at, shared_files
-from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.protocol import retention as protocol
 from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.requests import Operation, Requests, operation
+from lockstep.spark.host.times import micros_of
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
