@@ -134,10 +134,10 @@ class Keeper:
                 self._thread.start()
 
     def ended(self, tx: Transaction) -> None:
-        """Look no more, and take back the record, if there is one."""
-        with self._lock:
-            found = self._watched.pop(tx.id, None)
-        if found is not None:
+        """Look no more, and take back the record, if there is one; of one that nobody looked after nothing is to do."""
+        if tx.id in self._watched:
+            with self._lock:
+                found = self._watched.pop(tx.id)
             self._take_back(found, _reason(tx))
 
     @contextmanager
@@ -163,7 +163,9 @@ class Keeper:
     def look(self) -> None:
         """Look once: write the records that are due, and find out who was ended."""
         now = self._seconds()
-        for each in [*self._watched.values()]:
+        with self._lock:
+            watched = [*self._watched.values()]
+        for each in watched:
             if each.is_due(now):
                 try:
                     self._look_after(each, now)
