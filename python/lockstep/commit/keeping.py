@@ -135,9 +135,11 @@ class Keeper:
 
     def ended(self, tx: Transaction) -> None:
         """Look no more, and take back the record, if there is one; of one that nobody looked after nothing is to do."""
-        if tx.id in self._watched:
-            with self._lock:
-                found = self._watched.pop(tx.id)
+        if tx.id not in self._watched:
+            return
+        with self._lock:
+            found = self._watched.pop(tx.id, None)
+        if found is not None:
             self._take_back(found, _reason(tx))
 
     @contextmanager
