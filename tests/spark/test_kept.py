@@ -14,6 +14,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 
+import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.lake.verify import verify
 from lockstep.retention.expiring import expire_snapshots
@@ -217,6 +218,16 @@ def test_a_vacuum_takes_nothing_of_an_open_transaction(open_beside: tuple[Any, A
     assert data(folder(root)) == before
     spark.sql("COMMIT")
     assert rows(vacuuming, "SELECT * FROM t") == [(0,), (1,), (3,), (7,)]
+
+
+def test_nor_of_one_that_this_driver_does_not_know(vacuuming: Any, root: Path) -> None:
+    vacuuming.sql("CREATE TABLE t AS SELECT 1 AS id")
+    with lockstep.open(str(root)).transaction() as tx:
+        tx["t"].append({"id": [7]})
+        before = data(folder(root))
+        vacuuming.sql("VACUUM t RETAIN 0 HOURS")
+        assert data(folder(root)) == before
+    assert rows(vacuuming, "SELECT * FROM t") == [(1,), (7,)]
 
 
 def vacuum_by(way: str, spark: Any, root: Path) -> None:
