@@ -209,7 +209,7 @@ def open_beside(vacuuming: Any, spark: Any) -> tuple[Any, Any]:
     return vacuuming, spark
 
 
-@pytest.mark.parametrize("way", ["FULL", "LITE", "DeltaTable", "path", "inventory"])
+@pytest.mark.parametrize("way", ["LITE", "path", *DEEP_WAYS])
 def test_a_vacuum_takes_nothing_of_an_open_transaction(open_beside: tuple[Any, Any], root: Path, way: str) -> None:
     vacuuming, spark = open_beside
     before = data(folder(root))
