@@ -212,11 +212,15 @@ def open_beside(vacuuming: Any, spark: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("way", ["LITE", "path", *DEEP_WAYS])
 def test_a_vacuum_takes_nothing_of_an_open_transaction(open_beside: tuple[Any, Any], root: Path, way: str) -> None:
     vacuuming, spark = open_beside
+    (folder(root) / "unstaged.parquet").write_bytes(b"what a statement is writing just now")
     before = data(folder(root))
     assert vacuuming.sql("VACUUM t RETAIN 0 HOURS DRY RUN").count() == 0
     vacuum_by(way, vacuuming, root)
     assert data(folder(root)) == before
     spark.sql("COMMIT")
+    assert rows(vacuuming, "SELECT * FROM t") == [(0,), (1,), (3,), (7,)]
+    vacuum_by(way, vacuuming, root)
+    assert before - data(folder(root)) == {"unstaged.parquet"}
     assert rows(vacuuming, "SELECT * FROM t") == [(0,), (1,), (3,), (7,)]
 
 
