@@ -25,6 +25,7 @@ from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
 from lockstep.commit.ending import rollback, settle_orphan
+from lockstep.commit.keeping import KEEPER
 from lockstep.commit.outcomes import Committed, Taken, raised, refuse_unless_undone
 from lockstep.commit.savepoint import rollback_to
 from lockstep.commit.scans import NO_VIEWS, Scan
@@ -349,6 +350,7 @@ class TransactionalCatalog:
     def _withdraw(self, tx: Transaction) -> None:
         if not tx.is_open:
             self._announcer.withdraw(tx)
+            KEEPER.ended(tx)
 
     @takes(tx=Transaction)
     def commit(self, tx: Transaction) -> Committed:

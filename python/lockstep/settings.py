@@ -270,7 +270,8 @@ RETENTION_AGE = Setting(
     "catalog",
     "duration",
     "`expire_snapshots` and `maintain` keep each [database version](operating.md#what-stays-behind) that was the "
-    "newest at some time within this, so that each moment since then can be read.",
+    "newest at some time within this, so that each moment since then can be read, and what is known of transactions "
+    "that were rolled back within it, the last 1,000 of them at most.",
     default="30d",
 )
 RETENTION_VERSIONS = Setting(
@@ -295,6 +296,14 @@ ORPHAN_AGE = Setting(
     "How old litter is when it may go: files that no version names, and what dead transactions staged. An hour at "
     "least. Let it be longer than the longest statement.",
     default="7d",
+)
+MAINTAIN_OPTIMIZE = Setting(
+    "maintain-optimize",
+    "catalog",
+    "true or false",
+    "Whether `CALL lake.system.maintain()` has Delta compact the tables (`OPTIMIZE`) as well, unless the call says it "
+    "itself (`optimize => false`). A compaction can make an `UPDATE`, `DELETE` or `MERGE` beside it run again.",
+    default="true",
 )
 STORE = Setting(
     "store.*",

@@ -1,9 +1,10 @@
 """`python -m tests.bench.recovery`: what it costs to restore, undrop, tag and compare; in docs/benchmarks.md.
 
-The restores run in Spark, in a process for Lockstep and one for plain Delta, which has never loaded Lockstep. The rest
+The restores run in Spark, in a process for Lockstep and one for plain Delta, which has never loaded Lockstep, and in
+one more in which Lockstep's requests are counted. The rest
 is metadata alone, and needs no Spark: there requests to the store are counted.
 
-    python -m tests.bench.recovery --side {lockstep | plain} --table FOLDER --settings …     one of the two processes
+    python -m tests.bench.recovery --side {lockstep | plain | counted} --table FOLDER --settings …     one of them
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ VERSIONS = 1_000
 Measured: TypeAlias = "dict[str, tuple[float, Counter[str], float]]"
 """The median seconds, the requests, and the MiB of memory, of each kind of work."""
 
-Restored: TypeAlias = "dict[str, tuple[list[float], float]]"
-"""The seconds of each restore, and the MiB that the driver had at most, of each side."""
+Restored: TypeAlias = "dict[str, tuple[list[float], float, Counter[str]]]"
+"""The seconds of each restore, the MiB that the driver had at most, and Lockstep's requests, of each side.
+
+Requests are counted in a run of their own, `counted`, since the host has to be in the same process for that.
+"""
 
 
 # --- in Spark ---------------------------------------------------------------------------------------------------------
@@ -60,7 +64,8 @@ def lay_table(folder: Path, files: int) -> None:
 
 
 def side(which: str, settings: dict[str, str], table: str, files: int, repeats: int) -> None:
-    """Print how many seconds each restore took of a table whose files all were removed, and the driver's memory."""
+    """Print how long each restore took of a table whose files all were removed, the driver's memory, and requests."""
+    stores = _counting() if which == "counted" else []
     if which == "plain":
         spark = plain_spark(settings)
     else:
@@ -70,46 +75,70 @@ def side(which: str, settings: dict[str, str], table: str, files: int, repeats: 
         for key, value in settings.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
+        if which == "counted":
+            import lockstep
+
+            lockstep.attach(spark)
         spark.sql("USE lake")
     if which == "plain":
         spark.sql(f"CREATE TABLE many USING delta LOCATION '{table}'")
     else:
         spark.sql(f"CALL lake.system.adopt(table => 'many', location => '{table}')")
-    seconds = []
+    seconds, requests = [], Counter[str]()
     for number in range(repeats):
         spark.sql("DELETE FROM many").collect()
         version = 2 * number if which == "plain" else 1 + 2 * number
+        for store in stores:
+            store.calls.clear()
         began = time.perf_counter()
         if which == "plain":
             spark.sql(f"RESTORE TABLE many TO VERSION AS OF {version}").collect()
         else:
             spark.sql(f"RESTORE DATABASE lake TO VERSION {version}").collect()
         seconds.append(time.perf_counter() - began)
+        requests = Counter(operation for store in stores for operation, _ in store.calls)
         assert spark.table("many").count() == files
     if which == "plain":
         check_plain()
     status = Path(f"/proc/{spark._jvm.java.lang.ProcessHandle.current().pid()}/status").read_text()
     peak = next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
-    print(json.dumps([seconds, peak]), flush=True)
+    print(json.dumps([seconds, peak, requests]), flush=True)
     spark.stop()
 
 
-def restores(which: str, files: int, repeats: int) -> tuple[list[float], float]:
+def _counting() -> list[Any]:
+    """Have all stores that are opened from now on say what was asked of them, and return those that were."""
+    from unittest.mock import patch
+
+    from lockstep.storage import open_storage
+    from tests.support.faulty import FaultyStorage
+
+    stores: list[FaultyStorage] = []
+
+    def opened(*arguments: Any, **options: Any) -> FaultyStorage:
+        stores.append(FaultyStorage(open_storage(*arguments, **options)))
+        return stores[-1]
+
+    patch("lockstep.catalog.open_storage", opened).start()
+    return stores
+
+
+def restores(which: str, files: int, repeats: int) -> tuple[list[float], float, Counter[str]]:
     """Run one side in a process of its own."""
     import lockstep
     from tests.support.plain import plain_settings
 
     folder = Path(tempfile.mkdtemp(prefix="lockstep-bench-"))
     lay_table(folder / "many", files)
-    ours = lockstep.conf(root=str(folder / "lake")) if which == "lockstep" else plain_settings(folder)
+    ours = plain_settings(folder) if which == "plain" else lockstep.conf(root=str(folder / "lake"))
     ours["spark.lockstep.python"] = sys.executable
     settings = {**ours, "spark.master": "local[2]", "spark.driver.memory": "3g", "spark.ui.enabled": "false"}
     command = [sys.executable, "-m", "tests.bench.recovery", "--side", which, "--files", str(files)]
     command += ["--table", str(folder / "many"), "--repeats", str(repeats), "--settings", json.dumps(settings)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
-    seconds, peak = json.loads(done.stdout.splitlines()[-1])
+    seconds, peak, requests = json.loads(done.stdout.splitlines()[-1])
     shutil.rmtree(folder)
-    return seconds, peak
+    return seconds, peak, Counter(requests)
 
 
 # --- without Spark ----------------------------------------------------------------------------------------------------
@@ -223,17 +252,18 @@ def _counted(requests: Counter[str]) -> str:
 
 def _restores(files: int, times: Restored) -> list[str]:
     ours, plain = (statistics.median(times[which][0]) for which in ("lockstep", "plain"))
-    runs, load = len(times["plain"][0]), os.getloadavg()[1]
+    runs, load, requests = len(times["plain"][0]), os.getloadavg()[1], _counted(times["counted"][2])
     return [
         f"A table of {files:,} files, all of which a `DELETE` removed, comes back ({runs} times in one driver of",
         f"each, the two after each other, medians; {os.cpu_count()} cores with a load of {load:.0f}). Both look for",
-        "every file. Memory is what the driver's process had at most; its heap may have 3 GB.",
+        "every file. Memory is what the driver's process had at most; its heap may have 3 GB. Requests are those that",
+        "Lockstep itself makes, in a run of its own; Delta's own come on top on both sides.",
         "",
-        "| | seconds | MiB |",
-        "|---|---|---|",
-        f"| `RESTORE DATABASE`, Lockstep | {ours:.1f} | {times['lockstep'][1]:,.0f} |",
-        f"| `RESTORE TABLE`, plain Delta | {plain:.1f} | {times['plain'][1]:,.0f} |",
-        f"| ratio | **{ours / plain:.2f}** | |",
+        "| | seconds | MiB | requests to the store |",
+        "|---|---|---|---|",
+        f"| `RESTORE DATABASE`, Lockstep | {ours:.1f} | {times['lockstep'][1]:,.0f} | {requests} |",
+        f"| `RESTORE TABLE`, plain Delta | {plain:.1f} | {times['plain'][1]:,.0f} | |",
+        f"| ratio | **{ours / plain:.2f}** | | |",
         "",
     ]
 
@@ -246,7 +276,7 @@ def main() -> None:
     parser.add_argument("--no-spark", action="store_true", help="leave the restores out")
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     parser.add_argument("--table", help=argparse.SUPPRESS)
-    parser.add_argument("--side", choices=["lockstep", "plain"], help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=["lockstep", "plain", "counted"], help=argparse.SUPPRESS)
     parser.add_argument("--settings", type=json.loads, default={}, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.side:
@@ -254,8 +284,8 @@ def main() -> None:
         return
     measured = metadata(args.versions, args.repeats)
     print(measured, flush=True)
-    sides = () if args.no_spark else ("lockstep", "plain")
-    times = {which: restores(which, args.files, args.repeats) for which in sides}
+    repeats = {} if args.no_spark else {"lockstep": args.repeats, "plain": args.repeats, "counted": 1}
+    times = {which: restores(which, args.files, times) for which, times in repeats.items()}
     print(times, flush=True)
     text = report(args.files, times, measured)
     if not args.no_write:

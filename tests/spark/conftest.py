@@ -42,12 +42,15 @@ def arbiter() -> str | None:
 
 
 @pytest.fixture
-def connect(spark_session: Any, root: Path | str, arbiter: str | None) -> Iterator[Callable[[], Any]]:
-    """Return a function that opens a session of its own on the test's lake; `lake` is its current catalog."""
+def connect(spark_session: Any, root: Path | str, arbiter: str | None) -> Iterator[Callable[..., Any]]:
+    """Return a function that opens a session of its own on the test's lake; `lake` is its current catalog.
+
+    It takes settings of the catalog.
+    """
     sessions = []
 
-    def opened() -> Any:
-        session = new_session(spark_session, root, arbiter=arbiter)
+    def opened(**settings: str) -> Any:
+        session = new_session(spark_session, root, arbiter=arbiter, **settings)
         sessions.append(session)
         return session
 

@@ -367,10 +367,11 @@ def test_a_table_that_is_older_than_its_timeline_is_told_or_brought_up_to_date(
 
 
 @pytest.mark.parametrize("statement", [f"INSERT INTO {T} VALUES (3)", f"DELETE FROM {T} WHERE id = 7"])
-def test_a_vacuum_beside_a_transaction_is_noticed_at_commit(
+def test_a_plain_vacuum_beside_a_transaction_is_noticed_at_commit(
     folder: Path, spark: Any, other: Any, statement: str
 ) -> None:
     """It takes new data files, and new deletion vectors, for what no version names; the table must stay readable."""
+    plain = f"delta.`{folder}`"
     spark.sql(f"ALTER TABLE {T} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"INSERT INTO {T} SELECT /*+ COALESCE(1) */ id FROM range(6, 9)")
     before = ids(other)
@@ -382,7 +383,7 @@ def test_a_vacuum_beside_a_transaction_is_noticed_at_commit(
             other.sql(beside).collect()
 
     with pytest.raises(MissingFilesError, match=r"1 of the 1 files that transaction .* wrote are gone"):
-        work(f"VACUUM {T} RETAIN 0 HOURS")
+        work(f"VACUUM {plain} RETAIN 0 HOURS")
     assert ids(other) == ids(spark) == before
-    work(f"VACUUM {T} RETAIN 24 HOURS")
+    work(f"VACUUM {plain} RETAIN 24 HOURS")
     assert ids(other) != before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
 
+import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.lake.verify import verify
 from lockstep.retention.expiring import expire_snapshots
@@ -22,8 +23,9 @@ CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
 @pytest.fixture
-def vacuuming(spark: Any) -> Iterator[Any]:
-    """Return a session that may delete what is a moment old."""
+def vacuuming(connect: Callable[..., Any]) -> Iterator[Any]:
+    """Return a session that may delete what is a moment old, and waits for nobody who has begun to read it."""
+    spark = connect(deletion_grace="0")
     spark.conf.set(CHECKED, "false")
     yield spark
     spark.conf.unset(CHECKED)
@@ -146,14 +148,7 @@ def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> N
         inventory(spark, folder(root), data(folder(root)) - between)
         spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
         assert between <= data(folder(root)), "what is not listed stays"
-        inventory(spark, folder(root), data(folder(root)))
-        spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
-    elif way == "DeltaTable":
-        DeltaTable.forName(spark, "lake.default.t").vacuum(0)
-    elif way == "path":
-        spark.sql(f"VACUUM delta.`lockstep://head.file{folder(root)}` RETAIN 0 HOURS")
-    else:
-        spark.sql(f"VACUUM t {way} RETAIN 0 HOURS")
+    vacuum_by(way, spark, root)
     assert tagged <= data(folder(root))
     assert not between & data(folder(root))
     assert rows(spark, "SELECT * FROM t FOR SYSTEM_VERSION AS OF 'good'") == [(1,)]
@@ -203,6 +198,72 @@ def test_a_log_is_kept_from_the_checkpoint_on_that_a_tag_needs(spark: Any, root:
     assert rows(spark, "SELECT count(*) FROM t") == [(16,)]
 
 
+@pytest.fixture
+def open_beside(vacuuming: Any, spark: Any) -> tuple[Any, Any]:
+    """Return a session that vacuums, and another one, with a transaction that has written a new row and a vector."""
+    spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id FROM range(4)")
+    spark.sql("BEGIN")
+    spark.sql("INSERT INTO t VALUES (7)")
+    spark.sql("DELETE FROM t WHERE id = 2")
+    return vacuuming, spark
+
+
+@pytest.mark.parametrize("way", ["LITE", "path", *DEEP_WAYS])
+def test_a_vacuum_takes_nothing_of_an_open_transaction(open_beside: tuple[Any, Any], root: Path, way: str) -> None:
+    vacuuming, spark = open_beside
+    (folder(root) / "unstaged.parquet").write_bytes(b"what a statement is writing just now")
+    before = data(folder(root))
+    assert vacuuming.sql("VACUUM t RETAIN 0 HOURS DRY RUN").count() == 0
+    vacuum_by(way, vacuuming, root)
+    assert data(folder(root)) == before
+    spark.sql("COMMIT")
+    assert rows(vacuuming, "SELECT * FROM t") == [(0,), (1,), (3,), (7,)]
+    vacuum_by(way, vacuuming, root)
+    assert before - data(folder(root)) == {"unstaged.parquet"}
+    assert rows(vacuuming, "SELECT * FROM t") == [(0,), (1,), (3,), (7,)]
+
+
+def test_nor_of_one_that_this_driver_does_not_know(vacuuming: Any, root: Path) -> None:
+    vacuuming.sql("CREATE TABLE t AS SELECT 1 AS id")
+    with lockstep.open(str(root)).transaction() as tx:
+        tx["t"].append({"id": [7]})
+        before = data(folder(root))
+        vacuuming.sql("VACUUM t RETAIN 0 HOURS")
+        assert data(folder(root)) == before
+    assert rows(vacuuming, "SELECT * FROM t") == [(1,), (7,)]
+
+
+def vacuum_by(way: str, spark: Any, root: Path) -> None:
+    if way == "DeltaTable":
+        DeltaTable.forName(spark, "lake.default.t").vacuum(0)
+    elif way == "path":
+        spark.sql(f"VACUUM delta.`lockstep://head.file{folder(root)}` RETAIN 0 HOURS")
+    elif way == "inventory":
+        inventory(spark, folder(root), data(folder(root)))
+        spark.sql("VACUUM t USING INVENTORY (SELECT * FROM listed) RETAIN 0 HOURS")
+    else:
+        spark.sql(f"VACUUM t {way} RETAIN 0 HOURS")
+
+
+def test_what_a_reader_began_to_read_before_it_expired_stays_for_the_grace_period(
+    vacuuming: Any, connect: Callable[..., Any], root: Path
+) -> None:
+    patient = connect()
+    patient.conf.set(CHECKED, "false")
+    patient.sql("CREATE TABLE t AS SELECT 1 AS id")
+    patient.sql("INSERT OVERWRITE t VALUES (2)")
+    slow = patient.table("t").where("id > 0")  # it has found its files
+    slow_files = [path for path in data(folder(root)) if path.endswith(".parquet")]
+    patient.sql("INSERT OVERWRITE t VALUES (3)")
+    let_expire(root)
+    patient.sql("VACUUM t RETAIN 0 HOURS")
+    assert set(slow_files) <= data(folder(root)), "deletion-grace is a day"
+    assert slow.count() == 1
+    vacuuming.sql("VACUUM t RETAIN 0 HOURS")
+    assert len(data(folder(root))) == 1, "where it is nothing, nobody is waited for"
+
+
 @pytest.mark.deep
 def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> None:
     """It knows no tags. VACUUM refuses then, and verify finds it."""
@@ -232,15 +293,18 @@ def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> N
     assert rows(spark, "SELECT * FROM t") == everything
 
 
-def test_maintain_marks_and_deletes_what_has_expired(vacuuming: Any, root: Path) -> None:
-    spark = vacuuming
+def test_maintain_marks_and_deletes_what_has_expired(spark: Any, root: Path) -> None:
+    spark.conf.set(CHECKED, "false")
     spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
     for number in range(4):
         spark.sql(f"INSERT INTO t VALUES ({number})")
     spark.sql("OPTIMIZE t")
     let_expire(root)
     [row] = spark.sql("CALL lake.system.maintain()").collect()
-    assert (row.deleted_files, row.waiting_files, row.compacted_tables) == (0, 8, 1), "with Hadoop's checksums"
+    assert (row.deleted_files, row.waiting_files, row.compacted_tables) == (0, 8, 0), "with Hadoop's checksums"
+    before = data(folder(root))
+    spark.sql("VACUUM t RETAIN 0 HOURS")
+    assert data(folder(root)) == before, "a VACUUM leaves what is marked until its grace period is over"
     marked_at = time.time() - 2 * 24 * 3600
     [marks] = (root / "_lockstep" / "deletions").glob("marked-*.json")
     then = datetime.fromtimestamp(marked_at, UTC).isoformat()

@@ -1,11 +1,15 @@
-"""What Delta itself keeps of a table's log: checksums that are true, and so checkpoints, whatever a transaction did."""
+"""What Delta itself keeps of a table's log, true checksums, and so checkpoints; and `maintain` beside writers."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.lake.verify import verify
@@ -37,3 +41,46 @@ def test_a_table_goes_on_getting_checkpoints(statements: list[str], spark: Any, 
     assert (log / f"{3:020d}.crc").exists(), "the transaction's own"
     catalog = lockstep.TransactionalCatalog.open(str(root))
     assert verify(catalog.lake.storage, catalog.timeline).differences == ()
+
+
+@pytest.mark.slow
+def test_a_compaction_beside_writers_loses_nothing_and_fails_nothing_but_what_rewrites_the_same_files(
+    spark: Any, connect: Callable[..., Any]
+) -> None:
+    """An INSERT never collides with OPTIMIZE; an UPDATE of a row in a file that was compacted meanwhile may."""
+    spark.sql("CREATE TABLE t (id INT, v INT)")
+    for id_ in range(8):
+        spark.sql(f"INSERT INTO t VALUES ({id_}, 0)")
+    acknowledged = dict.fromkeys(range(8), 0)
+    refused: list[tuple[str, str]] = []
+    session, done = connect(), threading.Event()
+
+    def write(statement: str, id_: int, value: int) -> None:
+        try:
+            session.sql(statement)
+        except (PySparkException, Py4JJavaError) as error:  # PySpark knows Delta's exceptions once delta.tables is used
+            refused.append((statement.split(maxsplit=1)[0], str(error)))
+        else:
+            acknowledged[id_] = value
+
+    def work() -> None:
+        for id_ in range(100, 1000):
+            if done.is_set():
+                return
+            write(f"INSERT INTO t VALUES ({id_}, 0)", id_, 0)
+            old = id_ % 8
+            write(f"UPDATE t SET v = v + 1 WHERE id = {old}", old, acknowledged[old] + 1)
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        compacted = [spark.sql("CALL lake.system.maintain()").first().compacted_tables for _ in range(4)]
+    finally:
+        done.set()
+        writer.join(60)
+    assert sum(compacted) > 0, "each time a writer was first"
+    others = [each for each in refused if each[0] != "UPDATE" or "[DELTA_CONCURRENT_" not in each[1]]
+    assert not others, others[0]
+    found = {row.id: row.v for row in spark.table("t").collect()}
+    assert found == acknowledged
+    assert len(found) > 8, "nothing was written meanwhile"

@@ -71,12 +71,14 @@ class SparkConnection:
             return Failure(state, str(error))
 
 
-def new_session(spark: Any, root: Path | str, *, arbiter: str | None = None) -> Any:
-    """Open a session of its own on a lake; `lake` is its current catalog."""
+def new_session(spark: Any, root: Path | str, *, arbiter: str | None = None, **settings: str) -> Any:
+    """Open a session of its own on a lake; `lake` is its current catalog, with these settings, `_` for `-`."""
     session = spark.newSession()
     # Spark loads a catalog when it is first named, so another root for each session is early enough here.
     session.conf.set(f"spark.sql.catalog.{CATALOG}.root", str(root))
     if arbiter is not None:
         session.conf.set(f"spark.sql.catalog.{CATALOG}.arbiter", arbiter)
+    for name, value in settings.items():
+        session.conf.set(f"spark.sql.catalog.{CATALOG}.{name.replace('_', '-')}", value)
     session.sql(f"USE {CATALOG}")
     return session

@@ -41,6 +41,26 @@ def test_null_is_no_argument(one: Client, procedure: str, arguments: dict[str, A
     assert called(one, "tags") == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "said", "compacts"),
+    [
+        (None, {}, True),
+        ("true", {}, True),
+        ("false", {}, False),
+        ("false", {"optimize": True}, True),
+        ("true", {"optimize": False}, False),
+        ("true", {"dry_run": True}, False),
+    ],
+)
+def test_maintain_compacts_as_the_call_says_or_else_the_setting(
+    one: Client, setting: str | None, said: dict[str, Any], compacts: bool
+) -> None:
+    if setting is not None:
+        one.options["maintain-optimize"] = setting
+    answer = one.ok("call", procedure="maintain", arguments=said, text="CALL …")
+    assert answer["compacts"] == ([["default", "a"], ["default", "b"]] if compacts else [])
+
+
 def test_a_namespace_may_be_called_like_the_catalog(one: Client) -> None:
     catalog = one.lake()
     catalog.run(lambda tx: tx.changing().create_namespace(("lake",), {}))

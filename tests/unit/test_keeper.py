@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.commit import ending
+from lockstep.commit import ending, keeping
 from lockstep.commit.ended import FOLDER, ended_transactions
 from lockstep.commit.records import abort, open_transactions
 from lockstep.errors import UnavailableError
@@ -17,7 +17,7 @@ from lockstep.spark.host.host import Host
 from lockstep.spark.host.keeper import Keeper
 from tests.support.client import Client
 from tests.support.gate import wait_until
-from tests.support.lakes import add, remove, staged_commits
+from tests.support.lakes import add, location, remove, staged_commits
 
 
 class Seconds:
@@ -68,11 +68,11 @@ def test_a_transaction_is_recorded_once_it_has_written_and_been_open_for_a_secon
     two.begin()
     host.keeper.look()
     assert recorded(one) == []
-    clock.now += keeper.RECORDED_AFTER
+    clock.now += keeping.RECORDED_AFTER
     host.keeper.look()
     assert recorded(one) == [id_]  # the other has written nothing
     [before] = open_transactions(one.lake().lake)
-    clock.now += keeper.HEARTBEAT
+    clock.now += keeping.HEARTBEAT
     host.keeper.look()
     [after] = open_transactions(one.lake().lake)
     assert before.seen_at < after.seen_at
@@ -92,7 +92,7 @@ def test_why_one_with_a_record_was_rolled_back_is_kept(
 ) -> None:
     id_ = write(one)
     host.keeper.look()
-    clock.now += keeper.RECORDED_AFTER
+    clock.now += keeping.RECORDED_AFTER
     host.keeper.look()
     [record] = open_transactions(one.lake().lake)
     assert record.bytes_staged == 1
@@ -111,7 +111,7 @@ def test_a_refused_commit_is_kept_as_a_conflict_however_long_it_takes_to_end(
     for client in (one, two):
         client.stage(client.resolve("a", "append", writes=True)["uri"], 2, remove("x"))
     host.keeper.look()
-    clock.now += keeper.RECORDED_AFTER
+    clock.now += keeping.RECORDED_AFTER
     host.keeper.look()
     one.ok("commit")
     discard = ending.discard
@@ -162,10 +162,31 @@ def test_all_of_a_driver_are_listed_at_once(one: Client, two: Client) -> None:
     assert called(one, "transactions") == []
 
 
+def test_one_that_is_busy_is_open_all_the_same(host: Host, one: Client, two: Client) -> None:
+    """A COMMIT that removes nothing yet needs its files: who deletes beside it must know of it."""
+    id_ = write(one)
+    session = next(each for each in host._all_sessions() if each.has(id_))
+    found: list[list[Any]] = []
+    uri = one.house().uris.head(location(one.lake(), "a"))
+
+    def look() -> None:
+        found.extend(called(two, "transactions"))
+        found.append([two.ok("kept_versions", uri=uri, catalogs={"lake": two.options})])
+
+    looking = threading.Thread(target=look)
+    with session.lock:
+        looking.start()
+        looking.join()
+    [row, [kept]] = found
+    assert (row[0], row[1]) == (id_, "INFLIGHT")
+    assert kept["files"] == ["x"], "that of a transaction that nobody was told of"
+    assert kept["since"] < (session.transaction.began_at.timestamp() - 500) * 1000  # type: ignore[union-attr]
+
+
 def test_the_end_of_a_host_takes_its_records_with_it(host: Host, one: Client, clock: Seconds) -> None:
     write(one)
     host.keeper.look()
-    clock.now += keeper.RECORDED_AFTER
+    clock.now += keeping.RECORDED_AFTER
     host.keeper.look()
     assert recorded(one)
     host.close()
@@ -254,12 +275,12 @@ def test_what_a_statement_wrote_that_ran_meanwhile_goes_too(one: Client, two: Cl
 def test_one_that_another_process_ended_is_told_in_time(host: Host, one: Client, clock: Seconds) -> None:
     id_ = write(one)
     host.keeper.look()
-    clock.now += keeper.RECORDED_AFTER
+    clock.now += keeping.RECORDED_AFTER
     host.keeper.look()
     abort(one.lake().lake, id_, author="bob", statement="lockstep abort …")
     host.keeper.look()
     one.resolve("a")  # not looked for again yet
-    clock.now += keeper.HEARTBEAT
+    clock.now += keeping.HEARTBEAT
     host.keeper.look()
     assert one.refused("resolve", namespace=[], table="a", use="pinned")[0] == "57014"
     assert recorded(one) == []

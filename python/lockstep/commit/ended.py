@@ -5,7 +5,8 @@
 What is committed, its entry says, and nothing here repeats it. A record is kept of what COMMIT refused for a conflict,
 of a statement on its own too, and of what others could see while it was open (`lockstep.commit.records`). It is advice:
 it is written behind the answer, at best effort, and nothing is decided by it. Names are in the order of time, so
-whoever writes one removes what is too old or too much without reading it.
+whoever writes one removes what is too much without reading it, and expiry what is older than the versions that it lets
+go: how long versions are kept, so long are these.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ from lockstep.timeline.files import UNREADABLE
 
 FOLDER = "_lockstep/ended"
 FORMAT = 1
-KEPT = timedelta(days=30)
-"""A record is removed when it is older than this, or when there are `MAX_KEPT` newer ones."""
 MAX_KEPT = 1_000
+"""A record is removed when there are so many newer ones, whatever its age."""
 MAX_TABLES = 100
 MAX_REASON_CHARACTERS = 1_000
 
@@ -174,18 +174,16 @@ def read_ended(lake: Lake, names: Mapping[str, Sequence[str]], *, step: int = MA
                 yield records[-1]
 
 
-def prune(lake: Lake) -> None:
-    """Remove the records that are too old, and the oldest of too many.
+def prune(lake: Lake, older_than: datetime | None = None) -> None:
+    """Remove the oldest of too many records, and those of what ended before a time.
 
     Raises:
         UnavailableError: the store failed.
     """
     names = [name for name in lake.storage.list(FOLDER) if _NAME.fullmatch(name)]
-    oldest = _milliseconds(lake.clock() - KEPT)
-    for at, name in enumerate(names):
-        if at >= len(names) - MAX_KEPT and int(name[:13]) >= oldest:
-            return
-        lake.storage.delete(f"{FOLDER}/{name}")
+    oldest = 0 if older_than is None else _milliseconds(older_than)
+    gone = [name for at, name in enumerate(names) if at < len(names) - MAX_KEPT or int(name[:13]) < oldest]
+    lake.storage.delete_all(f"{FOLDER}/{name}" for name in gone)
 
 
 def _write(lake: Lake, record: EndedRecord) -> None:

@@ -87,8 +87,12 @@ class OpenRecord(Value, frozen=True):
 _decode = msgspec.json.Decoder(OpenRecord).decode
 
 
-def record_of(tx: Transaction, *, now: datetime, process: str) -> OpenRecord:
-    """Return what others are to know of an open transaction, which nobody may change meanwhile."""
+def record_of(tx: Transaction, *, now: datetime, process: str, is_busy: bool = False) -> OpenRecord:
+    """Return what others are to know of an open transaction, which nobody may change meanwhile.
+
+    Args:
+        is_busy: whether somebody may: then what it has written is left out.
+    """
     return OpenRecord(
         format=FORMAT,
         transaction=tx.id,
@@ -101,8 +105,8 @@ def record_of(tx: Transaction, *, now: datetime, process: str) -> OpenRecord:
         author=tx.author,
         application=tx.application,
         message=tx.comment,
-        tables=tuple(table.name for table in tx.written_tables()[:MAX_TABLES]),
-        bytes_staged=tx.staged_bytes(),
+        tables=() if is_busy else tuple(table.name for table in tx.written_tables()[:MAX_TABLES]),
+        bytes_staged=0 if is_busy else tx.staged_bytes(),
     )
 
 
@@ -175,7 +179,9 @@ def with_own(lake: Lake, own: Iterable[OpenRecord]) -> list[OpenRecord]:
     Raises:
         UnavailableError: the store failed.
     """
-    found = {record.transaction: record for record in (*open_transactions(lake), *own)}
+    found = {record.transaction: record for record in open_transactions(lake)}
+    # Of one that is busy this process says less than it has told others.
+    found |= {record.transaction: record for record in own if record.tables or record.transaction not in found}
     return sorted(found.values(), key=lambda record: (record.began_at, record.transaction))
 
 

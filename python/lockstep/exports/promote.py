@@ -22,6 +22,7 @@ from msgspec import structs
 
 from lockstep.commit.commit import commit
 from lockstep.commit.drafts import changes_of
+from lockstep.commit.keeping import KEEPER
 from lockstep.commit.outcomes import Committed, DueCheckpoint, Outcome, raised
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
@@ -136,6 +137,7 @@ class Promoter:
             ExpiredError: what was committed in the origin since the clone was made has expired; no other run can help.
             SnapshotTooOldError: this process has not looked for so long that it has to run it again.
             CommitUnknownError: the store does not say; running the same again finds out.
+            CancelledError (57014): a person had it ended, see `lockstep.commit.records.abort`.
             LockstepError: as the stores and the timelines say. Running the same again goes on.
         """
         record = record_of(self.clone.storage)
@@ -159,16 +161,20 @@ class Promoter:
             check_there(self._stores(), [each.source for each in plan.copies], self._workers, needed=PROMOTED)
             if dry_run:
                 return plan.result(is_done=False)
-            self._copy(plan)
-            for table, version, actions in plan.staged:
-                self.origin.storage.put(staged_path(table.location, plan.tx.id, version), render(actions))
-            made = _raised(commit(self.origin, plan.tx, backoff=self.backoff), plan)
+            with KEEPER.watching(self.origin, plan.tx):  # what is copied is in no version yet
+                made = self._carry_out(plan)
         except (ConflictError, StaleCloneError):
             if (done := self._done_before(record, clone)) is not None:
                 return done  # another one did the same meanwhile
             raise
         self.checkpoints = made.checkpoints
         return replace(plan.result(is_done=True), database_version=made.version)
+
+    def _carry_out(self, plan: Plan) -> Committed:
+        self._copy(plan)
+        for table, version, actions in plan.staged:
+            self.origin.storage.put(staged_path(table.location, plan.tx.id, version), render(actions))
+        return _raised(commit(self.origin, plan.tx, backoff=self.backoff), plan)
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
@@ -352,6 +358,7 @@ class Promoter:
         stores, tell = self._stores(), Counter(self.progress, "files", len(plan.copies))
 
         def copy_one(file: Copy) -> None:
+            plan.tx.check_usable()  # else a person had it ended
             copy(stores, self.origin.storage, file)
             tell.one_more()
 

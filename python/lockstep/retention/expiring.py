@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from lockstep.commit.ended import prune
 from lockstep.commit.records import OpenRecord
 from lockstep.errors import InvalidError
 from lockstep.lake.exports import needed_versions
@@ -46,7 +47,8 @@ def expire_snapshots(
     """Make database versions unreadable that nobody asks for, see `lockstep.retention.versions`.
 
     Expiry is an entry of the timeline (`lockstep.timeline.expiry`), so a tag that is made meanwhile is before it and
-    counts, or is behind it and is refused.
+    counts, or is behind it and is refused. What is kept of transactions that were rolled back before `older_than` goes
+    with the versions of that time (`lockstep.commit.ended`).
 
     Args:
         older_than: each moment since then can be read afterwards.
@@ -79,6 +81,8 @@ def expire_snapshots(
     after = retained(before, wishes)
     pinned = tuple if wishes.exports is None else partial(_exported, lake, before)  # where nobody can tell, all stay
     after, entries = expire(timeline, after, pinned=pinned, dry_run=dry_run, progress=progress)
+    if not dry_run:
+        prune(lake, older_than)
     return Expired(before, after, expired(before, after), entries)
 
 

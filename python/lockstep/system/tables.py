@@ -159,7 +159,8 @@ TABLES: Mapping[str, SystemTable] = {
         is_of_version=True,
     ),
     "conflicts": SystemTable(
-        says="Commits and statements that were refused for a conflict, the newest first: the last 1,000, for 30 days.",
+        says="Commits and statements that were refused for a conflict, the newest first: the last 1,000, for as long "
+        "as versions are kept (`retention-age`).",
         columns={
             "refused_at": Column("timestamp", "when"),
             "transaction_id": _ID,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lockstep.arguments import check_texts, list_of_names, takes
 from lockstep.errors import InvalidError
+from lockstep.lake.lake import Lake
 from lockstep.tables.checks import check_rows
 from lockstep.tables.commits import Operation
 from lockstep.tables.evolving import (
@@ -48,6 +49,11 @@ class Alteration:
     def core(self) -> Transaction:
         """The transaction's own record of what it did."""
         return self._table.core
+
+    @property
+    def lake(self) -> Lake:
+        """The lake that it is in."""
+        return self._table.lake
 
     @writes
     @takes(columns=pa.Schema | pa.Field | Iterable)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lockstep.arguments import takes
 from lockstep.errors import InvalidError
+from lockstep.lake.lake import Lake
 from lockstep.tables.changes import INDEX, Candidates
 from lockstep.tables.checks import default_of, taken
 from lockstep.tables.commits import Operation
@@ -111,6 +112,11 @@ class Merge:
     def core(self) -> Transaction:
         """The transaction's own record of what it did."""
         return self._table.core
+
+    @property
+    def lake(self) -> Lake:
+        """The lake that it is in."""
+        return self._table.lake
 
     @writes
     def execute(self) -> Merged:

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from lockstep.commit.keeping import KEEPER
+from lockstep.lake.lake import Lake
+from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
 P = ParamSpec("P")
@@ -23,12 +26,20 @@ class InTransaction(Protocol):
         """The transaction."""
         ...
 
+    @property
+    def lake(self) -> Lake:
+        """The lake that it is in."""
+        ...
+
 
 S = TypeVar("S", bound=InTransaction)
 
 
 def writes(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Make a method a statement that writes: whatever it raises, the transaction is not committed as if it had not."""
+    """Make a method a statement that writes: whatever it raises, the transaction is not committed as if it had not.
+
+    Others are told of the transaction from then on, if it is open for a second (`lockstep.commit.keeping`).
+    """
 
     @wraps(method)
     def statement(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -40,6 +51,9 @@ def writes(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
             if tx.failed_statement is None:
                 tx.failed_statement = f"{type(error).__name__}: {error}"
             raise
+        finally:
+            if tx.state is State.INFLIGHT:
+                KEEPER.watch(self.lake, tx)
 
     return statement
 

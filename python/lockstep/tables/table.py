@@ -12,6 +12,7 @@ from lockstep.arguments import list_of_names, takes
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action
 from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.lake.lake import Lake
 from lockstep.tables.altering import Alteration
 from lockstep.tables.changes import INDEX, Candidates, TakenOut, Told, candidates, removed, take_out
 from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defaults
@@ -66,6 +67,11 @@ class TransactionTable:
     def core(self) -> Transaction:
         """The transaction's own record of what it did."""
         return self._scope.tx
+
+    @property
+    def lake(self) -> Lake:
+        """The lake that it is in."""
+        return self._scope.catalog.lake
 
     @property
     @reads

@@ -14,6 +14,7 @@ from lockstep.blocks import Block
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
 from lockstep.errors import InvalidError, NoTransactionError, TransactionStateError, UnsupportedError
+from lockstep.lake.lake import Lake
 from lockstep.system.namespace import refuse_reserved
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
@@ -429,6 +430,11 @@ class LakeTransaction(Block):
         if self._tx is None:
             raise NoTransactionError("this transaction has not begun: use it in a with statement")
         return self._tx
+
+    @property
+    def lake(self) -> Lake:
+        """The lake that it is in."""
+        return self._catalog.lake
 
 
 def _check_properties(namespace: Namespace, properties: Mapping[str, str]) -> None:

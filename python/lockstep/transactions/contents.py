@@ -32,4 +32,4 @@ class Contents:
 
     def bytes_added(self) -> int:
         """Return how large the data files are that these commits add."""
-        return sum(map(size_of_added, self._contents.values()))
+        return sum(map(size_of_added, [*self._contents.values()]))  # another thread may be staging

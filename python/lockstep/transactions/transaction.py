@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from lockstep.delta.pruning.row_sets import RowsRead, predicates_of
 from lockstep.errors import (
+    CancelledError,
     DuplicateError,
     FailedTransactionError,
     InvalidError,
@@ -79,6 +80,8 @@ class Transaction:
         claimed: the locations of tables that it claimed for its lake, or found claimed, see `lockstep.lake.claims`.
         released: the ids of tables that it gives back, whoever made them.
         is_noted: whether it is kept that and why it was rolled back, see `lockstep.commit.ended`.
+        ended_by: who had it ended, and why, once that is known; it can only be rolled back then. That it cannot commit
+            the timeline says.
         state, version: see `State`; the database version that it committed, the snapshot's if that changed nothing.
     """
 
@@ -105,6 +108,7 @@ class Transaction:
     claimed: set[str] = field(default_factory=set)
     released: set[str] = field(default_factory=set)
     is_noted: bool = False
+    ended_by: str | None = None
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)
@@ -270,10 +274,16 @@ class Transaction:
 
         Raises:
             NoTransactionError: it has ended.
+            CancelledError (57014): a person had it ended.
             TransactionStateError: nobody knows whether its COMMIT landed.
         """
         if not self.is_open:
             raise NoTransactionError(f"transaction {self.id} has ended ({self.state}); begin another")
+        if self.ended_by is not None:
+            raise CancelledError(
+                f"transaction {self.id} was ended: {self.ended_by}. Nothing of it is committed; roll it back, and ask "
+                "why before you run it again"
+            )
         if self.in_doubt is not None:
             raise TransactionStateError(
                 f"the store did not say whether transaction {self.id} was committed as database version "
@@ -500,7 +510,7 @@ class Transaction:
 
     def written_tables(self) -> list[Table]:
         """The tables with staged commits, by their names now."""
-        tables = map(self.names.table_by_id, self.staged)
+        tables = map(self.names.table_by_id, [*self.staged])
         return sorted((table for table in tables if table is not None), key=lambda table: table.name)
 
     def created_folders(self) -> list[str]:

@@ -9,10 +9,13 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import ended
-from lockstep.commit.ended import FOLDER, KEPT, MAX_KEPT, ended_transactions, note
+from lockstep.commit.ended import FOLDER, MAX_KEPT, ended_transactions, note
 from lockstep.commit.records import ALIVE, abort, record_of, write
 from lockstep.commit.records import ended as ended_record
 from lockstep.errors import ConflictError
+from lockstep.retention.ages import Retention
+from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.upkeep import maintain
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import add, named, remove, stage
 
@@ -87,11 +90,18 @@ def kept(catalog: TransactionalCatalog, *, age: timedelta, id_: str = "") -> str
     return id_ or tx.id
 
 
-def test_what_is_old_goes_with_the_next_one(catalog: TransactionalCatalog) -> None:
-    kept(catalog, age=KEPT + timedelta(minutes=1))
-    young, new = kept(catalog, age=KEPT - timedelta(minutes=1)), kept(catalog, age=timedelta(0))
-    assert [record.transaction for record in ended_transactions(catalog.lake)] == [new, young]
-    assert len(files(catalog)) == 2
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_it_is_kept_as_long_as_versions_are(catalog: TransactionalCatalog, dry_run: bool) -> None:
+    age = timedelta(days=400)
+    old, young = kept(catalog, age=age + timedelta(minutes=1)), kept(catalog, age=age - timedelta(minutes=1))
+    new = kept(catalog, age=timedelta(0))
+    assert [record.transaction for record in ended_transactions(catalog.lake)] == [new, young, old]
+    since = catalog.lake.clock() - age
+    expire_snapshots(catalog.lake, older_than=since, retain_last=1, grace=timedelta(), dry_run=dry_run)
+    left = [new, young, old] if dry_run else [new, young]
+    assert [record.transaction for record in ended_transactions(catalog.lake)] == left
+    maintain(catalog.lake, Retention.of({"retention-age": "1h"}), dry_run=dry_run)
+    assert [record.transaction for record in ended_transactions(catalog.lake)] == (left if dry_run else [new])
 
 
 def test_of_too_many_the_oldest_go(catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,6 +180,7 @@ def test_what_an_export_needs_is_kept_as_what_a_tag_names(
 ) -> None:
     """Of a table that changed since: versions expire but for the one that the export holds, until that is dropped."""
     monkeypatch.setattr(fence, "GRACE_SECONDS", 0.0)  # no process but this one
+    one.options["deletion-grace"] = "0"  # no reader has begun before
     house = one.house()
     catalog = house.catalog
     create(catalog, "c", files=["p"])

@@ -8,52 +8,30 @@ seconds whether a person had one ended. What has written something and been open
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lockstep.commit import records
-from lockstep.commit.ended import note
+from lockstep.commit.keeping import TICK, Watched, this_process
 from lockstep.commit.records import OpenRecord, record_of
-from lockstep.errors import LockstepError
-from lockstep.lake.changes import asked_for
+from lockstep.lake.lake import Lake
 from lockstep.settings import TRANSACTION_TIMEOUT
 from lockstep.spark.host.lakehouses import Lakehouse
 from lockstep.spark.host.sessions import LostTransaction, Session
-from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
-TICK = 0.5
-"""Seconds between two looks."""
-RECORDED_AFTER = 1.0
-"""A transaction that has been open for so many seconds, and has written something, gets a record."""
-HEARTBEAT = 5.0
-"""Seconds between two writes of a record, and between two looks into the timeline."""
 TIMED_OUT = "25P04"
 ABORTED = "57014"
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Watched:
-    """An open transaction, and what was done about it.
-
-    Attributes:
-        since: when it was first seen, in seconds of a clock that never goes back.
-        told: when its record was last written; None while it has none.
-        looked: up to which database version it was looked whether somebody had it ended.
-    """
+@dataclass(slots=True, kw_only=True)
+class _Watched(Watched):
+    """An open transaction of a session."""
 
     session: Session
-    house: Lakehouse
-    tx: Transaction
-    since: float
-    looked: int
-    told: float | None = None
 
 
 class Keeper:
@@ -63,7 +41,7 @@ class Keeper:
         """Look at these sessions, by a clock that never goes back."""
         self._sessions = sessions
         self._seconds = seconds
-        self._process = f"{socket.gethostname()}:{os.getpid()}"
+        self._process = this_process()
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -133,39 +111,20 @@ class Keeper:
             if (found := _open(session)) is not None:
                 tx, house = found
                 ids.add(tx.id)
-                self._watched.setdefault(tx.id, _Watched(session, house, tx, now, tx.base.version))
+                found_now = _Watched(house.catalog.lake, tx, now, tx.base.version, session=session)
+                self._watched.setdefault(tx.id, found_now)
         return ids
 
     def _tell(self, watched: _Watched, now: float) -> None:
-        is_due = now - (watched.since if watched.told is None else watched.told) >= (
-            RECORDED_AFTER if watched.told is None else HEARTBEAT
-        )
-        if not is_due or watched.tx.state is not State.INFLIGHT:
-            return
-        record = self._record(watched.session, watched.tx, watched.house)
-        if record is None:  # a request of it is under way
-            return
-        try:
-            records.write(watched.house.catalog.lake, record)
-            watched.told = now
-        except LockstepError as error:
-            _log.info("transaction %s has no new record: %s", watched.tx.id, error)
-            return
-        self._end_if_asked(watched)
+        if watched.is_due(now):
+            record = self._record(watched.session, watched.tx, watched.lake)
+            if record is not None and watched.tell(record, now):  # else a request of it is under way
+                self._end_if_asked(watched)
 
     def _end_if_asked(self, watched: _Watched) -> None:
         """End a transaction that an `abort` entry names."""
-        timeline, id_ = watched.house.catalog.timeline, watched.tx.id
-        try:
-            timeline.refresh()
-            head = timeline.head.version
-            for entry in timeline.scan(watched.looked, head):
-                if id_ in entry.aborts and (asked := asked_for(entry)) is not None:
-                    self._end(watched, f"{asked} (database version {entry.version})", ABORTED)
-                    return
-            watched.looked = head
-        except LockstepError as error:
-            _log.info("whether transaction %s was aborted is not known: %s", id_, error)
+        if (why := watched.asked_to_end()) is not None:
+            self._end(watched, why, ABORTED)
 
     def _end(self, watched: _Watched, why: str, sqlstate: str) -> None:
         """End a transaction unasked; if a request of it is under way, that is for a later look.
@@ -186,31 +145,27 @@ class Keeper:
     def _forget(self, id_: str, why: str = "") -> None:
         """Take back the record of a transaction, if it has one; why it was rolled back is kept, if it was."""
         watched = self._watched.pop(id_)
-        if watched.told is None:
-            return
-        lake, tx = watched.house.catalog.lake, watched.tx
-        # Whether one in doubt is committed the timeline says, some day.
-        if tx.state is not State.COMPLETED and tx.in_doubt is None and not tx.is_noted:
-            tx.is_noted = True
-            record = record_of(tx, now=lake.clock(), process=self._process)
-            note(lake, records.ended(record, why or _reason(watched), lake.clock()))
-        records.remove(lake, id_)
+        watched.take_back(self._process, why or _reason(watched))
 
     # --- what is open here --------------------------------------------------------------------------------------------
 
     def open_in(self, house: Lakehouse) -> list[OpenRecord]:
-        """Return what is open in one lake, in this driver: also what has no record yet."""
+        """Return what is open in one lake, in this driver, with or without a record, be it busy."""
         found = [(session, each) for session in self._sessions() if (each := _open(session)) is not None]
         here = [(session, tx) for session, (tx, other) in found if other.catalog.lake is house.catalog.lake]
-        records = [self._record(session, tx, house) for session, tx in here]
-        return [record for record in records if record is not None]
+        lake = house.catalog.lake
+        return [self._record(session, tx, lake) or self._busy(tx, lake) for session, tx in here]
 
-    def _record(self, session: Session, tx: Transaction, house: Lakehouse) -> OpenRecord | None:
+    def _busy(self, tx: Transaction, lake: Lake) -> OpenRecord:
+        """Return what is sure of a transaction while a request of it is under way: that it is open, and since when."""
+        return record_of(tx, now=lake.clock(), process=self._process, is_busy=True)
+
+    def _record(self, session: Session, tx: Transaction, lake: Lake) -> OpenRecord | None:
         """Return the record of a transaction as it is now; None while a request of it is under way."""
         if not session.lock.acquire(blocking=False):
             return None
         try:
-            return record_of(tx, now=house.catalog.lake.clock(), process=self._process)
+            return record_of(tx, now=lake.clock(), process=self._process)
         finally:
             session.lock.release()
 

@@ -37,6 +37,7 @@ from lockstep.settings import (
     FSYNC_DATA,
     IDLE_TIMEOUT,
     ISOLATION,
+    MAINTAIN_OPTIMIZE,
     OUTSIDE_WRITES,
     PREFIX_OF_CATALOG,
     RECORD_READS,
@@ -78,6 +79,7 @@ class Lakehouse:
     Attributes:
         timeouts: seconds of what sessions do not say themselves, by the setting that they would say; 0 is for ever.
         retention: what is kept for how long.
+        compacts: whether `maintain` has the tables compacted, where nobody says.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Lakehouse:
     allows_outside_writes: bool = False
     timeouts: Mapping[Setting, float] = field(default_factory=dict)
     retention: Retention = field(default_factory=lambda: Retention.of({}))
+    compacts: bool = True
 
     def is_same(self, other: Lakehouse) -> bool:
         """Whether it is the same catalog, whatever is set for it."""
@@ -294,6 +297,7 @@ class Lakehouses:
             flag(CREATE, options)
             flag(FSYNC_DATA, options)
             flag(SESSION_NAMES, options)
+            compacts = flag(MAINTAIN_OPTIMIZE, options) or False
             checkpoint_interval(options)
             backoff, resolution = race_backoff(options), Resolution.of(options)
             timeouts = {
@@ -317,7 +321,7 @@ class Lakehouses:
             resolution=resolution,
         )
         uris = Uris(catalog.lake.storage.url)
-        return Lakehouse(name, catalog, uris, outside == "allow", timeouts, retention)
+        return Lakehouse(name, catalog, uris, outside == "allow", timeouts, retention, compacts)
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""

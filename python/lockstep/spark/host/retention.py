@@ -14,12 +14,14 @@ from cachetools import LRUCache
 
 from lockstep.delta.log import log_files
 from lockstep.errors import InvalidError
+from lockstep.retention.beside import beside, need_within
 from lockstep.retention.logs import unreadable
 from lockstep.retention.needs import Need
 from lockstep.retention.planning import need_at, shared_files
 from lockstep.spark.host.protocol import retention as protocol
 from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.requests import Operation, Requests, operation
+from lockstep.spark.host.times import micros_of
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
@@ -44,9 +46,12 @@ class RetentionRequests(Requests):
         )
 
     def _versions(self, _: Session, request: protocol.KeptVersions) -> protocol.KeptVersionsAnswer:
-        house, location, need = self._need(request, fenced=True)
+        house, location = self._found(request)
+        lake, grace = house.catalog.lake, house.retention.grace
+        stays = beside(lake, location, grace, self._host.keeper.open_in(house))
+        need = self._need(house, location, fenced=True)
         table = house.catalog.timeline.head.table_at(location)
-        log = log_files(house.catalog.lake.storage, location)
+        log = log_files(lake.storage, location)
         if table is not None and (lost := unreadable(log, need, table.version)) is not None:
             raise InvalidError(
                 f"version {lost} of table {table.name} can be read by a database version that is kept, and which files "
@@ -55,11 +60,18 @@ class RetentionRequests(Requests):
                 "(DROP TAG, CALL system.expire_snapshots)",
                 sqlstate=FILES_GONE,
             )
-        shared = shared_files(house.catalog.lake, location)
-        return protocol.KeptVersionsAnswer(first=need.first, alone=list(need.alone), shared=sorted(shared))
+        need = need_within(lake, location, need, lake.clock() - grace, log)
+        shared = shared_files(lake, location)
+        return protocol.KeptVersionsAnswer(
+            first=need.first,
+            alone=list(need.alone),
+            files=sorted(shared | stays.files),
+            since=micros_of(stays.since) // 1000,
+        )
 
     def _log(self, _: Session, request: protocol.KeptLog) -> protocol.KeptLogAnswer:
-        house, location, need = self._need(request)
+        house, location = self._found(request)
+        need = self._need(house, location)
         if not need.versions:
             return protocol.KeptLogAnswer(first=None)
         key = (request.uri, need)
@@ -73,18 +85,19 @@ class RetentionRequests(Requests):
                 self._needed[key] = first
         return protocol.KeptLogAnswer(first=first)
 
-    def _need(
-        self, request: protocol.KeptVersions | protocol.KeptLog, *, fenced: bool = False
-    ) -> tuple[Lakehouse, str, Need]:
+    def _found(self, request: protocol.KeptVersions | protocol.KeptLog) -> tuple[Lakehouse, str]:
+        """Return the catalog and the folder of the table that is asked about."""
+        house = self._host.lakehouses.writer(request.uri, request.catalogs)
+        return house, house.uris.parse(request.uri).location
+
+    def _need(self, house: Lakehouse, location: str, *, fenced: bool = False) -> Need:
         """Return which versions of a table can be read, by the newest database version.
 
         Args:
             fenced: whether what an arbiter has decided and nobody has copied into the store counts, too, for who wants
                 the next version copies it, however late. It writes an entry to find out.
         """
-        house = self._host.lakehouses.writer(request.uri, request.catalogs)
-        location = house.uris.parse(request.uri).location
         if fenced and house.catalog.timeline.arbiter_name is not None:
             house.catalog.lake.fence()
         house.catalog.lake.refresh()
-        return house, location, need_at(house.catalog.lake, location)
+        return need_at(house.catalog.lake, location)

@@ -82,8 +82,9 @@ def maintain(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Argu
 
 
 def to_compact(house: Lakehouse, given: protocol.Arguments) -> list[list[str]]:
-    """Return the tables that `maintain` has Delta compact: all that can be used, unless somebody said not to."""
-    if given.get("dry_run") or given.get("optimize") is False:
+    """Return the tables that `maintain` has Delta compact: all that can be used, unless call or setting say not to."""
+    said = given.get("optimize")
+    if given.get("dry_run") or not (house.compacts if said is None else said):
         return []
     head = house.catalog.lake.timeline.head
     tables = sorted(table.name for table in head.tables.values() if table.id not in head.set_aside)

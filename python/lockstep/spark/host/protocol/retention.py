@@ -26,8 +26,12 @@ class KeptVersionsAnswer(Answer, frozen=True, kw_only=True):
     alone: list[int]
     """Others, in order."""
 
-    shared: list[str]
-    """Which files other tables need, as shallow clones do: paths within the table's folder."""
+    files: list[str]
+    """Files that somebody else needs: other tables, as shallow clones do, open transactions, and readers of what nobody
+    needs any more, for their grace period. Paths within the table's folder."""
+
+    since: int
+    """What was written at this time or later, in ms since 1970: an open transaction may need it."""
 
 
 class KeptLog(RequestBase, frozen=True, kw_only=True, tag="kept_log"):

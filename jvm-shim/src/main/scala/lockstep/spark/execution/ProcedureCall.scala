@@ -71,12 +71,13 @@ private[spark] case class ProcedureCall(
     (rows, !answer.get("nothing").asBoolean)
   }
 
-  /** Compacts one table in a commit of its own, and tells whether it could: a writer beside it may have gone first. */
+  /**
+   * Compacts one table in a commit of its own, and tells whether that changed it: there may have been nothing to do, or a
+   * writer beside it may have gone first.
+   */
   private def compact(session: SparkSession, table: Seq[String]): Boolean =
-    try {
-      session.sql(s"OPTIMIZE ${ProcedureCall.written(table)}")
-      true
-    } catch {
+    try session.sql(s"OPTIMIZE ${ProcedureCall.written(table)}").where("metrics.numFilesRemoved > 0").count() > 0
+    catch {
       case NonFatal(error) =>
         logWarning(s"${table.mkString(".")} was not compacted this time", error)
         false

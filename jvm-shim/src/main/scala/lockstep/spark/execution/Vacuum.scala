@@ -14,7 +14,7 @@ import scala.jdk.CollectionConverters._
 
 /**
  * VACUUM of one of our tables: the files of versions that can be read stay, whatever its retention says, and so do those
- * that other tables need.
+ * that other tables need, open transactions, and readers of versions that have just expired.
  */
 private[spark] case class Vacuum(command: VacuumTableCommand, table: DeltaTableV2) extends LeafRunnableCommand {
   override def nodeName: String = command.nodeName
@@ -27,8 +27,7 @@ private[spark] case class Vacuum(command: VacuumTableCommand, table: DeltaTableV
     val answer = Bridge.call("kept_versions", session, about: _*)
     val first = Option(answer.get("first")).filterNot(_.isNull).map(_.asLong)
     val alone = answer.get("alone").elements().asScala.map(_.asLong).toSeq
-    val shared = answer.get("shared").elements().asScala.map(_.asText).toSeq
-    if (first.isEmpty && alone.isEmpty && shared.isEmpty) command.run(session)
-    else KeptFiles.vacuum(session, table, command, first, alone, shared)
+    val files = answer.get("files").elements().asScala.map(_.asText).toSeq
+    KeptFiles.vacuum(session, table, command, first, alone, files, answer.get("since").asLong)
   }
 }

@@ -25,7 +25,8 @@ object KeptFiles {
    *
    * @param first this version and all later ones stay
    * @param alone and these
-   * @param shared paths within the table's folder that other tables need
+   * @param files paths within the table's folder that others need
+   * @param written what was written at this time or later stays, in ms since 1970
    */
   def vacuum(
       session: SparkSession,
@@ -33,14 +34,15 @@ object KeptFiles {
       command: VacuumTableCommand,
       first: Option[Long],
       alone: Seq[Long],
-      shared: Seq[String]): Seq[Row] = {
+      files: Seq[String],
+      written: Long): Seq[Row] = {
     val inventory = command.inventoryTable
       .map(session.sessionState.analyzer.execute)
       .map(VacuumCommand.getDeltaTable(_, "VACUUM").toDf(session))
       .orElse(command.inventoryQuery.map(session.sql))
-    val everything = inventory.getOrElse(listed(session, table))
+    val everything = inventory.getOrElse(listed(session, table)).where(col("modificationTime") < written)
     val single = (alone ++ first).map(version => needed(table.deltaLog.getSnapshotAt(version)))
-    val kept = (single ++ first.map(since(session, table, _)) :+ others(session, table, shared)).reduce(_ union _)
+    val kept = (single ++ first.map(since(session, table, _)) :+ others(session, table, files)).reduce(_ union _)
     val rest = without(session, everything, kept)
     // LITE looks at the log alone, and would remember that it has looked at all up to some version.
     VacuumCommand.gc(session, table, command.dryRun, command.horizonHours, Some(rest), Some("FULL")).collect().toSeq
@@ -63,10 +65,10 @@ object KeptFiles {
     snapshot.allFiles.flatMap(file => KeptFiles.paths(new Path(folder), file))
   }
 
-  /** Files that other tables need, and the folders that hold them, as `needed` has its own. */
-  private def others(session: SparkSession, table: DeltaTableV2, shared: Seq[String]): Dataset[String] = {
+  /** Files that others need, and the folders that hold them, as `needed` has its own. */
+  private def others(session: SparkSession, table: DeltaTableV2, files: Seq[String]): Dataset[String] = {
     val folder = table.deltaLog.dataPath.toUri.getPath
-    session.createDataset(shared.flatMap(path => withFolders(folder, s"$folder/$path")).distinct)(Encoders.STRING)
+    session.createDataset(files.flatMap(path => withFolders(folder, s"$folder/$path")).distinct)(Encoders.STRING)
   }
 
   /** The files that commits behind a version brought, of rows and of changes: with those that it has, all of later ones. */
