@@ -2,6 +2,7 @@ package lockstep.spark
 
 import io.delta.sql.DeltaSparkSessionExtension
 import lockstep.spark.analysis.{
+  AnalyzedRule,
   FilePathRule,
   PastViews,
   SessionTables,
@@ -40,6 +41,7 @@ class Extensions extends (SparkSessionExtensions => Unit) {
     extensions.injectPostHocResolutionRule(_ => ShownRule)
     extensions.injectPostHocResolutionRule(_ => FilePathRule)
     extensions.injectPostHocResolutionRule(SessionTables(_))
+    extensions.injectPostHocResolutionRule(_ => AnalyzedRule)
     extensions.injectCheckRule(TransactionGuard(_))
     extensions.injectCheckRule(SettingsGuard(_))
     extensions.injectPlanNormalizationRule(CachedTables(_))

@@ -2,7 +2,7 @@ package lockstep.spark.analysis
 
 import lockstep.spark.catalog.WriterFormat
 import lockstep.spark.execution.Clients
-import lockstep.spark.statements.{StatementScope, SystemTime}
+import lockstep.spark.statements.{AnalyzedQuery, StatementScope, SystemTime}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
@@ -21,8 +21,16 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
-    val named = SessionNames.place(session, CatalogNames.place(session, plan))
+    val named = SessionNames.place(session, CatalogNames.place(session, AnalyzedQuery.place(plan)))
     StatementScope.open(session, named)
     placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
+  }
+}
+
+/** Runs behind what resolves a plan, and changes nothing. */
+private[spark] object AnalyzedRule extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = {
+    if (plan.resolved) StatementScope.current.foreach(_.became(plan))
+    plan
   }
 }

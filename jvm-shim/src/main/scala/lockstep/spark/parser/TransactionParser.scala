@@ -5,7 +5,7 @@ import lockstep.spark.analysis.{CatalogNames, DeltaTravel, ProcedureCalls, Sessi
 import lockstep.spark.catalog.Procedures
 import lockstep.spark.execution.TransactionCommand
 import lockstep.spark.grammar.{DatabaseStatement, Filled, ParameterParser, Parameters, Said, Tokens}
-import lockstep.spark.statements.StatementText
+import lockstep.spark.statements.{AnalyzedQuery, StatementText}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.{FunctionIdentifier, TableIdentifier}
 import org.apache.spark.sql.catalyst.analysis.UnresolvedProcedure
@@ -58,6 +58,7 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
         try rewritten(Filled(parameters.byWords(text))).parse(sql)(delegate.parsePlan)
         catch { case _: ParseException => throw unknown.withCommand(sql) }
     }
+    AnalyzedQuery.mark(plan)
     SessionNames.parsed(
       session,
       StatementText.mark(if (Tokens.isDeltaTravel(text)) DeltaTravel.mark(plan) else plan, sql))

@@ -36,6 +36,7 @@ final private[spark] class StatementScope {
   private var pins = Map.empty[String, Pin]
   private val ahead = new AskedAhead
   private var isOpened = false
+  private var query: Option[AnalyzedQuery] = None
 
   private[spark] var text: Option[String] = None
 
@@ -94,10 +95,16 @@ final private[spark] class StatementScope {
     answer
   }
 
+  /** Notes what its plan has become: the last one of an analysis is the whole statement's. */
+  def became(plan: LogicalPlan): Unit = query.foreach(_.plan = Some(plan))
+
   /** Takes in a plan of the statement: its own, or that of a view, a subquery or a function in it. */
   private def add(session: SparkSession, plan: LogicalPlan): Unit = {
     // What is below the root may be of another statement: a DataFrame's query that is being written.
-    if (!isOpened) text = StatementText.of(plan)
+    if (!isOpened) {
+      text = StatementText.of(plan)
+      query = AnalyzedQuery.begun(plan)
+    }
     names ++= plan.collectWithSubqueries {
       case u: UnresolvedRelation if !StatementScope.isTemporary(session, u.multipartIdentifier) =>
         StatementScope.qualified(session, u.multipartIdentifier)
