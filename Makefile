@@ -301,7 +301,7 @@ bench-dbt: setup jar $(DBT)/.set-up ## measure a dbt build that is one transacti
 	@echo "bench-dbt: tests/bench/dbt.py $(BENCH_ARGS)"
 	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m tests.bench.dbt $(BENCH_ARGS)
 
-.PHONY: bench-peers bench-tpch bench-long-transaction bench-simulated model
+.PHONY: bench-peers bench-tpch bench-large bench-long-transaction bench-simulated model
 # Peers, what they need, and a Java that Nessie starts with, by version; none of it is in the lock.
 PEERS := .venv-peers
 DUCKDB := 1.5.5
@@ -322,6 +322,10 @@ $(PEERS)/.set-up: Makefile tests/bench/peers/install.py
 bench-tpch: setup jar ## measure TPC-H refreshes in transactions beside queries, against plain Delta (BENCH_ARGS='--scale 1')
 	@echo "bench-tpch: tests/bench/tpch.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.tpch $(BENCH_ARGS)
+
+bench-large: setup jar ## measure tables of 5,000 and 20,000 files, against plain Delta (BENCH_ARGS=…)
+	@echo "bench-large: tests/bench/large.py $(BENCH_ARGS)"
+	@$(BIN)/python -m tests.bench.large $(BENCH_ARGS)
 
 bench-long-transaction: setup jar ## measure reads of a long transaction beside 200 commits of others (BENCH_ARGS=…)
 	@echo "bench-long-transaction: tests/bench/long_transaction.py $(BENCH_ARGS)"

@@ -12,7 +12,7 @@ import json
 import shutil
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import get_args
 from lockstep.catalog import TransactionalCatalog
 from project import render_docs
 from tests.bench.bounds import Bound, exit_if_missed
-from tests.bench.commit import commit_cost
+from tests.bench.commit import CommitCost, commit_cost
 from tests.bench.page import DOCUMENT, sections
 from tests.bench.side import ROWS, SMALL, Side
 from tests.support.child import Child
@@ -71,11 +71,18 @@ class Comparison:
     work: str
     ours: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
 
     @property
     def quartiles(self) -> list[float]:
         """Of the paired ratios."""
-        return statistics.quantiles((a / b for a, b in zip(self.ours, self.plain, strict=True)), n=4)
+        return _ratios(self.ours, self.plain)
+
+    @property
+    def noise(self) -> str:
+        """Of plain Delta's second process against its first: how far from 1 a ratio is that means nothing."""
+        low, middle, high = _ratios(self.again, self.plain)
+        return f"{WORKS[self.work][0]}: {middle:.2f} ({low:.2f}-{high:.2f})"
 
     def bound(self, setting: str) -> Bound:
         """Return what is promised of the median of the paired ratios."""
@@ -90,21 +97,25 @@ class Comparison:
         return f"| {WORKS[self.work][0]} | {figures} | {bound.bound:.2f} | {bound.verdict} |"
 
 
+def _ratios(some: Sequence[float], others: Sequence[float]) -> list[float]:
+    return statistics.quantiles((a / b for a, b in zip(some, others, strict=True)), n=4)
+
+
 def _spread(values: list[float]) -> str:
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:.0f} ({low:.0f}-{high:.0f})"
 
 
 @contextmanager
-def both(folder: Path, settings: Mapping[str, str]) -> Iterator[tuple[Child, Child]]:
-    """Start the two sides, ours first."""
-    with ExitStack() as started:
-        sides = []
-        for side in get_args(Side):
-            child = started.enter_context(closing(start(side, folder / side, settings)))
+def started(folder: Path, settings: Mapping[str, str], sides: Sequence[Side]) -> Iterator[list[Child]]:
+    """Start a process of each of these sides."""
+    with ExitStack() as running:
+        children = []
+        for number, side in enumerate(sides):
+            child = running.enter_context(closing(start(side, folder / f"{side}{number}", settings)))
             assert child.answer() == "ready"
-            sides.append(child)
-        yield sides[0], sides[1]
+            children.append(child)
+        yield children
 
 
 @dataclass
@@ -130,17 +141,27 @@ class Measured:
             f"`{NOTHING[0]}` takes {_spread(self.nothing)} ms; at most {nothing.bound:g}, kept: {nothing.verdict}. In "
             f"turn, two `SET` on plain Delta take {_spread(self.two_settings)} ms."
         )
-        return [*(comparison.row() for comparison in self.comparisons), "", said]
+        noise = "; ".join(comparison.noise for comparison in self.comparisons if comparison.again)
+        again = ["", f"A second process of plain Delta that did the same, against the first: {noise}."] if noise else []
+        return [*(comparison.row() for comparison in self.comparisons), "", said, *again]
 
 
-def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> Measured:
-    """Let the two sides take turns, after three rounds that do not count."""
+def measure(folder: Path, settings: Mapping[str, str], repeats: int, *, control: bool = False) -> Measured:
+    """Let the two sides take turns, after three rounds that do not count.
+
+    Args:
+        control: whether plain Delta has a second process, which does the same.
+    """
     found = {work: Comparison(work) for work in WORKS}
     measured = Measured(list(found.values()))
-    with both(folder, settings) as (ours, plain):
+    sides: list[Side] = [*get_args(Side)]
+    if control:
+        sides.append("plain")
+    with started(folder, settings, sides) as children:
+        ours, plain, *_ = children
         for number in range(-3, repeats):
             for work, comparison in found.items():
-                turns = [(ours, comparison.ours), (plain, comparison.plain)]
+                turns = list(zip(children, (comparison.ours, comparison.plain, comparison.again), strict=False))
                 for side, times in turns if number % 2 else reversed(turns):
                     spent = side.ask(work)
                     if number >= 0:
@@ -152,7 +173,7 @@ def measure(folder: Path, settings: Mapping[str, str], repeats: int) -> Measured
     return measured
 
 
-def report(measured: Mapping[str, Measured], commits: str, repeats: int, page: str) -> str:
+def report(measured: Mapping[str, Measured], commits: CommitCost, repeats: int, page: str) -> str:
     """Return the new page, with the sections of others as the old one has them."""
     head = "| | Lockstep, ms | plain Delta, ms | ratio | bound | kept |\n|---|---|---|---|---|---|"
     tables = "\n\n".join(f"### With {name}\n\n{head}\n" + "\n".join(one.lines()) for name, one in measured.items())
@@ -175,7 +196,7 @@ state is computed once more for each transaction that writes it.
 
 {tables}
 
-{commits}
+{commits.text}
 {sections(page)}
 """
 
@@ -183,13 +204,14 @@ state is computed once more for each transaction that writes it.
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--control", action="store_true", help="measure plain Delta against plain Delta, too")
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="lockstep-bench-"))
     try:
         measured = {}
         for number, (name, settings) in enumerate(SETTINGS.items()):
-            measured[name] = measure(folder / str(number), settings, args.repeats)
+            measured[name] = measure(folder / str(number), settings, args.repeats, control=args.control)
             print(name, *measured[name].lines(), sep="\n", flush=True)
         commits = commit_cost(lambda: TransactionalCatalog.open(f"{folder}/commits", create=True), args.repeats)
     finally:
@@ -199,7 +221,7 @@ def main() -> None:
     if not args.no_write:
         DOCUMENT.write_text(text, encoding="utf-8")
         render_docs.write()
-    exit_if_missed(bound for name, one in measured.items() for bound in one.bounds(name))
+    exit_if_missed([*(bound for name, one in measured.items() for bound in one.bounds(name)), *commits.bounds])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ MARKS = (
         "peers",
         "tpch",
         "tpch-1",
+        "large",
         "transaction",
         "slow",
         "s3",

@@ -22,7 +22,7 @@ Side: TypeAlias = Literal["lockstep", "plain"]
 ROWS = 20_000
 INSERTED = tuple(f"i{number}" for number in range(5))
 TABLES = ("inserted", "updated", "merged", *INSERTED)
-SMALL = {"select 1": 10, "nothing": 10}
+SMALL = {"select 1": 50, "nothing": 50}
 """Works of a few milliseconds, and how often in a row each is done: alone, one would measure what the work before it
 left to do (garbage, cold caches), which differs from one side to the other."""
 

@@ -12,9 +12,10 @@ import pytest
 
 from tests.bench import __main__ as bench
 from tests.bench import long_transaction as long
-from tests.bench import slow, tpch
+from tests.bench import slow, tpch, turns
 from tests.bench.appending import Run
 from tests.bench.bounds import Bound, exit_if_missed, missed
+from tests.bench.commit import CommitCost
 
 
 @pytest.mark.parametrize(
@@ -64,29 +65,53 @@ def test_the_slow_store_is_written_down_before_it_fails(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("ours", "nothing", "said"),
+    ("took", "said"),
     [
-        pytest.param(11.0, 9.0, "| **1.10** (1.10-1.10) | 1.05 | **no** |", id="dearer than plain Delta"),
+        pytest.param((11.0, 9.0, 4.0), "| **1.10** (1.10-1.10) | 1.05 | **no** |", id="dearer than plain Delta"),
         pytest.param(
-            9.0,
-            11.0,
+            (9.0, 11.0, 4.0),
             "`BEGIN; ROLLBACK` takes 11 (11-11) ms; at most 10, kept: **no**. In turn, two `SET` on plain Delta take 8",
             id="nothing is dear",
         ),
+        pytest.param((9.0, 9.0, 6.0), "| **0.90** (0.90-0.90) | 1.05 | yes |", id="COMMIT is dear"),
     ],
 )
 def test_the_comparison_with_plain_delta_is_written_down_before_it_fails(
-    ours: float, nothing: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    took: tuple[float, float, float], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ours, nothing, commit = took
     page = tmp_path / "page.md"
     page.write_text("", encoding="utf-8")
-    works = [bench.Comparison(work, [ours, ours], [10.0, 10.0]) for work in bench.WORKS]
-    monkeypatch.setattr(bench, "measure", lambda *_: bench.Measured(works, [nothing, nothing], [8.0, 8.0]))
-    monkeypatch.setattr(bench, "commit_cost", lambda *_: "## COMMIT itself\n")
+    works = [bench.Comparison(work, [ours, ours], [10.0, 10.0], [10.2, 10.2]) for work in bench.WORKS]
+    monkeypatch.setattr(bench, "measure", lambda *_, **__: bench.Measured(works, [nothing, nothing], [8.0, 8.0]))
+    cost = CommitCost("## COMMIT itself\n", [Bound("COMMIT", commit, 5.0)])
+    monkeypatch.setattr(bench, "commit_cost", lambda *_: cost)
     with pytest.raises(SystemExit) as ended:
         run_of(bench, monkeypatch, page)
     assert ended.value.code == 1
     assert said in page.read_text(encoding="utf-8")
+    assert "against the first: BEGIN" in page.read_text(encoding="utf-8")
+    assert "SELECT 1: 1.02 (1.02-1.02)." in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("shared", "each", "fails"), [(400, 401, False), (399, 500, True), (500, 399, True)])
+def test_turns_bring_as_many_commits_as_promised_or_fail(
+    shared: float, each: float, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("", encoding="utf-8")
+
+    def measured(*_: object, **how: bool) -> turns.Run:
+        return turns.Run((shared if how["shared"] else each) if how["turns"] else 1.0, 1, 1, 1)
+
+    monkeypatch.setattr(turns, "measure", measured)
+    if fails:
+        with pytest.raises(SystemExit) as ended:
+            run_of(turns, monkeypatch, page)
+        assert ended.value.code == 1
+    else:
+        run_of(turns, monkeypatch, page)
+    assert ("**no**" in page.read_text(encoding="utf-8")) == fails
 
 
 class Played:

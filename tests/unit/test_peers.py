@@ -9,7 +9,8 @@ import pytest
 
 from project import render_peers, render_scale
 from tests.bench.page import paragraph
-from tests.bench.peers.__main__ import WORKS, WRITERS, Run, cell, report, tables_of
+from tests.bench.peers.__main__ import PROMISED, WORKS, WRITERS, Run, bounds, cell, report, tables_of
+from tests.bench.peers.systems import OURS
 from tests.bench.peers.writing import worked
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -63,7 +64,27 @@ def test_the_page_has_medians_what_was_refused_and_why_a_system_is_missing() -> 
     assert "| ours | **20** (2, 3) | **40** (2, 3) | **60** (2, 3) | 3 | all |" in PAGE
     assert "| theirs | not measured: no server here | | | | |" in PAGE
     assert "| others | **0** (-) | **0** (-) | **0** (-) | 54 | nothing |" in PAGE
+    assert "promises 400 a second of one table, and of a table each. What is durable" in " ".join(PAGE.split())
     assert cell([Run(1, [0.001] * 99 + [1.0], 0)]) == "**1** (1, 1000)"
+
+
+@pytest.mark.parametrize(
+    ("rates", "kept"),
+    [
+        pytest.param((400, 401), "yes and yes", id="both"),
+        pytest.param((399, 500), "**no** and yes", id="one table is slow"),
+        pytest.param((500, 399), "yes and **no**", id="a table each is slow"),
+        pytest.param(None, "**no** and **no**", id="not measured"),
+    ],
+)
+def test_what_our_core_promises_is_said_and_judged(rates: tuple[float, float] | None, kept: str) -> None:
+    works = {work: [Run(1.0, [0.001], 0)] for work in WORKS}
+    if rates is not None:
+        works |= {work: [Run(rate, [0.001], 0)] for work, rate in zip(PROMISED, rates, strict=True)}
+    ours = works if rates is not None else "no disk"
+    text = report({OURS: ours, "ours": works}, {OURS: "all", "ours": "all"}, 3)
+    assert f"a table each (kept: {kept}). What is durable" in " ".join(text.split())
+    assert all(bound.is_kept for bound in bounds(ours)) == ("no" not in kept)
 
 
 def test_the_picture_has_the_figures_of_the_page() -> None:

@@ -22,11 +22,12 @@ SECRET = "wJalrXUtnFEMI"
 
 VIEWED = {"catalog": "lake", "name": ["default", "v"], "version": 3}
 OPTIONS = {"root": "/lake", "store.secret_access_key": SECRET}
-CATALOG: dict[str, Any] = {"catalog": "lake", "options": OPTIONS, "case_sensitive": False}
+ID = "0f" * 32
+CATALOG: dict[str, Any] = {"catalog": "lake", "options": ID, "case_sensitive": False}
 NAME = {**CATALOG, "namespace": ["sales"], "table": "orders"}
 PINNED = {**NAME, "pin": 7, "seen": [["sales", "lines"]], "mentioned": [["orders"]]}
 NAMESPACE = {**CATALOG, "namespace": ["sales", "north"]}
-CATALOGS: dict[str, Any] = {"catalogs": {"lake": OPTIONS}, "settings": {"isolation": "SNAPSHOT"}}
+CATALOGS: dict[str, Any] = {"catalogs": {"lake": ID, "other": OPTIONS}, "settings": {"isolation": "SNAPSHOT"}}
 READ = {"table": "t1", "version": 3, "where": "id = 1", "head": True, "cached": False}
 COMMIT = {"uri": "lockstep://head.file/lake/t1", "version": 4}
 DEFINITION = {
@@ -155,6 +156,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "driver": {"spark.sql.extensions": "lockstep.spark.Extensions"},
     },
     "system_files": SYSTEM,
+    "options": {"id": ID, "settings": OPTIONS},
     "saw_root": {
         "root": "0badcafe",
         "settings": {"fs.s3a.endpoint": "http://storage.example:9000"},
@@ -245,6 +247,9 @@ def test_a_field_that_is_missing_is_refused(op: str, field: str) -> None:
         ("exists", {"case_sensitive": "true"}, "`$.case_sensitive`"),
         ("exists", {"options": {SECRET: 1}}, "`$.options[...]`"),
         ("exists", {"options": {"store.secret_access_key": [SECRET]}}, "`$.options[...]`"),
+        ("exists", {"options": SECRET}, "`$.options`"),
+        ("options", {"id": SECRET}, "`$.id`"),
+        ("options", {"settings": {"store.secret_access_key": [SECRET]}}, "`$.settings[...]`"),
         ("resolve", {"use": SECRET}, "`$.use`"),
         ("resolve", {"pin": "7"}, "`$.pin`"),
         ("resolve", {"pin": 7.5}, "`$.pin`"),

@@ -29,6 +29,7 @@ from tests.support.lakes import create, open_catalog
 
 PEERS = REPOSITORY / ".venv-peers" / "bin" / "python"
 FSYNC = "fsync-data"
+OURS = "Lockstep's core"
 NESSIE_VERSION = "0.99.0"
 NESSIE_SHA256 = "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417"
 START_SECONDS = 120
@@ -232,7 +233,7 @@ def systems(servers: Servers) -> list[System]:
     sqlite_said = "the catalog (SQLite, synchronous=FULL)"
     postgres_said = "the catalog (PostgreSQL, fsync=on)"
     return [
-        System("Lockstep's core", "the entry and the tables' logs, not the files", partial(lockstep, [])),
+        System(OURS, "the entry and the tables' logs, not the files", partial(lockstep, [])),
         System("… with `fsync-data`", "all of it: the entry, the tables' logs, the files", partial(lockstep, [FSYNC])),
         System("DuckLake on SQLite, rows in the catalog", sqlite_said, partial(ducklake, sqlite, 10)),
         System("… 8 threads of one process", sqlite_said, partial(ducklake, sqlite, 10), processes=1),

@@ -18,11 +18,13 @@ import msgspec
 
 from lockstep.errors import LockstepError, NoTransactionError
 from lockstep.spark.host.keeper import Keeper
+from lockstep.spark.host.known_options import KnownOptions, SayFirst
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
 from lockstep.spark.host.namespaces import NamespaceRequests
 from lockstep.spark.host.procedures import ProcedureRequests
 from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
+from lockstep.spark.host.protocol.options import TellOptions
 from lockstep.spark.host.protocol.roots import SawRoot
 from lockstep.spark.host.protocol.tables import Claim
 from lockstep.spark.host.protocol.transactions import CheckSetting, Ended, HostLost, Lapse
@@ -52,6 +54,7 @@ class Host:
         self.lakehouses = Lakehouses(application)
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._options = KnownOptions()
         self.keeper = Keeper(self._all_sessions)
         transactions = TransactionRequests(self)
         self._in_lost = transactions.in_lost
@@ -66,7 +69,7 @@ class Host:
             **ProcedureRequests(self).operations,
             **RetentionRequests(self).operations,
             **SystemRequests(self).operations,
-            **dict((operation(SawRoot, self._saw_root),)),
+            **dict((operation(SawRoot, self._saw_root), operation(TellOptions, self._tell_options))),
         }
 
     def call(self, request: str | bytes) -> str:
@@ -77,9 +80,11 @@ class Host:
             _log.error("%s: %s", description_of(request), error.message)
             return refusal(error)
         try:
-            return msgspec.json.encode({"ok": self._answer(parsed_request)}).decode()
+            return msgspec.json.encode({"ok": self._answer(self._options.in_full(parsed_request))}).decode()
         except LookFirst as answer:
             return msgspec.json.encode({"look": answer.look}).decode()
+        except SayFirst as answer:
+            return msgspec.json.encode({"unsaid": answer.ids}).decode()
         except LockstepError as error:
             return refusal(error)
         except BaseException as error:  # noqa: BLE001 (logged, and told to whoever asked, who would wait for ever)
@@ -90,7 +95,7 @@ class Host:
     def _answer(self, request: Request) -> Answer:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
-            if not isinstance(request, HostLost | Lapse | Ended | CheckSetting | SawRoot):
+            if not isinstance(request, HostLost | Lapse | Ended | CheckSetting | SawRoot | TellOptions):
                 if (loss := session.lost_transaction) is not None:
                     return self._in_lost(session, loss, request)
                 is_part = isinstance(request, Claim) or request.within is None or session.has(request.within)
@@ -100,6 +105,10 @@ class Host:
 
     def _saw_root(self, _: Session, request: SawRoot) -> Answer:
         self.lakehouses.same_roots.saw(request)
+        return Answer()
+
+    def _tell_options(self, _: Session, request: TellOptions) -> Answer:
+        self._options.tell(request)
         return Answer()
 
     def close(self) -> None:

@@ -3,13 +3,14 @@
 Both are JSON objects. A request says what it asks, `op`, and whose it is, `session`; the host answers `{"ok": …}` or
 `{"error": …}`:
 
-    {"op": "resolve", "session": "…", "catalog": "lake", "options": {"root": "…"}, "namespace": ["sales"], …}
+    {"op": "resolve", "session": "…", "catalog": "lake", "options": "6f0a…", "namespace": ["sales"], …}
     {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7, …}}
     {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
 
 There is one class for each `op`, in `transactions`, `tables`, `row_changes`, `views`, `procedures`, `retention`,
-`roots`, `session_names` and `system`; `base` has what several share. Where it is not known yet whether both sides see
-the same root, a request is answered `{"look": …}` instead, and is to be sent again: see `roots`.
+`roots`, `options`, `session_names` and `system`; `base` has what several share. Where it is not known yet whether both
+sides see the same root, a request is answered `{"look": …}` instead, and is to be sent again: see `roots`. So it is
+where the host has not been told what a catalog is set to, or has forgotten it, by `{"unsaid": …}`: see `options`.
 What the shim sends is what the class says and nothing else: a field that is not known, is missing or is of another type
 is refused, for what one side does not know of the other it would get wrong silently. A field has
 a default where the shim leaves it out at times, and nowhere else; null is the shim's `None`. Fields are named alike on
@@ -26,6 +27,7 @@ import msgspec
 
 from lockstep.errors import LockstepError
 from lockstep.spark.host.protocol import (
+    options,
     procedures,
     retention,
     roots,
@@ -47,6 +49,7 @@ Request: TypeAlias = (
     | procedures.Request
     | retention.Request
     | roots.Request
+    | options.Request
     | system.Request
 )
 

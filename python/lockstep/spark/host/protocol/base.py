@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,16 @@ Parts: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 Settings: TypeAlias = dict[str, str]
 """Settings by their `Setting.key`, each as the text that was set."""
+
+Id: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+"""Stands for settings, see `options`."""
+
+if TYPE_CHECKING:
+    Options: TypeAlias = Settings
+else:
+    Options = Settings | Id
+"""Settings of a catalog as a request has them: in full, or by an id, for which the host puts them in before it looks at
+the request (`KnownOptions`)."""
 
 
 class RequestBase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op"):
@@ -39,7 +49,7 @@ class AboutCatalog(RequestBase, frozen=True, kw_only=True):
     catalog: str
     """The catalog's name in this session."""
 
-    options: Settings
+    options: Options
     """All that is set for the catalog, the keys of its store too: nothing of it may be logged or shown."""
 
     case_sensitive: bool

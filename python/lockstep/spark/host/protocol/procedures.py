@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Settings
+from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Options
 from lockstep.spark.host.protocol.transactions import DueCheckpoint
 
 Value: TypeAlias = bool | int | str | list[str | None] | None
@@ -140,7 +140,7 @@ class CallProcedure(AboutCatalog, frozen=True, kw_only=True, tag="call"):
     text: str
     """The statement, for the timeline."""
 
-    catalogs: dict[str, Settings]
+    catalogs: dict[str, Options]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
 
     listed: ListedSchema | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from lockstep.spark.host.protocol.base import Answer, RequestBase, Settings
+from lockstep.spark.host.protocol.base import Answer, Options, RequestBase
 
 
 class KeptVersions(RequestBase, frozen=True, kw_only=True, tag="kept_versions"):
@@ -13,7 +13,7 @@ class KeptVersions(RequestBase, frozen=True, kw_only=True, tag="kept_versions"):
     uri: str
     """The table's folder, under the overlay's head."""
 
-    catalogs: dict[str, Settings]
+    catalogs: dict[str, Options]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
 
 
@@ -40,7 +40,7 @@ class KeptLog(RequestBase, frozen=True, kw_only=True, tag="kept_log"):
     uri: str
     """The table's folder, under the overlay's head."""
 
-    catalogs: dict[str, Settings]
+    catalogs: dict[str, Options]
     """As in `KeptVersions`."""
 
 

@@ -14,6 +14,7 @@ from lockstep.spark.host.protocol.base import (
     AboutNamespace,
     AboutRelation,
     Answer,
+    Options,
     Parts,
     Read,
     RequestBase,
@@ -262,7 +263,7 @@ class Write(RequestBase, frozen=True, kw_only=True, tag="write"):
     text: str | None
     """The statement, with what must not be shown left out; None if it has no text, as what a DataFrame writes."""
 
-    catalogs: dict[str, Settings]
+    catalogs: dict[str, Options]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
 
     settings: Settings

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from lockstep.spark.host.protocol.base import Answer, Read, RequestBase, Settings
+from lockstep.spark.host.protocol.base import Answer, Options, Read, RequestBase, Settings
 from lockstep.timeline.entry import Batch, Isolation
 
 # --- beginning --------------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ class NextBatch(RequestBase, frozen=True, kw_only=True, tag="batch"):
 class Begin(RequestBase, frozen=True, kw_only=True, tag="begin"):
     """BEGIN, or START TRANSACTION."""
 
-    catalogs: dict[str, Settings]
+    catalogs: dict[str, Options]
     """What is set for each Lockstep catalog of the session, by its name: nothing of it may be logged or shown."""
 
     current: str | None

@@ -1,7 +1,7 @@
 package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import lockstep.spark.host.{Callers, HadoopFiles, Host, HostEnded, RootLook, SpawnedHost}
+import lockstep.spark.host.{Callers, CatalogOptions, HadoopFiles, Host, HostEnded, RootLook, SpawnedHost}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.sql.SparkSession
@@ -27,7 +27,8 @@ trait AttachedHost {
  *
  * An answer is `{"ok": …}` or `{"error": {"condition", "message", "sqlstate"}}`: the type of a Python exception does
  * not survive Py4J, so it travels as data and is raised here as a Spark error. Or it is `{"look": …}`: nothing was done yet,
- * for Python wants to know first what this side sees of the lake's root ([[RootLook]]). It is told, and asked once more.
+ * for Python wants to know first what this side sees of the lake's root ([[RootLook]]). Or it is `{"unsaid": …}`, for it
+ * wants to know what catalogs are set to ([[CatalogOptions]]). It is told, and asked once more.
  */
 object Bridge {
   private val json = new ObjectMapper()
@@ -93,7 +94,10 @@ object Bridge {
     "views"
   )
 
-  /** So many looks one request may need: of each lake that it is about one, and one more if its newest entry has just expired. */
+  /**
+   * So often one request may have to be sent again: for a look at each lake that it is about, and one more if its newest entry
+   * has just expired; and for what catalogs are set to, which a host may forget meanwhile.
+   */
   private val MostLooks = 100
 
   @tailrec
@@ -104,19 +108,32 @@ object Bridge {
       args: Seq[(String, Any)],
       looks: Int = 0): JsonNode = {
     val answer = ask(decider, op, Transactions.owner(session), args)
-    Option(answer.get("look")) match {
-      case None => answer.get("ok")
-      case Some(_) if looks == MostLooks =>
+    if (answer.has("ok")) answer.get("ok")
+    else {
+      if (looks == MostLooks)
         throw new LockstepException(
           "LOCKSTEP_UNAVAILABLE",
-          s"After $looks looks it is not known whether Spark sees the lake's root: nothing was done, run the statement again.",
+          s"After $looks answers Lockstep's host still asks whether Spark sees the lake's root, or what its catalog is set to: " +
+            "nothing was done, run the statement again.",
           "58030"
         )
-      case Some(look) =>
-        val seen = RootLook.at(look, session.sessionState.newHadoopConf())
-        val _ = ask(decider, "saw_root", Transactions.owner(session), seen ++ args.filter(_._1 == "user"))
-        asked(decider, op, session, args, looks + 1)
+      def tell(op: String, said: Seq[(String, Any)]): Unit = {
+        val _ = ask(decider, op, Transactions.owner(session), said ++ args.filter(_._1 == "user"))
+      }
+      Option(answer.get("look")).foreach(look =>
+        tell("saw_root", RootLook.at(look, session.sessionState.newHadoopConf())))
+      Option(answer.get("unsaid")).toSeq.flatMap(_.elements().asScala).map(_.asText).foreach { id =>
+        options(args).find(_.id == id).foreach(said => tell("options", Seq("id" -> id, "settings" -> said.settings)))
+      }
+      asked(decider, op, session, args, looks + 1)
     }
+  }
+
+  /** What catalogs are set to, as far as a request says it: of one, or of several by their names. */
+  private def options(args: Seq[(String, Any)]): Seq[CatalogOptions] = args.flatMap {
+    case (_, one: CatalogOptions) => Seq(one)
+    case (_, some: scala.collection.Map[_, _]) => some.values.collect { case one: CatalogOptions => one }
+    case _ => Nil
   }
 
   /** The answer to a request, unless it is a refusal. */
@@ -160,6 +177,7 @@ object Bridge {
   private def plain(value: Any): Any = value match {
     case None => null
     case Some(inner) => plain(inner)
+    case options: CatalogOptions => options.id
     case map: scala.collection.Map[_, _] =>
       val out = new java.util.LinkedHashMap[String, Any]()
       map.foreach { case (k, v) => out.put(k.toString, plain(v)) }

@@ -19,7 +19,7 @@ import lockstep.spark.catalog.{
   Views,
   WriterFormat
 }
-import lockstep.spark.host.SessionSettings
+import lockstep.spark.host.{CatalogOptions, SessionSettings}
 import lockstep.spark.overlay.Overlay
 import lockstep.spark.reads.Reads
 import lockstep.spark.scans.Scans
@@ -83,13 +83,16 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   override def defaultNamespace: Array[String] = Array("default")
 
-  private[spark] def settings: Map[String, String] = options.asCaseSensitiveMap.asScala.toMap
+  private[spark] def settings: Map[String, String] = told.settings
+
+  /** The same, as requests say it. */
+  private lazy val told = new CatalogOptions(options.asCaseSensitiveMap.asScala.toMap)
 
   protected def ask(op: String, args: (String, Any)*): JsonNode =
     Bridge.call(
       op,
       session,
-      (Seq("catalog" -> catalogName, "options" -> settings, SessionSettings.caseSensitive(session)) ++ args): _*)
+      (Seq("catalog" -> catalogName, "options" -> told, SessionSettings.caseSensitive(session)) ++ args): _*)
 
   private def tell(op: String, args: (String, Any)*): Unit = {
     val _ = ask(op, args: _*)
@@ -169,7 +172,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
 
   /** A system table; none, if there is none of this name, or the lake has a table of its own that is called so. */
   private def ofSystem(ident: Identifier, wanted: Wanted): Option[Table] = {
-    val about = Seq("catalog" -> catalogName, "options" -> settings, SessionSettings.caseSensitive(session))
+    val about = Seq("catalog" -> catalogName, "options" -> told, SessionSettings.caseSensitive(session))
     val answer = StatementScope.ask(catalogName, ident, isLookedAt = false)(read =>
       ask("system_table", names(ident) ++ wanted.fields ++ read: _*))
     Option.unless(answer.get("missing").asBoolean)(SystemTable(catalogName, session, about, answer))
@@ -444,10 +447,10 @@ private[spark] object LockstepCatalog {
   private val NotStored = OfPlace + TableCatalog.PROP_PROVIDER + TableCatalog.PROP_OWNER
 
   /** The Lockstep catalogs of a session, with their settings. */
-  def in(session: SparkSession): Map[String, Map[String, String]] =
+  def in(session: SparkSession): Map[String, CatalogOptions] =
     CatalogSettings.namesIn(session).map(session.sessionState.catalogManager.catalog).collect {
       case c: LockstepCatalog =>
-        c.name -> c.settings
+        c.name -> c.told
     }.toMap
 
   /** Whether a session has a Lockstep catalog of this name. */

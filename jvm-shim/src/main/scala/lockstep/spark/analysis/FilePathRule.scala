@@ -1,7 +1,7 @@
 package lockstep.spark.analysis
 
 import lockstep.spark.overlay.Overlay
-import lockstep.spark.scans.{OverlaidRelation, Scans}
+import lockstep.spark.scans.{NoTables, OverlaidRelation, Scans}
 import org.apache.spark.sql.catalyst.expressions.{
   AttributeReference,
   Expression,
@@ -23,7 +23,7 @@ import org.apache.spark.sql.execution.datasources.LogicalRelation
  */
 private[spark] object FilePathRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (read(plan).isEmpty) plan
+    if (NoTables.in(plan) || read(plan).isEmpty) plan
     else
       plan.resolveOperatorsUp { case node =>
         lazy val columns = read(node).flatMap(_.output).filter(_.name == "_metadata").map(_.exprId).toSet

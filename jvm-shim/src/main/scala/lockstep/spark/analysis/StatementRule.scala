@@ -2,6 +2,7 @@ package lockstep.spark.analysis
 
 import lockstep.spark.catalog.WriterFormat
 import lockstep.spark.execution.Clients
+import lockstep.spark.scans.NoTables
 import lockstep.spark.statements.{AnalyzedQuery, StatementScope, SystemTime}
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
@@ -9,7 +10,7 @@ import org.apache.spark.sql.catalyst.rules.Rule
 
 /** Runs first in every analysis, before any relation is loaded; changes nothing but what Spark or Delta would misread. */
 private[spark] case class StatementRule(session: SparkSession) extends Rule[LogicalPlan] {
-  private val placed: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
+  private val places: Seq[(SparkSession, LogicalPlan) => LogicalPlan] =
     Seq(
       WriterFormat.place,
       RowChanges.place,
@@ -21,9 +22,13 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)
     TransactionGuard.checkCalls(session, plan)
+    AnalyzedQuery.mark(plan) // before any name in it is changed: Spark keeps it as it came
+    // Whatever the statement is, it has the catalogs that stand for Spark's own loaded, by the settings of this session.
     val named = SessionNames.place(session, CatalogNames.place(session, AnalyzedQuery.place(plan)))
     StatementScope.open(session, named)
-    placed.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
+    // What was looked up to be written is not written by what has no table.
+    if (NoTables.in(named)) WriterFormat.place(session, named)
+    else places.foldLeft(SystemTime.mark(named))((before, place) => place(session, before))
   }
 }
 

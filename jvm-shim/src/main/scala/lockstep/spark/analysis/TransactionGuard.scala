@@ -4,6 +4,7 @@ import lockstep.spark.{Bridge, LockstepCatalog}
 import lockstep.spark.execution.Vacuum
 import lockstep.spark.overlay.RealPaths
 import lockstep.spark.reads.Reads
+import lockstep.spark.scans.NoTables
 import lockstep.spark.transactions.{
   ByTarget,
   Commands,
@@ -29,7 +30,7 @@ import io.delta.tables.execution.VacuumTableCommand
  */
 private[spark] case class TransactionGuard(session: SparkSession) extends (LogicalPlan => Unit) {
 
-  override def apply(plan: LogicalPlan): Unit = {
+  override def apply(plan: LogicalPlan): Unit = if (!NoTables.in(plan)) {
     EndedTransactions.check(plan)
     SessionDrops.check(session, plan)
     Transactions.checkOwn(session, plan)

@@ -3,6 +3,7 @@ package lockstep.spark.catalog
 import java.util
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.host.CatalogOptions
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.catalog.{Identifier, ProcedureCatalog}
@@ -30,7 +31,7 @@ private[spark] trait Procedures extends ProcedureCatalog {
       procedure: String,
       arguments: Map[String, Any],
       text: String,
-      catalogs: Map[String, Map[String, String]]): JsonNode = {
+      catalogs: Map[String, CatalogOptions]): JsonNode = {
     def call(listed: (String, Any)*): JsonNode = {
       val said = Seq("procedure" -> procedure, "arguments" -> arguments, "text" -> text, "catalogs" -> catalogs)
       ask("call", said ++ listed: _*)

@@ -1,11 +1,14 @@
 package lockstep.spark.execution
 
 import lockstep.spark.reads.Reads
+import lockstep.spark.scans.NoTables
 import lockstep.spark.transactions.{EndedTransactions, Lineage, Transactions}
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListenerEvent, SparkListenerJobEnd, SparkListenerJobStart}
+import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.QueryPlanningTracker
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
 import org.apache.spark.sql.execution.ui.{SparkListenerSQLExecutionEnd, SparkListenerSQLExecutionStart}
 import org.apache.spark.sql.lockstep.Internals
@@ -42,16 +45,22 @@ private[spark] object Executions extends Logging {
       query =>
         val session = query.sparkSession
         val plan = query.withCachedData
-        Transactions.checkOwn(session, plan)
-        EndedTransactions.checkSystemTables(plan)
-        if (Transactions.isOpen(session)) {
-          EndedTransactions.check(plan)
-          Transactions.checkChanges(session, query.analyzed)
-          Reads.checkSnapshot(session, plan)
-          Transactions.checkLineage(session, plan)
-        }
+        // That changes were asked for is a mark of a plan, and need not have left a table in it.
+        if (NoTables.in(plan)) Transactions.checkChanges(session, query.analyzed) else check(session, query, plan)
         Reads.executing(session, query, plan)
     }
+
+  /** Refuses a plan of what must not be read now. */
+  private def check(session: SparkSession, query: QueryExecution, plan: LogicalPlan): Unit = {
+    Transactions.checkOwn(session, plan)
+    EndedTransactions.checkSystemTables(plan)
+    if (Transactions.isOpen(session)) {
+      EndedTransactions.check(plan)
+      Transactions.checkChanges(session, query.analyzed)
+      Reads.checkSnapshot(session, plan)
+      Transactions.checkLineage(session, plan)
+    }
+  }
 
   private def ends(end: SparkListenerSQLExecutionEnd): Unit = {
     Reads.forget(end.executionId)

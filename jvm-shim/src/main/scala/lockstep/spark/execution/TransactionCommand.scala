@@ -90,7 +90,10 @@ private[spark] case class TransactionCommand(statement: TransactionStatement) ex
       answer.get("transaction_id").asText,
       root,
       begun =
-        Map("catalog" -> catalog, "options" -> catalogs(catalog), "snapshot" -> answer.get("database_version").asLong),
+        Map(
+          "catalog" -> catalog,
+          "options" -> catalogs(catalog).settings,
+          "snapshot" -> answer.get("database_version").asLong),
       keptSeconds = answer.get("kept_seconds").asLong,
       limits = OpenTransaction.Limits(answer.get("idle_millis").asLong, answer.get("statement_millis").asLong)
     )

@@ -8,7 +8,7 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.Bridge
 import lockstep.spark.overlay.Overlay
-import lockstep.spark.scans.{ByPath, ReadLog, Scan, Scans}
+import lockstep.spark.scans.{ByPath, NoTables, ReadLog, Scan, Scans}
 import lockstep.spark.statements.StatementScope
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.hadoop.fs.Path
@@ -141,6 +141,7 @@ private[spark] object Reads {
    */
   def optimizing(session: SparkSession, plan: LogicalPlan): Unit = plan match {
     case _: Subquery => ()
+    case _ if NoTables.in(plan) => runOf(QueryPlanningTracker.get).scans = Set.empty
     case _ =>
       val scans = (Scans.of(plan) ++ ofTravel(session, plan)).toSet
       val run = runOf(QueryPlanningTracker.get)
@@ -157,7 +158,7 @@ private[spark] object Reads {
    * A query is about to be planned, or to be executed, and its optimizer has chosen which partitions it reads. The metastore
    * is asked for them only now: where it has many, to list them takes longer than to read some.
    */
-  def planning(session: SparkSession, optimized: LogicalPlan): Unit = {
+  def planning(session: SparkSession, optimized: LogicalPlan): Unit = if (!NoTables.in(optimized)) {
     val places = ByPath.of(optimized)
     if (!places.isEmpty) {
       Transactions.of(session).foreach(checkPlaces(session, _, places))
@@ -189,15 +190,18 @@ private[spark] object Reads {
   def executing(session: SparkSession, query: QueryExecution, plan: LogicalPlan): Unit = {
     begin(session)
     val known = runs.synchronized(Option(runs.get(query.tracker)))
-    val run = known.getOrElse {
-      val unseen = new ReadLog.Run(query.tracker)
-      unseen.scans = (Scans.whole(plan, query.executedPlan) ++ ofTravel(session, plan)).toSet
-      unseen
+    // An optimizer's rule of somebody else's may have put a table where there was none.
+    if (known.exists(_.scans.nonEmpty) || !NoTables.in(plan)) {
+      val run = known.getOrElse {
+        val unseen = new ReadLog.Run(query.tracker)
+        unseen.scans = (Scans.whole(plan, query.executedPlan) ++ ofTravel(session, plan)).toSet
+        unseen
+      }
+      if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
+      current(session).foreach { executed =>
+        executed.views.addAll(Scans.views(plan).asJava)
+      }
     }
-    if (run.scans.nonEmpty || Scans.folders(plan).nonEmpty) logs(session).foreach(_.add(run, plan))
     planning(session, query.optimizedPlan) // which may have been before the transaction began
-    current(session).foreach { executed =>
-      executed.views.addAll(Scans.views(plan).asJava)
-    }
   }
 }

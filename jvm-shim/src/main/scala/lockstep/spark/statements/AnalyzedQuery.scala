@@ -44,10 +44,7 @@ private[spark] object AnalyzedQuery {
   }
 
   /** What a plan is that is analyzed now, if it never was before. */
-  def begun(plan: LogicalPlan): Option[AnalyzedQuery] = {
-    mark(plan)
-    of(plan).flatMap(_.taken)
-  }
+  def begun(plan: LogicalPlan): Option[AnalyzedQuery] = of(plan).flatMap(_.taken)
 
   /** A plan that writes a query, with that query as it was analyzed before, if that read tables of ours. */
   def place(plan: LogicalPlan): LogicalPlan = plan match {

@@ -1,6 +1,7 @@
 package lockstep.spark.statements
 
 import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.scans.NoTables
 import lockstep.spark.transactions.Transactions
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis.{
@@ -105,6 +106,11 @@ final private[spark] class StatementScope {
       text = StatementText.of(plan)
       query = AnalyzedQuery.begun(plan)
     }
+    if (!NoTables.in(plan)) addNames(session, plan)
+    isOpened = true
+  }
+
+  private def addNames(session: SparkSession, plan: LogicalPlan): Unit = {
     names ++= plan.collectWithSubqueries {
       case u: UnresolvedRelation if !StatementScope.isTemporary(session, u.multipartIdentifier) =>
         StatementScope.qualified(session, u.multipartIdentifier)
@@ -119,7 +125,6 @@ final private[spark] class StatementScope {
         uses += StatementScope.key(StatementScope.qualified(session, u.multipartIdentifier)) -> Live
       case _ => ()
     }
-    isOpened = true
   }
 }
 

@@ -49,8 +49,9 @@ private[spark] object Transactions {
   /** Spark's `StreamExecution.QUERY_ID_KEY`, which has moved between its minors. */
   private val QueryOfStream = "sql.streaming.queryId"
 
-  /** A session's open transaction. */
-  def of(session: SparkSession): Option[OpenTransaction] = Option(open.get(owner(session)))
+  /** A session's open transaction. Most drivers have none at most times, and each statement asks for its own often. */
+  def of(session: SparkSession): Option[OpenTransaction] =
+    if (open.isEmpty) None else Option(open.get(owner(session)))
 
   /**
    * One thread of a session at a time begins or ends its transaction, or stages a commit of it. So a statement of another
