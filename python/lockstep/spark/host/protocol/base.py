@@ -14,8 +14,9 @@ Parts: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Settings: TypeAlias = dict[str, str]
 """Settings by their `Setting.key`, each as the text that was set."""
 
-Id: TypeAlias = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-"""Stands for settings, see `options`."""
+Id: TypeAlias = str
+"""Stands for settings, see `options`. What it looks like is not said here: msgspec 0.22 frees a constraint of a text twice
+where a union within a dict has it, and the interpreter crashes at its end."""
 
 if TYPE_CHECKING:
     Options: TypeAlias = Settings
