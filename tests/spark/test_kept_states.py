@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lockstep.exports.deep import verify_deep
 
 import lockstep
 from lockstep.catalog import TransactionalCatalog
+from lockstep.exports.deep import verify_deep
 from lockstep.timeline import fence
 from tests.spark.test_kept import CHECKED, age, data, folder, let_expire, rows, versions
 

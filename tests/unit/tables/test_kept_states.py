@@ -9,11 +9,11 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
-from lockstep.exports.deep import verify_deep
 
 import lockstep
 from lockstep.delta.log import log_files
 from lockstep.errors import LockstepError, UnsupportedError
+from lockstep.exports.deep import verify_deep
 from lockstep.tables.opened import OpenLake
 from lockstep.timeline.entry import ExportMode, Name, TagDdl
 from tests.support.exports import export
