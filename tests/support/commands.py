@@ -10,7 +10,9 @@ from click.testing import CliRunner, Result
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
+from lockstep.delta.actions import render
 from lockstep.timeline.entry import Name
+from tests.support.lakes import NEW_TABLE
 
 ORDERS = Name(namespace=("sales",), table="orders")
 
@@ -45,7 +47,8 @@ def make_orders(root: Path) -> str:
     catalog = TransactionalCatalog.open(str(root), create=True, author="ada")
     catalog.run(lambda tx: tx.changing().create_namespace(("sales",), {"owner": "[bold]ada"}), "CREATE NAMESPACE sales")
     creation = catalog.reserve(ORDERS)
-    content = f"{commit_info('CREATE TABLE')}\n{added('a.parquet')}\n"
+    table = render(NEW_TABLE).decode()
+    content = f"{commit_info('CREATE TABLE')}\n{table}{added('a.parquet')}\n"
     for file in ("a.parquet", "b.parquet"):
         catalog.lake.storage.put(f"{creation.location}/{file}", b"rows")
     catalog.write(creation.location, 0, content, creation=creation, text="CREATE TABLE orders")

@@ -57,7 +57,7 @@ def test_show_tells_everything_an_entry_says(root: Path, orders: str) -> None:
         "CREATE TABLE orders",
         "create  sales.orders",
         "-1 → 0",
-        "inline, 2 actions",
+        "inline, 4 actions",
     ):
         assert expected in shown
     assert read("show", root, 2)["writes"][0]["location"] == orders

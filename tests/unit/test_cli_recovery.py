@@ -13,6 +13,7 @@ import lockstep as library
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli import recovery
 from tests.support.commands import ORDERS, lockstep, make_orders, read
+from tests.support.lakes import tree
 
 
 @pytest.fixture
@@ -96,6 +97,22 @@ def test_a_dropped_table_is_listed_and_brought_back(root: Path) -> None:
     drop(root)
     assert "is back at version 1" in lockstep("undrop", root, "sales.again", "--id", id_).stdout
     assert [name.table for name in catalog(root).database().tables] == ["again"]
+
+
+def test_a_table_whose_files_are_gone_does_not_come_back(root: Path) -> None:
+    drop(root)
+    [table] = read("dropped", root)
+    there = catalog(root)
+    dropped = there.timeline.at(table["version"] - 1).tables[ORDERS]
+    path = root / dropped.location / "b.parquet"
+    path.unlink()
+    before = tree(there.lake.storage)
+    done = lockstep("undrop", root, "sales.orders")
+    assert (done.exit_code, "SQLSTATE 58P01" in done.stderr, path.name in done.stderr) == (1, True, True), done.output
+    assert tree(there.lake.storage) == before
+    assert catalog(root).timeline.head.version == there.timeline.head.version, "nothing was written"
+    path.write_bytes(b"rows")
+    assert read("undrop", root, "sales.orders")["table_version"] == 1
 
 
 def test_what_changed_is_told_by_numbers_and_tags(root: Path) -> None:

@@ -10,6 +10,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LogFiles, commit_path
 from lockstep.errors import MissingFilesError
 from lockstep.lake.kept import KeptTable, check_readable, kept_tables, kept_tags, unreadable
+from lockstep.lake.kept_states import FOLDER
 from lockstep.lake.verify import verify
 from lockstep.timeline.entry import Table, Tag, TagDdl
 from tests.support.faulty import FaultyStorage
@@ -87,6 +88,8 @@ def test_verify_finds_a_kept_version_whose_log_is_gone(store: FaultyStorage) -> 
     catalog.run(lambda tx: tx.changing().drop_table(named("t")))
     assert verify(store, catalog.timeline, clock=lambda: NOW - DAY).differences == ()
     store.delete(commit_path(place, 0))
+    assert verify(store, catalog.timeline, clock=lambda: NOW - DAY).differences == (), "the tag keeps it by itself"
+    store.delete_folder(FOLDER)  # as a tag is that an older Lockstep made
     (found,) = verify(store, catalog.timeline, clock=lambda: NOW - DAY).differences
     assert (found.problem, found.table, found.database_version) == ("unreadable", named("t"), tagged)
     assert found.path == commit_path(place, 0)

@@ -36,6 +36,12 @@ def test_what_is_written_is_read_back(root: str) -> None:
         assert uris.holds(uri)
         view = uris.parse(uri)
         assert (view.transaction, view.location) == (transaction, at)
+    folder = "_lockstep/kept/1/2-3"
+    kept, beside = uris.kept(at, 7, folder), uris.own(at, "0f", 7, kept=folder)
+    assert [uris.parse(uri).transaction for uri in (kept, beside)] == [None, "0f"]
+    assert [uris.parse(uri).location for uri in (kept, beside)] == [at, at]
+    assert uris.real(folder).encode().hex() in kept.partition("-7.")[0]
+    assert (uris.parse(beside).epoch, uris.parse(uris.own(at, "0f", 7, 3, folder)).epoch) == (0, 3)
 
 
 @pytest.mark.parametrize(("root", "head", "real"), ROOTS[:5])

@@ -103,23 +103,34 @@ def _database(root: str, version: int | None) -> Database:
 
 @click.command()
 @root_argument
+@click.option(
+    "--deep", is_flag=True, help="Look for every file, too, that the newest version, tags, exports and all others need."
+)
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, root: str, as_json: bool) -> None:
+def verify(ctx: click.Context, root: str, deep: bool, as_json: bool) -> None:
     """Compare every table's published versions with what was ratified; exit with 1 if they differ.
 
-    Example: lockstep verify /data/lake
+    Example: lockstep verify /data/lake --deep
     """
+    from lockstep.exports.deep import verify_deep
     from lockstep.lake.verify import verify as look
 
     timeline = open_timeline(root)
     report = look(timeline.storage, timeline)
+    if deep:
+        report = report.with_more(verify_deep(timeline.storage, timeline))
     if as_json:
         print_json(report)
     else:
-        rows = [[d.problem, d.table, d.table_version, d.database_version, d.path] for d in report.differences]
+        rows = [
+            [d.problem, d.table, d.table_version, d.database_version, d.path, d.needed_by] for d in report.differences
+        ]
         if rows:
-            print_table(["problem", "table", "version", "ratified in", "file"], rows)
+            print_table(["problem", "table", "version", "ratified in", "file", "needed by"], rows)
+        for problem, prevented_by in sorted({(d.problem, d.prevented_by) for d in report.differences}):
+            if prevented_by:
+                click.echo(f"{problem}: plain Delta writers let such files be for as long as {prevented_by} says")
         wrong = [[w.database_version, w.path, w.why] for w in report.wrong_checkpoints]
         if wrong:
             print_table(["checkpoint of", "file", "what is wrong"], wrong)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -189,11 +190,12 @@ def undrop(root: str, table: str, *, id_: str | None, dry_run: bool, as_json: bo
 
     Example: lockstep undrop /data/lake sales.orders
     """
+    from lockstep.exports.returning import check_whole
     from lockstep.recovery.changes import undrop as bring_back
 
     catalog, name = _open(root), name_of(table)
     with _begun(catalog, f"lockstep undrop {table}", dry_run=dry_run) as tx:
-        back = bring_back(catalog.lake, tx, name, id=id_, dry_run=dry_run)
+        back = bring_back(catalog.lake, tx, name, id=id_, dry_run=dry_run, look=partial(check_whole, catalog.lake))
         made = None if dry_run else catalog.commit(tx).version
     if as_json:
         print_json({"table": name, "id": back.id, "table_version": back.version, "database_version": made})

@@ -3,6 +3,7 @@
     collect    read each written table's staged commits, collapse them           once
     look       are the files there that the commits add? (beside the first judge) once
                flush them, where the lake is on a local disk and that is set
+    keep       what tells of the tables that a new tag names (and in each attempt what is new)
     judge      refresh; check against every winner since the snapshot            ┐
     rebase     merge deletion vectors with the winners', renumber behind them;   │ until ratified, in conflict,
                stage what is too large to inline                                 │
@@ -32,6 +33,7 @@ from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.race import Race
 from lockstep.commit.row_merge import RowMerge
 from lockstep.commit.staging import store
+from lockstep.commit.tagging import Keeping
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import operation_on
 from lockstep.delta.combine.rebase import rebase
@@ -83,6 +85,8 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time
     _flush(lake, tx, files)
     around = surrounded(lake, tx.made_elsewhere())
+    keeping = Keeping(lake, tx, [draft.table.id for draft in drafts])
+    keeping.ahead()  # before our turn: what has changed by then is little
 
     turn = lake.turn(tx.id, ahead=partial(_read_ahead, lake, race))
 
@@ -94,15 +98,16 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             return Settled(_beaten(lake, tx, overtaken, turn))
         if (outcome := _judge(lake, tx, race, head, turn)) is not None:
             return Settled(outcome)
+        keeping.up_to(head)
         # Behind the look for the newest version, for `lockstep.lake.deletions`.
-        gone = check(lake, wanted, head, f"transaction {tx.id}")
+        gone = check(lake, wanted.with_files(keeping.paths), head, f"transaction {tx.id}")
         going = gone or lost_claim(lake, tx) or around or taken(lake, tx.id, tx.made_elsewhere())
         if going is not None:
             return Settled(_beaten(lake, tx, going, turn))
         merge.new_attempt()
         writes = [_rebase(lake, tx, draft, head, race) for draft in drafts]
         make = partial(_entry, tx, drafts, writes)
-        again = None if wanted or tx.claimed else partial(_judge_again, lake, race, make)
+        again = None if wanted or keeping or tx.claimed else partial(_judge_again, lake, race, make)
         return Proposal(make(race.precedes), race.judged_version, behind=again)
 
     with turn:

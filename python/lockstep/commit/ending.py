@@ -11,6 +11,7 @@ from lockstep.commit.elsewhere import give_back, is_refreshed, remove_staged
 from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.commit.remnants import remove_remnants
+from lockstep.commit.tagging import keep_own
 from lockstep.conflict.writes import Conflict
 from lockstep.delta.actions import bodies
 from lockstep.delta.combine.collapse import created_paths, is_inside
@@ -48,6 +49,8 @@ def finish(
     tx.complete(entry.version)  # first of all: from here on nothing may undo it
     is_published = lake.publisher.try_publish(entry, fresh=fresh)
     published()
+    if is_published:
+        keep_own(lake, entry)
     _let_go(lake, tx)
     checkpoints = due_checkpoints(lake, entry, properties or partial(of_entry, lake, entry))
     lake.after_commit(entry, is_published=is_published, checksums=True, folders=_leftovers(lake, tx, entry))

@@ -52,27 +52,49 @@ def checkpoint_actions(storage: Storage, location: str, version: int, names: Ite
     return [action for action in actions if "sidecar" not in action]
 
 
+def sidecars_of(storage: Storage, path: str) -> list[str] | None:
+    """Return the names of the sidecars that a checkpoint's file names; None where it is Parquet and nobody can read it.
+
+    Raises:
+        CorruptTimelineError: the file is gone, or is no checkpoint.
+        UnavailableError: the store failed.
+    """
+    if (data := storage.get(path)) is None:
+        raise CorruptTimelineError(f"{path} is gone: expected a checkpoint of a table, or a part of one")
+    if path.endswith(".parquet"):
+        if not can_read():
+            return None
+        actions = _read_parquet(path, data, ("sidecar.path",))
+    else:
+        actions = _parsed(path, data)
+    return [unquote(action["sidecar"]["path"]).rpartition("/")[2] for action in actions if "sidecar" in action]
+
+
 def _read(storage: Storage, path: str) -> list[Action]:
     if (data := storage.get(path)) is None:
         raise CorruptTimelineError(f"{path} is gone: expected a checkpoint of a table, or a part of one")
     if path.endswith(".json"):
-        try:
-            return parse(data)
-        except InvalidError as error:
-            raise CorruptTimelineError(f"{path}: {error.message}") from error
+        return _parsed(path, data)
     if not can_read():
         raise UnsupportedError(f"{path} is Parquet, which takes pyarrow to read: pip install pyarrow")
-    return _read_parquet(path, data)
+    return _read_parquet(path, data, _COLUMNS)
 
 
-def _read_parquet(path: str, data: bytes) -> list[Action]:
+def _parsed(path: str, data: bytes) -> list[Action]:
+    try:
+        return parse(data)
+    except InvalidError as error:
+        raise CorruptTimelineError(f"{path}: {error.message}") from error
+
+
+def _read_parquet(path: str, data: bytes, columns: Iterable[str]) -> list[Action]:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         file = parquet.ParquetFile(pa.BufferReader(data))
         there = {column.path for column in (file.schema.column(n) for n in range(len(file.schema)))}
-        wanted = [name for name in _COLUMNS if any(each == name or each.startswith(f"{name}.") for each in there)]
+        wanted = [name for name in columns if any(each == name or each.startswith(f"{name}.") for each in there)]
         rows: list[dict[str, Any]] = file.read(columns=wanted).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise CorruptTimelineError(f"{path} is no checkpoint of a table: {error}") from error

@@ -17,7 +17,7 @@ again; one whose entry is before the fence is seen. Only commits that may need s
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import msgspec
@@ -76,6 +76,10 @@ class Wanted:
 
     def __bool__(self) -> bool:
         return bool(self.files or self.locations)
+
+    def with_files(self, files: frozenset[str]) -> Wanted:
+        """Return this and some more files."""
+        return replace(self, files=self.files | files)
 
 
 def begin(storage: Storage, begun: Begun) -> None:

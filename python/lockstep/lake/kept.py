@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from lockstep.delta.log import LogFiles, log_files
+from lockstep.delta.log import LogFiles
 from lockstep.errors import MissingFilesError
+from lockstep.lake.kept_states import is_told
 from lockstep.lake.lake import Lake
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Table, Tag
@@ -48,7 +49,7 @@ def unreadable(log: LogFiles, kept: list[KeptTable]) -> list[tuple[KeptTable, in
 
 
 def check_readable(lake: Lake, version: int) -> None:
-    """Refuse an older database version of which the log of some table does not tell any more: a tag could not keep it.
+    """Refuse an older database version of some table of which nothing tells any more: a tag could not keep it.
 
     Raises:
         ForeignCommitError: names a table that was settled since, whose log is another side's there.
@@ -59,8 +60,8 @@ def check_readable(lake: Lake, version: int) -> None:
     tables = list(database.tables.values())
     for table in tables:
         database.refuse_aside(table)
-    logs = lake.side_by_side(lambda table: log_files(lake.storage, table.location), tables)
-    gone = [table for table, log in zip(tables, logs, strict=True) if log.missing_for(table.version) is not None]
+    told = lake.side_by_side(lambda table: is_told(lake.storage, table), tables)
+    gone = [table for table, is_there in zip(tables, told, strict=True) if not is_there]
     if gone:
         raise MissingFilesError(
             f"database version {version} cannot be tagged: the logs of {len(gone)} of its tables do not tell any more "

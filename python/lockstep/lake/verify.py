@@ -9,9 +9,9 @@
     checksum      the version's checksum (`.crc`) is none, or not what the table's log says: Delta makes no more
                   checkpoints of a table with such a one, and tells nobody. Remove the table's `.crc` files: they are
                   advice, and Delta computes new ones
-    unreadable    a tag keeps this version, and a commit that tells of it is gone from the table's log: the clean-up of
-                  a plain Delta writer, which knows no tags, took it. The table property `delta.logRetentionDuration`
-                  keeps logs from all writers
+    unreadable    a tag keeps this version, and nothing tells of it any more: an older Lockstep made the tag, which
+                  kept nothing beside the table's log, and the clean-up of a plain Delta writer, which knows no tags,
+                  took a commit. The table property `delta.logRetentionDuration` keeps logs from all writers
 
 Each checkpoint of the timeline is compared with what the entries up to its version say. A wrong one is passed over by
 whoever meets it; the folder of all of them may be deleted at any time.
@@ -24,13 +24,14 @@ Tables that were dropped are passed over: nothing reads their folders but time t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from lockstep.delta.log import LogFiles, checksum_path, commit_path, digest, log_files, read_checksum, read_published
 from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
 from lockstep.lake.kept import kept_tables, kept_tags
+from lockstep.lake.kept_states import kept_state
 from lockstep.storage import Storage
 from lockstep.timeline.base import base_path, read_base
 from lockstep.timeline.checkpoint import read_state
@@ -43,16 +44,31 @@ from lockstep.timeline.manifest import manifest_path, read_manifest
 from lockstep.timeline.parts import UnusableError
 from lockstep.timeline.state import State
 
+KEEPS_FILES = "delta.deletedFileRetentionDuration"
+"""The table property by which a VACUUM of a plain Delta writer lets data files be that no newest version has."""
+
+KEEPS_LOGS = "delta.logRetentionDuration"
+"""The table property by which a plain Delta writer's clean-up lets logs be."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One table version that is not what the timeline says."""
+    """One table version that is not what the timeline says.
 
-    problem: Literal["unpublished", "missing", "different", "checksum", "unreadable"]
+    Attributes:
+        problem: which of those that this module, or `lockstep.exports.deep`, names.
+        path: the file that it is about, relative to the lake's root, or a URL of what lies outside of it.
+        needed_by: a tag or an export that needs it, if one does: "tag eod".
+        prevented_by: the table property by which plain Delta writers would have let the file be.
+    """
+
+    problem: Literal["unpublished", "missing", "different", "checksum", "unreadable", "lost", "damaged"]
     table: Name
     table_version: int
     database_version: int
     path: str
+    needed_by: str = ""
+    prevented_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +91,12 @@ class Report:
     differences: tuple[Difference, ...]
     checkpoints: int = 0
     wrong_checkpoints: tuple[WrongCheckpoint, ...] = ()
+
+    def with_more(self, differences: Iterable[Difference]) -> Report:
+        """Return the report with what another look has found, without what both have."""
+        known = {(each.problem, each.path, each.needed_by) for each in self.differences}
+        more = [each for each in differences if (each.problem, each.path, each.needed_by) not in known]
+        return replace(self, differences=(*self.differences, *more))
 
 
 def verify(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> Report:
@@ -129,7 +151,7 @@ def _replaced(storage: Storage, tables: Iterable[Table]) -> Iterator[Difference]
 
 
 def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterator[Difference]:
-    """Yield each version that tags keep and that the table's log does not tell of any more, once."""
+    """Yield each version that tags keep and that nothing tells of any more, once."""
     logs: dict[str, LogFiles] = {}
     seen: set[tuple[str, int]] = set()
     for kept in kept_tables(timeline, tags):
@@ -137,9 +159,18 @@ def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterat
         if location not in logs:
             logs[location] = log_files(storage, location)
         missing = logs[location].missing_for(version)
-        if missing is not None and (location, version) not in seen:
-            seen.add((location, version))
-            yield Difference("unreadable", kept.table.name, version, kept.tag.version, commit_path(location, missing))
+        if missing is None or (location, version) in seen or kept_state(storage, kept.table.id, version) is not None:
+            continue
+        seen.add((location, version))
+        yield Difference(
+            "unreadable",
+            kept.table.name,
+            version,
+            kept.tag.version,
+            commit_path(location, missing),
+            needed_by=f"tag {kept.tag.name}",
+            prevented_by=KEEPS_LOGS,
+        )
 
 
 def _beyond(version: int, head: Database) -> WrongCheckpoint:

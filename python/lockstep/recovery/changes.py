@@ -10,7 +10,7 @@ call a table unchanged that they have written.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from lockstep.adoption.adopt import check_held, hold
 from lockstep.delta.actions import is_by, parse
@@ -29,11 +29,20 @@ from lockstep.transactions.names import Names, own_drop
 from lockstep.transactions.transaction import Transaction
 
 
-def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None, dry_run: bool = False) -> Table:
+def undrop(
+    lake: Lake,
+    tx: Transaction,
+    name: Name,
+    *,
+    id: str | None = None,
+    dry_run: bool = False,
+    look: Callable[[Table], object] = lambda _: None,
+) -> Table:
     """Bring back the table of a name that was dropped last, or the one with an id under this name.
 
     Args:
         dry_run: see `restore_to`.
+        look: raises if the table is not whole; in Spark the shim looks, by Delta's own means.
 
     Returns:
         How it was last, which is how it is again.
@@ -49,6 +58,7 @@ def undrop(lake: Lake, tx: Transaction, name: Name, *, id: str | None = None, dr
     dropped = find_dropped(lake.timeline, name, id=id, case_sensitive=tx.case_sensitive)
     table = last_state(lake.timeline, dropped)
     _check_log(lake, table)
+    look(table)
 
     def bring_back(names: Names) -> None:
         names.undrop_table(table, name if id is not None else table.name, kept_by=dropped.version - 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lockstep.commit.records import OpenRecord
@@ -106,7 +106,7 @@ def need_within(lake: Lake, location: str, need: Need, since: datetime, log: Log
     while low > first and low in log.commits:
         low -= 1
     told = (version for version in range(low, need.first) if log.missing_for(version) is None)
-    return Need(next(told, need.first), need.alone)
+    return replace(need, first=next(told, need.first))
 
 
 def _began_at(entry: Entry, location: str) -> list[int]:

@@ -15,11 +15,12 @@ from functools import partial
 from lockstep.commit.killing import Asker, end_all
 from lockstep.commit.records import keep_ended, open_transactions
 from lockstep.delta.actions import Action, parse
-from lockstep.delta.log import read_published
+from lockstep.delta.log import LOG, read_published
 from lockstep.delta.publish import contents
 from lockstep.errors import LockstepError, ReadOnlyError
 from lockstep.lake import deletions
 from lockstep.lake.deletions import Begun
+from lockstep.lake.kept_states import kept_state, state_path
 from lockstep.lake.lake import Lake
 from lockstep.retention import queue
 from lockstep.retention.files import Doomed
@@ -152,6 +153,7 @@ def named_since(lake: Lake, version: int) -> tuple[frozenset[str], frozenset[str
     named: set[str] = set()
     locations: set[str] = set()
     for entry in lake.timeline.entries(version):
+        named.update(_kept_by(lake, entry))
         locations |= {ddl.location for ddl in entry.tables if ddl.action == "create"}
         for location, commits in _commits(lake, entry):
             if commits is None:
@@ -159,6 +161,17 @@ def named_since(lake: Lake, version: int) -> tuple[frozenset[str], frozenset[str
             else:
                 named |= named_by(iter(commits), location, lake.storage.url)
     return frozenset(named), frozenset(locations)
+
+
+def _kept_by(lake: Lake, entry: Entry) -> Iterator[str]:
+    """Yield what is kept for the tags that an entry makes: what says so, and what lies in the folder of its copies."""
+    for ddl in entry.tags:
+        if ddl.action != "create":
+            continue
+        for table in lake.timeline.at(entry.version if ddl.version is None else ddl.version).tables.values():
+            if (state := kept_state(lake.storage, table.id, table.version)) is not None:
+                yield state_path(table.id, table.version)
+                yield f"{state.folder}/{LOG}"
 
 
 def _commits(lake: Lake, entry: Entry) -> Iterator[tuple[str, list[list[Action]] | None]]:

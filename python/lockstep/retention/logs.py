@@ -1,7 +1,8 @@
 """Which files of a table's log may go: pure, over what is there and which versions are needed.
 
 Delta's readers take a log with a gap for a damaged one. So what goes is a run from the oldest on, and ends before the
-last whole checkpoint that any needed version is read from; it goes in that order, too.
+last whole checkpoint that any needed version is read from; it goes in that order, too. A version that is kept for tags
+needs no log (`lockstep.lake.kept_states`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHECKPOINT_PROTECTION = "checkpointProtection"
 
 def unreadable(log: LogFiles, need: Need, newest: int) -> int | None:
     """Return the first needed version that a log does not tell of; None if it tells of all."""
-    wanted = sorted({*need.versions, newest})
+    wanted = sorted({*need.of_log, newest})
     return next((version for version in wanted if log.missing_for(version) is not None), None)
 
 
@@ -41,7 +42,7 @@ def doomed_log(
     """
     if CHECKPOINT_PROTECTION in features or unreadable(log, need, newest) is not None:
         return []
-    end = min(log.needed_from(version) for version in (*need.versions, newest))
+    end = min(log.needed_from(version) for version in (*need.of_log, newest))
     by_version: dict[int, list[Found]] = {}
     for found in listed:
         if (match := _VERSIONED.fullmatch(found.path.rpartition("/")[2])) and int(match[1]) < end:

@@ -18,10 +18,12 @@ from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.exports import ABANDONED, lone_marks
 from lockstep.lake.guests import guests
+from lockstep.lake.kept_states import Kept, kept_states
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import CLEANS_LOGS, LOGS, REMOVED, Retention, duration_of
 from lockstep.retention.files import Doomed, Kind, doomed_files
 from lockstep.retention.horizon import readable
+from lockstep.retention.kept import doomed_states, needed_states
 from lockstep.retention.logs import doomed_log
 from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.origins import made_here
@@ -111,7 +113,8 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     database = lake.newest()  # a look at each log finds what was written over, and that table is kept whole
     wanted = pins(lake, own)
     can_be_read = readable(lake.timeline)
-    by_location = _needs(lake, can_be_read, database.version)
+    kept = kept_states(lake.storage)
+    by_location = _needs(lake, can_be_read, database.version, kept)
     not_ours = guests(lake.storage)
     found = _found(lake, by_location, not_ours, scope)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
@@ -128,6 +131,9 @@ def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRec
     planning.settle_folders()
     if scope.location is None and "staging" in scope.kinds:
         planning.forget_marks()
+        planning.doomed += doomed_states(
+            lake, kept, needed_states(lake.timeline, can_be_read), planning.litter_before(retention.orphan_age)
+        )
     ended = planning.staged and _ended(lake, planning.staged.values())
     return Plan(
         head=database.version,
@@ -155,7 +161,7 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     """
     database = lake.newest()
     can_be_read = readable(lake.timeline)
-    by_location = _needs(lake, can_be_read, database.version)
+    by_location = _needs(lake, can_be_read, database.version, kept_states(lake.storage))
     others = {each: need for each, need in by_location.items() if each != location}
     found = _logs(lake, by_location, others)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
@@ -188,11 +194,12 @@ def _nobody_knows(silent: str, location: str, *, is_dropped: bool) -> MissingFil
     )
 
 
-def _needs(lake: Lake, can_be_read: Readable, head: int) -> dict[str, Need]:
+def _needs(lake: Lake, can_be_read: Readable, head: int, kept: Kept) -> dict[str, Need]:
     """Return which versions of which folders' tables somebody may read."""
     timeline = lake.timeline
     since = timeline.scan(can_be_read.first, head)
-    return dict(needs(timeline.at(can_be_read.first), since, map(timeline.at, sorted(can_be_read.alone))))
+    alone = map(timeline.at, sorted(can_be_read.alone))
+    return dict(needs(timeline.at(can_be_read.first), since, alone, kept.states.keys()))
 
 
 def _found(lake: Lake, known: Mapping[str, Need], not_ours: frozenset[str], scope: Scope) -> dict[str, Folder]:
@@ -344,14 +351,14 @@ class _Planning:
         elif "folder" in self.scope.kinds and not is_open:
             self._folder(each.folder)
 
-    def _litter_before(self, age: timedelta) -> datetime:
+    def litter_before(self, age: timedelta) -> datetime:
         """Return from when on what nobody names may be what an open transaction has written."""
         limit = self.now - max(age, YOUNGEST)
         return limit if self.wanted.open_since is None else min(limit, self.wanted.open_since - CLOCKS)
 
     def _staging(self, folder: Folder) -> bool:
         """Take in what dead transactions staged in a table's log; tell whether others have something there."""
-        before = self._litter_before(self.retention.orphan_age)
+        before = self.litter_before(self.retention.orphan_age)
         is_open = False
         for id_, found in folder.staged().items():
             newest = max(each.modified_at for each in found)
@@ -380,7 +387,7 @@ class _Planning:
             each.state,
             named | self.elsewhere,
             removed_before=self.now - removed_age,
-            litter_before=self._litter_before(litter_age),
+            litter_before=self.litter_before(litter_age),
         )
         if found and self._may_be_shared(location):
             found = []
@@ -404,7 +411,7 @@ class _Planning:
     def _folder(self, folder: Folder) -> None:
         """Take in the folder of a table that no version has, once all in it is old, and no table shares its files."""
         is_shared = any(path.startswith(f"{folder.location}/") for path in self.elsewhere)
-        is_old = folder.newest < self._litter_before(self.retention.orphan_age)
+        is_old = folder.newest < self.litter_before(self.retention.orphan_age)
         if not is_shared and is_old and not self._may_be_shared(folder.location):
             self.nobodys.append(folder)
 
@@ -424,7 +431,7 @@ class _Planning:
 
     def forget_marks(self) -> None:
         """Take in marks of exports that nobody has a record of, once no export can be about to write it."""
-        before = self._litter_before(max(self.retention.orphan_age, ABANDONED))
+        before = self.litter_before(max(self.retention.orphan_age, ABANDONED))
         self.doomed += [
             Doomed(mark.path, "litter", mark.size, mark.modified_at)
             for mark in lone_marks(self.lake.storage)
@@ -455,13 +462,13 @@ def need_at(lake: Lake, location: str) -> Need:
     timeline = lake.timeline
     can_be_read = readable(timeline)
     table = timeline.at(can_be_read.first).table_at(location)
-    alone = [found.version for version in can_be_read.alone if (found := timeline.at(version).table_at(location))]
+    alone = [found for version in can_be_read.alone if (found := timeline.at(version).table_at(location))]
     now = timeline.head.table_at(location)
     first = None if table is None else table.version
     if table is None or now is None or now.id != table.id:
         others = _first_since(lake, location, can_be_read.first)
         first = min((version for version in (first, others) if version is not None), default=None)
-    return NOTHING if first is None and not alone else Need(first, tuple(sorted({*alone})))
+    return NOTHING if first is None and not alone else Need(first, tuple(sorted({table.version for table in alone})))
 
 
 def _first_since(lake: Lake, location: str, version: int) -> int | None:

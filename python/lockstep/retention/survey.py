@@ -11,6 +11,7 @@ from lockstep.delta.actions import TRANSACTION_PARAMETER, Action, bodies, parse
 from lockstep.delta.checkpoint_files import can_read, checkpoint_actions
 from lockstep.delta.log import LOG, LogFiles, commit_path, log_files_of
 from lockstep.errors import CorruptTimelineError, ForeignCommitError, InvalidError, LockstepError, UnsupportedError
+from lockstep.lake.kept_states import kept_state, state_path
 from lockstep.lake.lake import Lake
 from lockstep.retention.files import EPOCH, TableFiles
 from lockstep.retention.logs import unreadable
@@ -164,11 +165,12 @@ def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_as
     if newest > last or last < 0:
         return Surveyed(folder, state, log, newest, f"its log ends before version {newest}", tells=False)
     lost = unreadable(log, need, newest)
-    begin = log.needed_from(min((*need.versions, newest) if lost is None else (newest,)))
+    begin = log.needed_from(min((*need.of_log, newest) if lost is None else (newest,)))
     if begin > 0 and not can_read() and 0 in log.commits and log.missing_for(newest) is None:
         begin = 0 if all(version in log.commits for version in range(last + 1)) else begin
     try:
         _replay(lake, state, times, begin, last)
+        _take_kept(lake, state, begin)
     except (CorruptTimelineError, UnsupportedError) as error:
         return Surveyed(folder, state, log, newest, error.message, tells=False)
     why = None if lost is None else f"its log does not tell of version {lost} any more, which can be read"
@@ -179,9 +181,10 @@ def _can_tell(lake: Lake, state: TableFiles, times: Mapping[str, datetime], log:
     """Take in the log of a table that is set aside, and tell whether it says all that the table needs of others."""
     if newest < 0 or unreadable(log, state.need, newest) is not None:
         return False
-    begin = log.needed_from(min((*state.need.versions, newest)))
+    begin = log.needed_from(min((*state.need.of_log, newest)))
     try:
         _replay(lake, state, times, begin, max(log.commits | log.checkpoints))
+        _take_kept(lake, state, begin)
     except (CorruptTimelineError, UnsupportedError):
         return False
     return True
@@ -201,6 +204,44 @@ def _replay(lake: Lake, state: TableFiles, times: Mapping[str, datetime], begin:
         for version, actions in zip(some, lake.side_by_side(_reader(storage, location), some), strict=True):
             state.take(version, actions, times.get(commit_path(location, version), EPOCH))
     state.finish(max(times.values()))
+
+
+def _take_kept(lake: Lake, state: TableFiles, begin: int) -> None:
+    """Take in which files those versions need that are kept for tags and come before what was read of the log."""
+    before = sorted((id_, version) for id_, version in state.need.kept if version < begin)
+    for paths in lake.side_by_side(lambda key: kept_files(lake.storage, state.location, *key), before):
+        state.needed |= paths
+    for path in state.needed:
+        state.removed.pop(path, None)
+
+
+def kept_files(storage: Storage, location: str, id: str, version: int) -> set[str]:
+    """Return the files that a version of a table needs, by what is kept of it for tags.
+
+    Args:
+        location: the table's folder.
+
+    Returns:
+        Paths relative to the lake's root, or URLs of what lies outside of it.
+
+    Raises:
+        CorruptTimelineError: what is kept is gone, or cannot be read.
+        UnsupportedError: it begins with a checkpoint, and pyarrow is not installed.
+        UnavailableError: the store failed.
+    """
+    if (kept := kept_state(storage, id, version)) is None:
+        raise CorruptTimelineError(f"{state_path(id, version)} is gone: a tag kept that version there until just now")
+    names = [file.name for file in kept.files]
+    log = log_files_of(names)
+    state = TableFiles(location, storage.url, Need(alone=(version,)))
+    first = max((each for each in log.checkpoints if each <= version), default=-1)
+    if first >= 0:
+        state.take(first, checkpoint_actions(storage, kept.folder, first, names), EPOCH)
+    read = _reader(storage, kept.folder)
+    for each in range(first + 1, version + 1):
+        state.take(each, read(each), EPOCH)
+    state.finish(EPOCH)
+    return state.needed
 
 
 def _reader(storage: Storage, location: str) -> Callable[[int], list[Action]]:

@@ -18,6 +18,7 @@ from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import Deleted, carry_out, totals
 from lockstep.retention.expiring import Expired, expire_snapshots
 from lockstep.retention.files import Kind
+from lockstep.retention.kept import keep_late
 from lockstep.retention.planning import EVERYTHING, ORPHANS, VACUUM, Plan, Scope, plan
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Namespace, Table
@@ -153,11 +154,14 @@ def maintain(
     dry_run: bool = False,
     progress: Progress = silent,
 ) -> Maintained:
-    """Expire versions, vacuum all tables and remove orphan files, as the settings say.
+    """Keep what tags need, expire versions, vacuum all tables and remove orphan files, as the settings say.
 
     Raises:
         UnavailableError, CorruptTimelineError: as the store and the timeline say; a later run goes on.
     """
+    if not (dry_run or lake.refusal):
+        lake.refresh()
+        keep_late(lake)  # before anything goes that it is kept from
     expired = expire_snapshots(
         lake,
         older_than=lake.clock() - retention.age,

@@ -9,11 +9,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import LockstepError
 from lockstep.exports.copying import Stores, check_there
 from lockstep.exports.export import AT_ONCE
 from lockstep.exports.files import places_of
+from lockstep.lake.kept_states import told_at
 from lockstep.lake.lake import Lake
 from lockstep.recovery.restore import TableRestore
 from lockstep.storage.outside import OutsideStorage, open_reaching
@@ -51,7 +54,8 @@ def snapshot_then(lake: Lake, restore: TableRestore, table: Table) -> Snapshot:
         LockstepError: it cannot be read: the log does not tell of it any more.
     """
     try:
-        return read_snapshot(lake.storage, table.location, restore.version)
+        then = structs.replace(table, version=restore.version)
+        return read_snapshot(lake.storage, told_at(lake.storage, then), restore.version)
     except LockstepError as error:
         raise error.again(f" (table {table.name} cannot be restored; nothing was changed)") from error
 

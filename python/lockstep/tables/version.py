@@ -7,7 +7,7 @@ tables had in that version.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,18 @@ import pyarrow as pa
 
 from lockstep.arguments import list_of_names, takes
 from lockstep.delta.combine.collapse import is_inside
+from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
 from lockstep.storage.options import endpoint_of, of_environment, place_of
 from lockstep.storage.outside import url_below
 from lockstep.tables.conform import NO_COLUMN
+from lockstep.tables.layout import layout_of
 from lockstep.tables.lost import damage
 from lockstep.tables.names import name_of
 from lockstep.tables.queries import register, run_query
+from lockstep.tables.reading import Files
 from lockstep.tables.schema import arrow_field
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
@@ -54,18 +58,20 @@ class LakeVersion:
         storage: Storage,
         database: Database,
         options: Mapping[str, str],
-        check: Callable[[list[Table]], object] = lambda _: None,
+        check: Callable[[list[Table]], object] | None = None,
     ) -> None:
         """Read a database version whose tables are published.
 
         Args:
             options: of the lake's store, as `lockstep.storage.open_storage` takes them.
-            check: raises if the log of one of some tables does not say any more what this version does.
+            check: raises if the log of one of some tables does not say any more what this version does; None if this is
+                the newest version, of which that is known.
         """
         self._storage = storage
         self._database = database
         self._options = options
-        self._check = check
+        self._check = check or (lambda _: None)
+        self._is_past = check is not None
         self.version = database.version
 
     def __repr__(self) -> str:
@@ -137,7 +143,7 @@ class LakeVersion:
     def _tables(self, names: Iterable[Name]) -> list[VersionTable]:
         tables = [find_table(self._database, name) for name in names]
         self._check(tables)
-        return [VersionTable(self._storage, table, self._options) for table in tables]
+        return [VersionTable(self._storage, table, self._options, is_past=self._is_past) for table in tables]
 
 
 class VersionTable:
@@ -149,14 +155,25 @@ class VersionTable:
         version: its table version, Delta's.
     """
 
-    def __init__(self, storage: Storage, table: Table, options: Mapping[str, str]) -> None:
-        """Stand for a table, which is opened when it is read."""
+    def __init__(self, storage: Storage, table: Table, options: Mapping[str, str], *, is_past: bool = False) -> None:
+        """Stand for a table, which is opened when it is read.
+
+        Args:
+            is_past: whether its log may not tell of that version any more.
+        """
         self.name = table.name
         self.uri = url_below(storage.url, table.location)
         self.version = table.version
         self._storage = storage
         self._table = table
         self._options = options
+        self._is_past = is_past
+
+    @cached_property
+    def _kept(self) -> str | None:
+        """The folder of what is kept of it for tags, if its own log does not tell of this version any more."""
+        told = told_at(self._storage, self._table) if self._is_past else self._table.location
+        return None if told == self._table.location else told
 
     def __repr__(self) -> str:
         return f"<lockstep table {self.name}, version {self.version} of {self.uri}>"
@@ -165,12 +182,19 @@ class VersionTable:
         """Return it as deltalake's `DeltaTable`, at this version.
 
         Raises:
-            UnsupportedError: deltalake does not read such a table.
+            UnsupportedError: deltalake does not read such a table; or the table's log does not tell of this version any
+                more, which is kept for a tag elsewhere.
             CorruptTimelineError: a file that it needs is lost, or damaged.
         """
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
 
+        if self._kept is not None:
+            raise UnsupportedError(
+                f"the log of {self.name} ({self.uri}) does not tell of version {self.version} any more. What tells "
+                "of it is kept for a tag, where deltalake does not look: read it by to_arrow, duckdb, polars or sql, "
+                "or in Spark"
+            )
         place, options = self._place(), _for_deltalake(self.uri, self._options)
         try:
             table = DeltaTable(place, version=self.version, storage_options=options)
@@ -194,6 +218,8 @@ class VersionTable:
         """
         from deltalake.exceptions import DeltaError
 
+        if self._kept is not None:
+            return self._read_kept(self._kept, None if columns is None else list_of_names(columns, "columns"))
         table = self.delta()
         names = None if columns is None else list_of_names(columns, "columns")
         known = [field.name for field in table.schema().fields]
@@ -220,6 +246,8 @@ class VersionTable:
             UnsupportedError: deltalake does not read such a table.
             CorruptTimelineError: a file that it needs is lost, or damaged.
         """
+        if self._kept is not None:
+            return self.to_arrow()
         table = self.delta()
         features = set(table.protocol().reader_features or ())
         types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
@@ -250,6 +278,19 @@ class VersionTable:
             assert isinstance(frame, pl.DataFrame), "a table makes a frame"
             return frame.lazy()
         return pl.scan_pyarrow_dataset(relation)
+
+    def _read_kept(self, folder: str, columns: Sequence[str] | None) -> pa.Table:
+        """Return its rows by what is kept for tags, with the reader of transactions."""
+        snapshot = read_snapshot(self._storage, folder, self.version)
+        layout = layout_of(str(self.name), snapshot.protocol, snapshot.metadata)
+        layout.check_readable()
+        names = layout.schema.names if columns is None else columns
+        if unknown := [name for name in names if name not in layout.schema.names]:
+            raise InvalidError(
+                f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
+            )
+        files = Files(self._storage, self._table.location, layout)
+        return files.read([*snapshot.files.values()], names).select(names)
 
     def _place(self) -> str:
         """Return how deltalake is told where the table lies, so that it reads that folder and no other.

@@ -25,6 +25,7 @@ from lockstep.exports.files import S3, is_absolute, place_of, referring
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.target import check_target
 from lockstep.lake.exports import drop_export, read_exports, record_path
+from lockstep.lake.kept_states import FOLDER
 from lockstep.lake.verify import verify
 from lockstep.storage import open_storage
 from lockstep.storage.outside import open_reaching
@@ -171,6 +172,7 @@ def test_a_missing_deletion_vector_is_named(catalog: TransactionalCatalog, tmp_p
 
 def test_a_table_whose_log_is_gone_is_named(catalog: TransactionalCatalog, tmp_path: Path) -> None:
     catalog.lake.storage.delete(commit_path(location(catalog, "a"), 0))
+    catalog.lake.storage.delete_folder(FOLDER)  # as of a tag that an older Lockstep made
     with pytest.raises(MissingFilesError, match=r"table default\.a cannot be exported"):
         export(catalog, tmp_path / "to")
     assert nothing_was_written(catalog, tmp_path)

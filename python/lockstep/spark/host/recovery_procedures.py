@@ -113,6 +113,8 @@ def _taken_back(
         return answer_of([[version, len(restores), None]], nothing=True)
     tx, _ = requests.within(session, request)
     version, restores = decide(tx, dry_run=False)
+    # Delta takes logs back by what the transaction sees of them, which has to have those versions.
+    session.restored |= {tx.names.tables[restore.name].id: restore.version for restore in restores}
     tx.note_statement(request.text)
     nothing = not (restores or tx.changes_names())
     return answer_of([[version, len(restores), None]], restores, _as_they_were(tx, restores), nothing=nothing)

@@ -15,9 +15,11 @@ from cachetools import LRUCache
 from lockstep.delta.log import log_files
 from lockstep.errors import InvalidError
 from lockstep.retention.beside import beside, need_within
+from lockstep.retention.kept import with_kept
 from lockstep.retention.logs import unreadable
 from lockstep.retention.needs import Need
 from lockstep.retention.planning import need_at, shared_files
+from lockstep.retention.survey import kept_files
 from lockstep.spark.host.protocol import retention as protocol
 from lockstep.spark.host.protocol.base import RequestBase
 from lockstep.spark.host.requests import Operation, Requests, operation
@@ -51,7 +53,7 @@ class RetentionRequests(Requests):
         stays = beside(lake, location, grace, self._host.keeper.open_in(house))
         need = self._need(house, location, fenced=True)
         table = house.catalog.timeline.head.table_at(location)
-        log = log_files(lake.storage, location)
+        log, need = log_files(lake.storage, location), with_kept(lake, location, need)
         if table is not None and (lost := unreadable(log, need, table.version)) is not None:
             raise InvalidError(
                 f"version {lost} of table {table.name} can be read by a database version that is kept, and which files "
@@ -61,10 +63,17 @@ class RetentionRequests(Requests):
                 sqlstate=FILES_GONE,
             )
         need = need_within(lake, location, need, lake.clock() - grace, log)
-        shared = shared_files(lake, location)
+        shared = {*shared_files(lake, location)}
+        # Delta reads the others by the log, which does not tell of these any more.
+        untold = {(id_, version) for id_, version in need.kept if log.missing_for(version) is not None}
+        for id_, version in untold:
+            within = f"{location}/"
+            paths = kept_files(lake.storage, location, id_, version)
+            shared |= {path.removeprefix(within) for path in paths if path.startswith(within)}
+        gone = {version for _, version in untold}
         return protocol.KeptVersionsAnswer(
             first=need.first,
-            alone=list(need.alone),
+            alone=[version for version in need.alone if version not in gone],
             files=sorted(shared | stays.files),
             since=micros_of(stays.since) // 1000,
         )
@@ -80,7 +89,9 @@ class RetentionRequests(Requests):
         if first is None:
             # A checkpoint that is made meanwhile can only make less needed; none before the first that is needed goes.
             log = log_files(house.catalog.lake.storage, location)
-            first = min(map(log.needed_from, need.versions))
+            table = house.catalog.timeline.head.table_at(location)
+            versions = with_kept(house.catalog.lake, location, need).of_log
+            first = min(map(log.needed_from, versions or [0 if table is None else table.version]))
             with self._lock:
                 self._needed[key] = first
         return protocol.KeptLogAnswer(first=first)

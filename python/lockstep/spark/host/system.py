@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from lockstep.errors import ActiveTransactionError, NoTransactionError, UnsupportedError
 from lockstep.settings import at
+from lockstep.spark.host.past import past_uri
 from lockstep.spark.host.protocol import system as protocol
 from lockstep.spark.host.protocol.base import AboutName, RequestBase
 from lockstep.spark.host.requests import Operation, Requests, operation
@@ -164,6 +165,8 @@ class SystemRequests(Requests):
         if (tx := scope.tx) is not None and tx.has_written(table):
             uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
             session.used_tables.add((uri, table.name))
+        elif house.catalog.timeline.head.table_by_id(table.id) != table:
+            uri = past_uri(house, table)
         return protocol.FilesOf(
             namespace=".".join(table.name.namespace),
             name=table.name.table,

@@ -19,6 +19,7 @@ from lockstep.errors import (
     UndefinedError,
     UnsupportedError,
 )
+from lockstep.spark.host.past import kept_beside, past_uri
 from lockstep.spark.host.paths import refuse_paths
 from lockstep.spark.host.protocol import tables as protocol
 from lockstep.spark.host.protocol.base import AboutCatalog, Answer, Dropped, Listing, Read, RequestBase
@@ -182,7 +183,7 @@ class TableRequests(Requests):
     ) -> protocol.Found:
         table = find(request, database)
         house.catalog.lake.check_past([table])
-        return self._head(house, table, version=table.version, pin=pin)
+        return structs.replace(self._head(house, table, version=table.version, pin=pin), uri=past_uri(house, table))
 
     def _version_then(self, session: Session, request: protocol.VersionThen) -> protocol.VersionThenAnswer:
         """Answer which version of its log a table had in a database version: the same table, whatever its name was."""
@@ -272,7 +273,7 @@ class TableRequests(Requests):
         timestamp_micros: int | UnsetType = UNSET,
     ) -> protocol.Found:
         house.catalog.lake.publisher.refuse_aside(table)
-        uri = house.uris.own(table.location, tx.id, table.version, tx.epoch)
+        uri = house.uris.own(table.location, tx.id, table.version, tx.epoch, kept_beside(session, house, table))
         session.used_tables.add((uri, table.name))
         return protocol.Found(
             uri=uri,

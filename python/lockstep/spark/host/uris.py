@@ -3,7 +3,10 @@
     lockstep://head.<scheme>[.<authority>]/<path>                  a table as published
     lockstep://<transaction>-<pin>.<scheme>[.<authority>]/<path>   as a transaction sees it; pin `new`: its own creation
     lockstep://<transaction>x<epoch>-<pin>.…                       the same after that many ROLLBACK TO
+    lockstep://headk<folder>-<version>.…                           a version as it is kept for tags
+    lockstep://<transaction>x<epoch>k<folder>-<pin>.…              a table as a transaction sees it, and what is kept
 
+`<folder>` is the URL, in hexadecimal, of the folder in which what is kept has its `_delta_log`.
 The URI carries everything, so executors need no other word from the driver.
 """
 
@@ -19,6 +22,7 @@ from lockstep.timeline.entry import NEW
 SCHEME = "lockstep"
 HEAD = "head"
 EPOCH = "x"
+KEPT = "k"
 """What no transaction's id has in it, for those are hexadecimal."""
 _HADOOP = {"s3": "s3a"}
 """Where Hadoop has another name for a store than everybody else."""
@@ -48,9 +52,19 @@ class Uris:
         """Return the URI of a table as published."""
         return f"{SCHEME}://{HEAD}.{self._place(location)}"
 
-    def own(self, location: str, transaction: str, pin: int, epoch: int = 0) -> str:
-        """Return the URI of a table as a transaction sees it that pinned this version of it."""
-        view = f"{transaction}{EPOCH}{epoch}" if epoch else transaction
+    def kept(self, location: str, version: int, folder: str) -> str:
+        """Return the URI of a table at a version that is kept for tags, with its `_delta_log` in this folder."""
+        return f"{SCHEME}://{HEAD}{KEPT}{self._encoded(folder)}-{version}.{self._place(location)}"
+
+    def own(self, location: str, transaction: str, pin: int, epoch: int = 0, kept: str | None = None) -> str:
+        """Return the URI of a table as a transaction sees it that pinned this version of it.
+
+        Args:
+            kept: the folder of what is kept for tags, which it sees, too.
+        """
+        view = f"{transaction}{EPOCH}{epoch}" if epoch or kept is not None else transaction
+        if kept is not None:
+            view += f"{KEPT}{self._encoded(kept)}"
         return f"{SCHEME}://{view}-{'new' if pin == NEW else pin}.{self._place(location)}"
 
     def real(self, location: str) -> str:
@@ -58,6 +72,9 @@ class Uris:
         base, slash, path = self._place(location).partition("/")
         scheme, _, authority = base.partition(".")
         return f"{scheme}://{authority}{slash}{path}"
+
+    def _encoded(self, folder: str) -> str:
+        return self.real(folder).encode().hex()
 
     def _place(self, location: str) -> str:
         """Return what the URIs of a folder have behind the view: its store, and its path there."""
@@ -106,9 +123,9 @@ def outside_location(uri: str) -> str:
 def _viewer(authority: str) -> tuple[str | None, int]:
     """Return the transaction, and its epoch, that the authority of a URI names."""
     view = authority.partition(".")[0]
-    if view == HEAD:
+    if view == HEAD or view.startswith(f"{HEAD}{KEPT}"):
         return None, 0
-    transaction, _, epoch = view.rpartition("-")[0].partition(EPOCH)
+    transaction, _, epoch = view.rpartition("-")[0].partition(KEPT)[0].partition(EPOCH)
     return transaction, int(epoch or 0)
 
 

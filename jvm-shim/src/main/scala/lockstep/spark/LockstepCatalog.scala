@@ -221,7 +221,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
         "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
       "58030"
     ))
-    DriverState.keep(session, bare.deltaLog, snapshot)
+    if (!Overlay.isKept(path)) DriverState.keep(session, bare.deltaLog, snapshot)
     if (Overlay.isOfTransaction(path) && DeltaConfigs.SYMLINK_FORMAT_MANIFEST_ENABLED.fromMetaData(snapshot.metadata))
       Transactions.manifested(session, Overlay.head(path))
     val stored = texts(answer.get("name"))

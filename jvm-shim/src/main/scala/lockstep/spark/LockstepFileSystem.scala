@@ -3,6 +3,7 @@ package lockstep.spark
 import java.io.FileNotFoundException
 import java.net.URI
 import java.nio.charset.StandardCharsets
+import java.util.concurrent.ConcurrentHashMap
 
 import lockstep.spark.execution.KeptLogs
 import lockstep.spark.overlay.{FilePermissions, Overlay}
@@ -21,7 +22,8 @@ import scala.annotation.unused
  *   - the real log up to the pinned table version; what comes after it does not exist;
  *   - the transaction's staged files, which stand in `_delta_log/_lockstep/<transaction>/`.
  *
- * `<view>` is `head` (no overlay), `<transaction>-<pin>`, or `<transaction>-new` for a table that the transaction makes.
+ * `<view>` is `head` (no overlay), `<transaction>-<pin>`, or `<transaction>-new` for a table that the transaction makes. Of a
+ * version that the table's log does not tell of any more, what is kept for tags is shown, see `Overlay.View.kept`.
  * A file with a version above the pin is read and written in the staging folder, whatever kind of log file it is (of
  * commits that were put together, the last one's version counts); so are hidden (temporary) ones and `_last_checkpoint`. The URI says it all: there is no other state, so executors and
  * driver see the same, and everything a file system may offer for reading data files is the underlying one's.
@@ -58,9 +60,15 @@ class LockstepFileSystem extends FileSystem {
       status.getModificationTime,
       path)
 
-  override def open(path: Path, bufferSize: Int): FSDataInputStream = base.open(readable(path), bufferSize)
+  override def open(path: Path, bufferSize: Int): FSDataInputStream = {
+    val (files, place) = readable(path)
+    files.open(place, bufferSize)
+  }
 
-  override def openFile(path: Path): FutureDataInputStreamBuilder = base.openFile(readable(path))
+  override def openFile(path: Path): FutureDataInputStreamBuilder = {
+    val (files, place) = readable(path)
+    files.openFile(place)
+  }
 
   override def create(
       path: Path,
@@ -113,18 +121,29 @@ class LockstepFileSystem extends FileSystem {
 
   private def refuse(action: String, path: Path): Nothing = throw FilePermissions.refusal(view, action, path)
 
-  override def getFileStatus(path: Path): FileStatus = cook(base.getFileStatus(readable(path)), cooked(path))
+  override def getFileStatus(path: Path): FileStatus = {
+    val (files, place) = readable(path)
+    cook(files.getFileStatus(place), cooked(path))
+  }
 
   override def listStatus(path: Path): Array[FileStatus] =
     if (!view.isLog(path)) listBelow(path)
     else {
       EndedTransactions.check(view)
-      val (real, staged) = (listOrNone(view.real(path)), listOrNone(view.staging(path)))
-      if (real.isEmpty && staged.isEmpty) throw new FileNotFoundException(s"No such folder: $path")
-      val visible = real.getOrElse(Array.empty).filterNot(s => view.isStaged(new Path(path, s.getPath.getName)))
-      (visible ++ staged.getOrElse(Array.empty[FileStatus])).map(s =>
+      val shown = if (view.isKept) Array.empty[FileStatus] else shownOfLog(path)
+      val kept = view.kept.fold(Array.empty[FileStatus])(log => listed(log.getFileSystem(getConf), log))
+      val names = kept.map(_.getPath.getName).toSet
+      (shown.filterNot(s => names(s.getPath.getName)) ++ kept).map(s =>
         cook(s, new Path(cooked(path), s.getPath.getName)))
     }
+
+  /** What a transaction sees of a table's own log. */
+  private def shownOfLog(path: Path): Array[FileStatus] = {
+    val (real, staged) = (listOrNone(view.real(path)), listOrNone(view.staging(path)))
+    if (real.isEmpty && staged.isEmpty && view.kept.isEmpty) throw new FileNotFoundException(s"No such folder: $path")
+    val visible = real.getOrElse(Array.empty).filterNot(s => view.isStaged(new Path(path, s.getPath.getName)))
+    visible ++ staged.getOrElse(Array.empty[FileStatus])
+  }
 
   /** What is listed lies in the folder; a file is listed as itself. */
   private def listBelow(path: Path): Array[FileStatus] = {
@@ -148,8 +167,24 @@ class LockstepFileSystem extends FileSystem {
     try Some(base.listStatus(path))
     catch { case _: FileNotFoundException => None }
 
+  private def listed(files: FileSystem, path: Path): Array[FileStatus] =
+    try files.listStatus(path)
+    catch { case _: FileNotFoundException => Array.empty }
+
+  /** Where to read a file, which may be kept for tags in another place than the table's. */
+  private def readable(path: Path): (FileSystem, Path) =
+    view.amongKept(path).map(kept => (kept.getFileSystem(getConf), kept)).filter { case (files, kept) =>
+      view.isKept || keptNames(files, kept.getParent)(kept.getName)
+    }.getOrElse((base, readableHere(path)))
+
+  /** The names in a folder of what is kept: looked for once, for what is kept never changes. */
+  private def keptNames(files: FileSystem, folder: Path): Set[String] =
+    namesByFolder.computeIfAbsent(folder, _ => listed(files, folder).map(_.getPath.getName).toSet)
+
+  private val namesByFolder = new ConcurrentHashMap[Path, Set[String]]
+
   /** The real `_last_checkpoint` serves a transaction too, unless it tells of a checkpoint that it must not see. */
-  private def readable(path: Path): Path = {
+  private def readableHere(path: Path): Path = {
     val target = view.target(path)
     if (!view.isStaged(path) || path.getName != Overlay.LastCheckpoint || base.exists(target)) target
     else {
@@ -166,10 +201,12 @@ class LockstepFileSystem extends FileSystem {
   }
 
   override def getFileBlockLocations(file: FileStatus, start: Long, length: Long): Array[BlockLocation] =
-    if (file == null) null else base.getFileBlockLocations(view.target(file.getPath), start, length)
+    if (file == null) null else getFileBlockLocations(file.getPath, start, length)
 
-  override def getFileBlockLocations(path: Path, start: Long, length: Long): Array[BlockLocation] =
-    base.getFileBlockLocations(view.target(path), start, length)
+  override def getFileBlockLocations(path: Path, start: Long, length: Long): Array[BlockLocation] = {
+    val (files, place) = view.amongKept(path).fold((base, view.target(path)))(_ => readable(path))
+    files.getFileBlockLocations(place, start, length)
+  }
 
   override def hasPathCapability(path: Path, capability: String): Boolean =
     base.hasPathCapability(view.target(path), capability)

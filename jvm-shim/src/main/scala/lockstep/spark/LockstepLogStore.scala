@@ -41,6 +41,8 @@ class LockstepLogStore(conf: Configuration) extends HadoopFileSystemLogStore(con
     path.getName match {
       case Commit(_) if overwrite =>
         throw FilePermissions.refusal(Overlay.parse(path.toUri.getAuthority), "replace", path)
+      case _ if Overlay.parse(path.toUri.getAuthority).isKept =>
+        throw FilePermissions.refusal(Overlay.parse(path.toUri.getAuthority), "write", path)
       case Commit(version) => commit(path, version.toLong, actions, hadoopConf)
       case _ => writeWithRename(path, actions, overwrite, hadoopConf)
     }

@@ -73,7 +73,7 @@ private[spark] object FilePermissions {
     val isOpen = view.transaction.isDefined
     val parts = Overlay.parts(path)
     parts.dropWhile(_ != Overlay.Log).drop(1) match {
-      case _ if parts.contains(Overlay.Lockstep) || parts.lastOption.contains(Overlay.Log) => Nobodys
+      case _ if view.isKept || parts.contains(Overlay.Lockstep) || parts.lastOption.contains(Overlay.Log) => Nobodys
       case Seq() if parts.contains(Overlay.Manifests) => Own
       case Seq() => if (isOpen) Once else Expiring
       case Seq(name) => ofLog(name, isOpen, view.isStaged(path))

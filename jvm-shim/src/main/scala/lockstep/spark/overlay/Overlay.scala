@@ -1,5 +1,8 @@
 package lockstep.spark.overlay
 
+import java.nio.charset.StandardCharsets
+import java.util.HexFormat
+
 import org.apache.hadoop.fs.Path
 
 /** How an overlay URI is read: pure functions of the URI and of paths. */
@@ -14,14 +17,28 @@ private[spark] object Overlay {
 
   /** Separates a transaction's id, which is hexadecimal, from its epoch: all of them share the staged files. */
   private val Epoch = 'x'
+
+  /** Separates from that the folder of what is kept of the table's log for tags, in hexadecimal: see `View.kept`. */
+  private val Kept = 'k'
+  private val Head = "head"
+  private val Sidecars = "_sidecars"
   private val Versioned = "^(\\d{20})\\..*".r
 
   /** The commits from one version to another put together, as some writers do. */
   private val Compacted = "^\\d{20}\\.(\\d{20})\\.compacted\\.json".r
   private val Checkpoint = "\"version\"\\s*:\\s*(\\d+)".r.unanchored
 
-  /** `transaction` is none at the head, with an epoch after ROLLBACK TO; `pin` is -1 for a table that does not exist yet. */
-  case class View(transaction: Option[String], pin: Long, scheme: String, authority: Option[String]) {
+  /**
+   * `transaction` is none at the head, with an epoch after ROLLBACK TO; `pin` is -1 for a table that does not exist yet.
+   * `kept` is a log that has what tags need of the table's: at the head it is shown in place of that, and to a transaction
+   * together with it.
+   */
+  case class View(
+      transaction: Option[String],
+      pin: Long,
+      scheme: String,
+      authority: Option[String],
+      kept: Option[Path] = None) {
     def real(path: Path): Path = new Path(scheme, authority.orNull, path.toUri.getPath)
 
     /** The transaction's id, the same in all of its epochs. */
@@ -33,7 +50,20 @@ private[spark] object Overlay {
       if (isStaged(path)) new Path(staging(path.getParent), path.getName)
       else stagedManifest(path).getOrElse(real(path))
 
-    def isLog(path: Path): Boolean = transaction.isDefined && path.getName == Log
+    /** Whether a folder is a log of which this view shows something else than what is there. */
+    def isLog(path: Path): Boolean = (transaction.isDefined || isKept) && path.getName == Log
+
+    /** Whether it shows a table at one version as it is kept for tags, and nothing may be changed. */
+    def isKept: Boolean = transaction.isEmpty && kept.isDefined
+
+    /** Where a file of a log, or a sidecar, lies among what is kept; none of any other file, and where nothing is kept. */
+    def amongKept(path: Path): Option[Path] = kept.flatMap { log =>
+      Overlay.parts(path) match {
+        case _ :+ Log :+ name => Some(new Path(log, name))
+        case _ :+ Log :+ Sidecars :+ name => Some(new Path(new Path(log, Sidecars), name))
+        case _ => None
+      }
+    }
 
     def sees(version: Long): Boolean = version <= pin
 
@@ -41,7 +71,7 @@ private[spark] object Overlay {
     def mayBeNew: Boolean = transaction.isEmpty || pin < 0
 
     def isStaged(path: Path): Boolean =
-      path.getParent != null && isLog(path.getParent) &&
+      path.getParent != null && transaction.isDefined && isLog(path.getParent) &&
         (path.getName match {
           case Compacted(last) => !sees(last.toLong)
           case Versioned(version) => !sees(version.toLong)
@@ -61,12 +91,18 @@ private[spark] object Overlay {
     case Array(view, scheme, rest @ _*) =>
       view.lastIndexOf('-') match {
         case -1 => View(None, Long.MaxValue, scheme, rest.headOption)
-        case dash => View(Some(view.take(dash)), version(view.drop(dash + 1)), scheme, rest.headOption)
+        case dash =>
+          val (viewer, pin) = (view.take(dash), version(view.drop(dash + 1)))
+          val kept = Option.when(viewer.contains(Kept))(keptIn(viewer.dropWhile(_ != Kept).drop(1)))
+          View(Option.unless(viewer.startsWith(s"$Head$Kept"))(viewer), pin, scheme, rest.headOption, kept)
       }
     case _ =>
       throw new IllegalArgumentException(
         s"Not a Lockstep URI: $Scheme://$authority (expected <view>.<scheme>[.<authority>])")
   }
+
+  private def keptIn(hexadecimal: String): Path =
+    new Path(new Path(new String(HexFormat.of.parseHex(hexadecimal), StandardCharsets.UTF_8)), Log)
 
   private def version(pin: String): Long = if (pin == "new") -1L else pin.toLong
 
@@ -80,6 +116,9 @@ private[spark] object Overlay {
 
   /** Whether something lies in a view of a transaction's, which somebody may yet roll back. */
   def isOfTransaction(path: Path): Boolean = isOurs(path) && parse(path.toUri.getAuthority).transaction.isDefined
+
+  /** Whether something lies in a view that shows what is kept of a log for tags. */
+  def isKept(path: Path): Boolean = isOurs(path) && parse(path.toUri.getAuthority).kept.isDefined
 
   /** Where a folder of a transaction's view is as published. */
   def head(path: Path): Path =

@@ -42,7 +42,7 @@ private[spark] object RealPaths {
   }
 
   /** Up to the path; whatever else begins like that in a user's comment stays as it is. */
-  private val Root = s"${Overlay.Scheme}://((?:head|[0-9a-fx]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r
+  private val Root = s"${Overlay.Scheme}://((?:head|(?:headk)?[0-9a-fxk]+-(?:new|[0-9]+))\\.[^/\\s]+)/".r
 
   /** Where Delta's plans of UPDATE and MERGE cut the beginning of a long path off, in the middle of our URI's first part. */
   private val Cut = "(Delta\\[version=[0-9]+, \\.\\.\\. )[0-9a-z-]*\\.(file|s3a?)(?:\\.([^/\\s]+))?/".r

@@ -1,0 +1,218 @@
+"""Whether all is there that readable versions need: their data files, deletion vectors, and what tells of them.
+
+`lockstep verify --deep`. Reads only. The states of tables are read as whoever travels in time reads them, and then each
+folder is listed once, whatever the number of versions that have files in it.
+
+    unreadable  neither a table's log nor what is kept for tags tells of a version
+    lost        a data file, or the file of a deletion vector, that a version names is gone
+    damaged     a copy of a log's file that is kept for tags is gone, or is not what was written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from lockstep.delta.actions import bodies
+from lockstep.delta.log import commit_path, log_files, read_published
+from lockstep.delta.snapshot import read_snapshot
+from lockstep.errors import LockstepError, UnavailableError, UnsupportedError
+from lockstep.exports.copying import Stores
+from lockstep.exports.files import Place, places_of
+from lockstep.lake.exports import read_exports
+from lockstep.lake.kept import kept_tags
+from lockstep.lake.kept_states import damaged, kept_state, kept_states, told_at
+from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference
+from lockstep.storage import Storage
+from lockstep.storage.outside import OutsideStorage, open_reaching, url_below
+from lockstep.timeline.clock import Clock, utc_now
+from lockstep.timeline.entry import Name, Table
+from lockstep.timeline.log import Timeline
+from lockstep.workers import Workers
+
+AT_ONCE = 32
+"""So many tables' logs are read, and folders listed, at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A version of a table that somebody may read.
+
+    Attributes:
+        table: at that version.
+        database_version: one that has it.
+        needed_by: a tag or an export; empty if it is just not expired.
+    """
+
+    table: Table
+    database_version: int
+    needed_by: str = ""
+
+
+@dataclass
+class _Run:
+    """The versions of a table that the unbroken run of readable database versions has.
+
+    Attributes:
+        first: the oldest.
+        steps: up to which version of it which database version goes.
+    """
+
+    first: Wanted
+    steps: list[tuple[int, int]] = field(default_factory=list)
+
+    def at(self, version: int) -> Wanted:
+        """Return one of the versions."""
+        database = next((database for last, database in self.steps if last >= version), self.first.database_version)
+        return Wanted(structs.replace(self.first.table, version=version), database)
+
+
+def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> list[Difference]:
+    """Return what is gone of all that readable versions need.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: as the store and the timeline say.
+        UnsupportedError: a log begins with a checkpoint, and pyarrow is not installed.
+        LockstepError: files lie in a store that cannot be reached.
+    """
+    workers = Workers(AT_ONCE, "lockstep-verify")
+    found: list[Difference] = []
+    needs: dict[Place, dict[tuple[str, str], Wanted]] = {}
+
+    def note(pairs: Iterable[tuple[Wanted, Place]]) -> None:
+        for wanted, place in pairs:
+            # The newest version that somebody needs it for stands for the older ones.
+            needs.setdefault(place, {})[wanted.table.id, wanted.needed_by] = wanted
+
+    for pairs, problems in workers.map(lambda run: _of_run(storage, run), _runs(timeline)):
+        note(pairs)
+        found += problems
+    for pairs, problems in workers.map(lambda one: _of_one(storage, one), _singles(storage, timeline, clock)):
+        note(pairs)
+        found += problems
+    beside = storage.beside if isinstance(storage, OutsideStorage) else open_reaching
+    for place in Stores(storage, beside).missing(needs, workers):
+        path = place.path if place.root == storage.url else url_below(place.root, place.path)
+        found += [_difference("lost", wanted, path, KEEPS_FILES) for wanted in needs[place].values()]
+    return [*found, *_damaged_copies(storage, timeline)]
+
+
+def _difference(problem: str, wanted: Wanted, path: str, prevented_by: str) -> Difference:
+    return Difference(
+        problem=problem,  # type: ignore[arg-type]
+        table=wanted.table.name,
+        table_version=wanted.table.version,
+        database_version=wanted.database_version,
+        path=path,
+        needed_by=wanted.needed_by,
+        prevented_by=prevented_by,
+    )
+
+
+# --- which versions ---------------------------------------------------------------------------------------------------
+
+
+def _singles(storage: Storage, timeline: Timeline, clock: Clock) -> list[Wanted]:
+    """Return the versions that tags and exports name, and those that stay alone for whatever else."""
+    head = timeline.head
+    by_version: dict[int, list[str]] = {version: [] for version in head.expired.kept}
+    for tag in kept_tags(head, clock()):
+        by_version.setdefault(tag.version, []).append(f"tag {tag.name}")
+    for record in read_exports(storage):
+        if not head.expired.has(record.database_version):
+            by_version.setdefault(record.database_version, []).append(f"export {record.id}")
+    return [
+        Wanted(table, version, who)
+        for version, needed_by in sorted(by_version.items())
+        for table in timeline.at(version).tables.values()
+        for who in needed_by or [""]
+    ]
+
+
+def _runs(timeline: Timeline) -> list[_Run]:
+    """Return the versions of tables from the oldest database version of the unbroken run on."""
+    first = timeline.at(timeline.head.expired.first_kept)
+    runs = {table.id: _Run(Wanted(table, first.version)) for table in first.tables.values()}
+    for run in runs.values():
+        run.steps.append((run.first.table.version, first.version))
+    for entry in timeline.scan(first.version):
+        for ddl in entry.tables:
+            if ddl.action == "create" and ddl.id not in runs and ddl.version is not None:
+                table = Table(id=ddl.id, name=ddl.name, location=ddl.location, version=ddl.version, since=entry.version)
+                runs[ddl.id] = _Run(Wanted(table, entry.version), [(ddl.version, entry.version)])
+        for write in entry.writes:
+            last = max((write.to_version, *timeline.versions(write, entry.version)))
+            begin = max(write.from_version, 0)
+            if write.id not in runs:
+                table = Table(id=write.id, name=write.name, location=write.location, version=begin, since=entry.version)
+                runs[write.id] = _Run(Wanted(table, entry.version))
+            runs[write.id].steps.append((last, entry.version))
+    return [*runs.values()]
+
+
+# --- what they need ---------------------------------------------------------------------------------------------------
+
+
+def _of_one(storage: Storage, wanted: Wanted) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
+    """Return the files that one version needs, or that nothing tells which they are."""
+    try:
+        files = read_snapshot(storage, told_at(storage, wanted.table), wanted.table.version).files.values()
+    except (UnavailableError, UnsupportedError):  # nobody can tell here
+        raise
+    except LockstepError:
+        return [], [_untold(storage, wanted)]
+    return [(wanted, place) for file in files for place in _places(file, wanted.table, storage)], []
+
+
+def _of_run(storage: Storage, run: _Run) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
+    """Return the files that a run of versions needs, each with the newest of the versions up to which it came."""
+    table = run.first.table
+    last = max((version for version, _ in run.steps), default=table.version)
+    log = log_files(storage, table.location)
+    pairs, problems = _of_one(storage, run.first)
+    for version in range(table.version + 1, last + 1):
+        if version not in log.commits:
+            if log.missing_for(version) is None:  # a checkpoint tells; it is read where the commits end
+                continue
+            if any(commit > version for commit in log.commits | log.checkpoints):
+                problems.append(_untold(storage, run.at(version)))
+            break  # not published yet, or cut off: `verify` says which
+        wanted = run.at(version)
+        try:
+            commit = read_published(storage, table.location, version)
+        except UnavailableError:
+            raise
+        except LockstepError:
+            problems.append(_untold(storage, wanted))
+            break
+        pairs += ((wanted, place) for add in bodies(commit, "add") for place in _places(add, table, storage))
+    # Last, for what the newest version has yet is said of that.
+    return [*pairs, *_of_one(storage, run.at(last))[0]], problems
+
+
+def _places(file: dict[str, object], table: Table, storage: Storage) -> Iterator[Place]:
+    return places_of(file, table.location, storage.url)
+
+
+def _untold(storage: Storage, wanted: Wanted) -> Difference:
+    """Return that nothing tells of a version, with the commit that its log lacks, if it is that."""
+    missing = log_files(storage, wanted.table.location).missing_for(wanted.table.version)
+    version = wanted.table.version if missing is None else missing
+    return _difference("unreadable", wanted, commit_path(wanted.table.location, version), KEEPS_LOGS)
+
+
+def _damaged_copies(storage: Storage, timeline: Timeline) -> Sequence[Difference]:
+    """Return the copies of logs' files, kept for tags, that are not what was written."""
+    names = {table.id: table.name for table in timeline.head.tables.values()}
+    found = []
+    for id_, version in sorted(kept_states(storage).states):
+        if (state := kept_state(storage, id_, version)) is None:
+            continue
+        name = names.get(id_, Name(namespace=(), table=id_))
+        found += [
+            Difference("damaged", name, version, timeline.head.version, path, needed_by="tags")
+            for path in damaged(storage, state)
+        ]
+    return found

@@ -1,0 +1,124 @@
+"""Every file that a readable version needs is looked for, and what is gone is named with who needs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.log import LOG, commit_path
+from lockstep.exports.deep import verify_deep
+from lockstep.lake.kept_states import FOLDER
+from lockstep.retention.expiring import expire_snapshots
+from lockstep.timeline.entry import TagDdl
+from tests.support.commands import lockstep
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
+
+KEEPS_FILES, KEEPS_LOGS = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+VECTOR = {
+    "storageType": "u",
+    "pathOrInlineDv": "vBn[lx{q8@P<9BNH/isA",
+    "offset": 1,
+    "sizeInBytes": 36,
+    "cardinality": 1,
+}
+
+
+def tagged(catalog: TransactionalCatalog) -> str:
+    """Replace the file p of table a by q behind a tag that has p; return the folder of a."""
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="eod")))
+    tx = catalog.begin()
+    stage(catalog, tx, "a", remove("p"), add("q"))
+    catalog.commit(tx)
+    return location(catalog, "a")
+
+
+def expire(catalog: TransactionalCatalog) -> None:
+    lake = catalog.lake
+    expire_snapshots(lake, older_than=lake.clock(), retain_last=1, grace=timedelta())
+
+
+Fault = Callable[[TransactionalCatalog, str], str]
+
+
+def gone(path: str) -> Fault:
+    def lose(catalog: TransactionalCatalog, folder: str) -> str:
+        catalog.lake.storage.delete(f"{folder}/{path}")
+        return f"{folder}/{path}"
+
+    return lose
+
+
+def vector(catalog: TransactionalCatalog, folder: str) -> str:
+    store = catalog.lake.storage
+    path = file_path(VECTOR, location=folder, root=store.url)
+    store.put(path, b"rows")
+    tx = catalog.begin()
+    stage(catalog, tx, "a", remove("q"), add("q", deletionVector=VECTOR))
+    catalog.commit(tx)
+    store.delete(path)
+    return path
+
+
+def log(catalog: TransactionalCatalog, folder: str) -> str:
+    """Lose the commit that the first version needs, and what is kept for its tag."""
+    catalog.lake.storage.delete(commit_path(folder, 0))
+    catalog.lake.storage.delete_folder(FOLDER)
+    return commit_path(folder, 0)
+
+
+def copy(catalog: TransactionalCatalog, _: str) -> str:
+    id_ = catalog.timeline.head.tables[named("a")].id
+    [path] = (each.path for each in catalog.lake.storage.walk(f"{FOLDER}/{id_}") if f"/{LOG}/" in each.path)
+    catalog.lake.storage.put(path, b"{}")
+    return path
+
+
+FAULTS: list[tuple[str, Fault, set[tuple[str, int, str, str]]]] = [
+    ("nothing", lambda *_: "", set()),
+    ("a file of the newest version", gone("q"), {("lost", 1, "", KEEPS_FILES)}),
+    ("one of a tag's", gone("p"), {("lost", 0, "", KEEPS_FILES), ("lost", 0, "tag eod", KEEPS_FILES)}),
+    ("a deletion vector", vector, {("lost", 2, "", KEEPS_FILES)}),
+    ("a log", log, {("unreadable", 0, "", KEEPS_LOGS), ("unreadable", 0, "tag eod", KEEPS_LOGS)}),
+    ("what is kept", copy, {("damaged", 0, "tags", "")}),
+]
+
+
+@pytest.mark.parametrize(("what", "fault", "found"), FAULTS, ids=[what for what, _, _ in FAULTS])
+def test_what_is_gone_is_found(
+    what: str, fault: Fault, found: set[tuple[str, int, str, str]], catalog: TransactionalCatalog
+) -> None:
+    path = fault(catalog, tagged(catalog))
+    differences = verify_deep(catalog.lake.storage, catalog.timeline)
+    assert {(d.problem, d.table_version, d.needed_by, d.prevented_by) for d in differences} >= found, what
+    assert {d.path for d in differences} == ({path} if found else set())
+    assert {d.table for d in differences} <= {named("a")}
+
+
+def test_a_version_that_a_tag_alone_keeps_is_looked_at(catalog: TransactionalCatalog) -> None:
+    folder = tagged(catalog)
+    append(catalog, "b", "x")
+    expire(catalog)
+    assert verify_deep(catalog.lake.storage, catalog.timeline) == []
+    catalog.lake.storage.delete(f"{folder}/p")
+    [found] = verify_deep(catalog.lake.storage, catalog.timeline)
+    assert (found.problem, found.needed_by, found.path) == ("lost", "tag eod", f"{folder}/p")
+
+
+def test_the_command_names_the_file_and_what_prevents_it(store: FaultyStorage) -> None:
+    catalog = open_catalog(store)
+    create(catalog, "a", files=["p"])
+    root, folder = store.url.removeprefix("file://"), tagged(catalog)
+    assert lockstep("verify", root, "--deep").exit_code == 0
+    store.delete(f"{folder}/p")
+    assert lockstep("verify", root).exit_code == 0, "it does not look for files"
+    done = lockstep("verify", root, "--deep")
+    assert (done.exit_code, KEEPS_FILES in done.stdout) == (1, True), done.output
+    differences = json.loads(lockstep("verify", root, "--deep", "--json").stdout)["differences"]
+    assert {each["path"] for each in differences} == {f"{folder}/p"}
+    assert "tag eod" in {each["needed_by"] for each in differences}
