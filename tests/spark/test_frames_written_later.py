@@ -1,6 +1,6 @@
 """A DataFrame that is written later is what it was when it was made, or is refused, whichever writer writes it.
 
-Spark's `writeTo` alone hands on a DataFrame's query as it was before it was analyzed.
+Spark's `writeTo` and `mergeInto` hand on a DataFrame's query as it was before it was analyzed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions
 
 import lockstep
 
@@ -118,13 +119,19 @@ def overwrite_partitions(query: Any) -> None:
     query.writeTo(NEW).overwritePartitions()
 
 
+def merge(query: Any) -> None:
+    query.mergeInto(NEW, functions.lit(False)).whenNotMatched().insertAll().merge()
+
+
+INTO = (append, overwrite_partitions, merge)
+"""Those that write to a table that is there."""
 PLACES = [outside, in_rolled_back, in_committed, in_read_only, at_a_version, before_rollback_to, before_begin]
 INSIDE = (before_rollback_to, before_begin)
 QUERIES = [by_parameters, by_query, by_windows, by_hint, by_union, cached]
 CASES = [
     *((place, made, create) for place in PLACES for made in (by_sql, by_name)),
     *((place, made, create) for place in PLACES[:2] for made in QUERIES),
-    *((place, by_sql, writer) for place in PLACES[:2] for writer in (create_or_replace, append, overwrite_partitions)),
+    *((place, by_sql, writer) for place in PLACES[:2] for writer in (create_or_replace, *INTO)),
 ]
 
 
@@ -144,7 +151,7 @@ def test_every_writer_writes_what_a_query_was(
     spark: Any, other: Any, place: Callable[[Any, Made], Any], made: Made, writer: Callable[[Any], None]
 ) -> None:
     spark.sql(f"CREATE TABLE {T} AS SELECT 1 AS id")
-    for table in (NEW, EXPECTED) if writer in (append, overwrite_partitions) else ():
+    for table in (NEW, EXPECTED) if writer in INTO else ():
         spark.sql(f"CREATE TABLE {table} (id INT)")
     query = place(spark, made)
     if place not in INSIDE:

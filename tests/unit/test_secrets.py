@@ -97,7 +97,7 @@ ECHO = f"""<Error><Code>SignatureDoesNotMatch</Code><Message>it does not match</
 </SignatureProvided><StringToSign>{SECRET}</StringToSign><CanonicalRequest>GET
 x-amz-security-token:{TOKEN}
 
-</CanonicalRequest></Error>"""
+</CanonicalRequest><Token-0>{TOKEN}</Token-0></Error>"""
 """What S3 answers to who signs with the wrong key."""
 
 

@@ -191,13 +191,16 @@ def meaning_of(error: Exception) -> Meaning:
             if status in _NOT_LET_IN or (400 <= status < 500 and is_of_dynamodb(error.response, status=status)):
                 return Meaning.REFUSED
             return Meaning.BUSY if status >= 500 else Meaning.UNKNOWN
-        case exceptions.ConnectTimeoutError() | exceptions.EndpointConnectionError():
+        case (
+            exceptions.ConnectTimeoutError()
+            | exceptions.EndpointConnectionError()
+            | exceptions.CredentialRetrievalError()  # whoever gives the keys did not answer
+            | exceptions.MetadataRetrievalError()
+        ):
             return Meaning.UNREACHED
         case (
             exceptions.NoCredentialsError()
             | exceptions.PartialCredentialsError()
-            | exceptions.CredentialRetrievalError()
-            | exceptions.MetadataRetrievalError()
             | exceptions.TokenRetrievalError()
             | exceptions.SSOError()
             | exceptions.ParamValidationError()

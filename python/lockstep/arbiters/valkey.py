@@ -99,7 +99,7 @@ class Valkey(Arbiter):
                 "INFO, GET and SET to its user; a service that allows them to nobody is no arbiter"
             ) from error
         except RedisError as error:
-            raise FailedError(_meaning(error, is_connected=True), _cause(error)).before_deciding() from error
+            raise FailedError(meaning_of(error, is_connected=True), _cause(error)).before_deciding() from error
 
     def _refuse(self, found: Mapping[str, str | None], role: str | None) -> None:
         """Raise `UnsupportedError` if a server that is set like this may forget what it decides."""
@@ -169,11 +169,11 @@ class Valkey(Arbiter):
         try:
             connection = pool.get_connection()
         except RedisError as error:
-            raise FailedError(_meaning(error, is_connected=False), _cause(error)) from error
+            raise FailedError(meaning_of(error, is_connected=False), _cause(error)) from error
         try:
             yield connection
         except RedisError as error:
-            raise FailedError(_meaning(error, is_connected=True), _cause(error)) from error
+            raise FailedError(meaning_of(error, is_connected=True), _cause(error)) from error
         except BaseException:  # an answer may still come, and whoever has the connection next would take it
             connection.disconnect()  # type: ignore[no-untyped-call]
             raise
@@ -193,12 +193,23 @@ def _field(info: bytes, name: str) -> str | None:
     return next((value for key, _, value in lines if key == name), None)
 
 
-def _meaning(error: Exception, *, is_connected: bool) -> Meaning:
+_PASSING = ("NOREPLICAS", "MISCONF", "BUSY ", "MASTERDOWN")
+"""How answers begin that refuse for now: too few replicas, a full disk, a script that runs, a server that starts."""
+
+
+def meaning_of(error: Exception, *, is_connected: bool) -> Meaning:
     """Return what a failure means: whatever the server itself says no to was not done."""
     from redis import exceptions
 
     match error:
-        case exceptions.BusyLoadingError():
+        case (
+            exceptions.BusyLoadingError()
+            | exceptions.OutOfMemoryError()
+            | exceptions.ClusterDownError()
+            | exceptions.TryAgainError()
+        ):
+            return Meaning.THROTTLED
+        case exceptions.ResponseError() if str(error).startswith(_PASSING):
             return Meaning.THROTTLED
         case exceptions.AuthenticationError() | exceptions.AuthorizationError() | exceptions.ResponseError():
             return Meaning.REFUSED

@@ -20,7 +20,7 @@ from lockstep.cli.arguments import dry_run_option, goes_on, json_option, open_ti
 from lockstep.cli.log import time_option_value
 from lockstep.cli.printing import print_json, print_table, print_way_to_read
 from lockstep.display import counted
-from lockstep.errors import InvalidError, UndefinedError
+from lockstep.errors import InvalidError, LockstepError, UndefinedError
 
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
@@ -52,9 +52,15 @@ def _begun(catalog: TransactionalCatalog, text: str, *, dry_run: bool) -> Iterat
     tx.note_statement(text)
     try:
         yield tx
-    finally:
+    except BaseException as error:
         if tx.is_open:
-            catalog.rollback(tx)
+            try:
+                catalog.rollback(tx)
+            except LockstepError as failure:  # what went wrong first is what is told
+                error.add_note(f"Lockstep did not roll back: {failure}")
+        raise
+    if tx.is_open:
+        catalog.rollback(tx)
 
 
 def name_of(text: str) -> Name:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from lockstep.commit import records
 from lockstep.commit.ended import note
+from lockstep.commit.killing import entries_since
 from lockstep.commit.records import OpenRecord, record_of
 from lockstep.errors import LockstepError
 from lockstep.lake.changes import asked_for
@@ -79,7 +80,7 @@ class Watched:
         try:
             timeline.refresh()
             head = timeline.head.version
-            for entry in timeline.scan(self.looked, head):
+            for entry in entries_since(self.lake, self.looked, head):
                 if self.tx.id in entry.aborts and (asked := asked_for(entry)) is not None:
                     return f"{asked} (database version {entry.version})"
             self.looked = head

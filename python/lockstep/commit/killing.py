@@ -61,7 +61,7 @@ def ended_by(lake: Lake, transaction: str, snapshot: int) -> Entry | None:
         UnavailableError, CorruptTimelineError: as the timeline says.
     """
     lake.timeline.refresh()
-    entries = _entries(lake, snapshot, lake.timeline.head.version)
+    entries = entries_since(lake, snapshot, lake.timeline.head.version)
     return next((entry for entry in entries if transaction in (entry.transaction.id, *entry.aborts)), None)
 
 
@@ -99,7 +99,7 @@ def _end(lake: Lake, victims: Sequence[str], snapshot: int, asker: Asker, backof
         lake.timeline.refresh()
         # Once: another thread may read on at any moment, and what it read was not looked through for the victims.
         version = lake.timeline.head.version
-        if note(_entries(lake, seen, version)):
+        if note(entries_since(lake, seen, version)):
             return Settled(None)
         seen = version
         left = [victim for victim in victims if victim not in ended]
@@ -113,7 +113,7 @@ def _end(lake: Lake, victims: Sequence[str], snapshot: int, asker: Asker, backof
     return ended
 
 
-def _entries(lake: Lake, seen: int, version: int) -> Iterator[Entry]:
+def entries_since(lake: Lake, seen: int, version: int) -> Iterator[Entry]:
     """Yield what came after a database version, up to another one."""
     gone = lake.timeline.head.expired.first_kept - 1
     if seen < gone:  # the history outlives the entries, and says who committed and who was ended

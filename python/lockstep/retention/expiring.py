@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,13 +10,15 @@ from functools import partial
 
 from lockstep.commit.ended import prune
 from lockstep.commit.records import OpenRecord
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UnavailableError
 from lockstep.lake.exports import needed_versions
 from lockstep.lake.lake import Lake
 from lockstep.retention.horizon import expire, readable
 from lockstep.retention.pins import pins
 from lockstep.retention.versions import Readable, Wishes, expired, retained
 from lockstep.workers import Progress, silent
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,15 @@ def expire_snapshots(
     pinned = tuple if wishes.exports is None else partial(_exported, lake, before)  # where nobody can tell, all stay
     after, entries = expire(timeline, after, pinned=pinned, dry_run=dry_run, progress=progress)
     if not dry_run:
-        prune(lake, older_than)
+        _prune(lake, older_than)
     return Expired(before, after, expired(before, after), entries)
+
+
+def _prune(lake: Lake, older_than: datetime) -> None:
+    try:
+        prune(lake, older_than)
+    except UnavailableError as error:  # the versions have expired, whatever becomes of these
+        _log.warning("what is kept of transactions that were rolled back stays: %s", error)
 
 
 def _exported(lake: Lake, before: Readable) -> frozenset[int]:

@@ -172,10 +172,10 @@ def refuses_conditions(text: str) -> bool:
 
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 _ECHOES = re.compile(
-    r"<((?:CanonicalRequest|StringToSign)(?:Bytes)?|SignatureProvided|AuthenticationErrorDetail)>.*?(?:</\1>|\Z)",
+    r"<((?:CanonicalRequest|StringToSign)(?:Bytes)?|SignatureProvided|AuthenticationErrorDetail|Token-\d+)>.*?(?:</\1>|\Z)",
     re.DOTALL,
 )
-"""What stores repeat of a request whose signature is wrong: S3 all that was signed, a session's token among it."""
+"""What stores repeat of a request that they refuse: S3 all that was signed, or a session's token."""
 
 _REASONS = (
     (re.compile(r"kind: Timeout,"), "no answer in time"),

@@ -188,10 +188,11 @@ class ObjectStorage(Storage):
         with self._reporting("look at", path):
             try:
                 obstore.head(self._store, _key(path))
+                return True
             except FileNotFoundError as error:
                 _check_absent(error)
-                return False if self._knows_bucket else self._read_to_look(path)
-            return True
+            # Not while that is handled: what fails here would have it, keys and all, among its causes.
+            return False if self._knows_bucket else self._read_to_look(path)
 
     def _read_to_look(self, path: str) -> bool:
         """Tell whether an object is there by a GET, which says so if it is the bucket that is missing."""
@@ -225,10 +226,11 @@ class ObjectStorage(Storage):
         def remove() -> None:
             try:
                 obstore.delete(self._store, keys)  # of S3, a request for every thousand
+                return
             except FileNotFoundError as error:
                 _check_absent(error)
-                for key in keys:  # Azure says so of one that is not there, and those behind it may still be
-                    self.delete(key)
+            for key in keys:  # Azure says so of one that is not there, and those behind it may still be
+                self.delete(key)
 
         self._repeating("delete", keys[0] if keys else "", remove)
 

@@ -7,7 +7,7 @@ nothing is written into a table of which anything would have to be kept that nob
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -208,6 +208,15 @@ class Layout:
         """
         if "rowTracking" in self.features:
             self._refuse({ROWS_MOVE}, "written")
+
+    def check_row_ids(self, adds: Iterable[Mapping[str, Any]]) -> None:
+        """Raise if files that stay have no row ids, and each file that is committed must have them.
+
+        Raises:
+            UnsupportedError: row tracking was set for a table that had rows, and they have not been given ids yet.
+        """
+        if self.gives_row_ids and any(add.get("baseRowId") is None for add in adds):
+            self._refuse({"rowTracking, and some of the rows that stay have no row ids yet"}, "written")
 
     def check_writable(self, *, only_appends: bool, changes_rows: bool | None = None) -> None:
         """Raise unless files of its may be added, and removed, here.

@@ -316,8 +316,10 @@ class TransactionTable:
 
     def _take_out(self, found: Candidates, gone: pa.ChunkedArray) -> TakenOut:
         out = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
+        layout = found.files.layout
         if out.kept.num_rows:
-            found.files.layout.check_rows_stay()
+            layout.check_rows_stay()
+        layout.check_row_ids(action["add"] for action in out.actions if "add" in action)
         return out
 
     def _taken(self, files: Files, data: Any, schema_mode: SchemaMode) -> tuple[list[Action], Files, pa.Table]:

@@ -11,14 +11,18 @@ import pytest
 from botocore.exceptions import (
     ChecksumError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
+    MetadataRetrievalError,
     NoCredentialsError,
     ParamValidationError,
     ReadTimeoutError,
 )
 from botocore.parsers import ResponseParserError
+from redis.exceptions import AuthenticationError, ClusterDownError, OutOfMemoryError, ReadOnlyError, ResponseError
 
 from lockstep.arbiters.dynamodb import identity_of, meaning_of
+from lockstep.arbiters.valkey import meaning_of as meaning_of_valkeys
 from lockstep.errors import UnavailableError
 from lockstep.storage.failures import Meaning
 from tests.support.arbiters import decision, dynamodb, make_table, of
@@ -91,6 +95,8 @@ def test_odd_answers_say_nothing_of_a_decision(answer: tuple[str, str, bytes], t
     ("error", "meaning"),
     [
         (NoCredentialsError(), Meaning.REFUSED),
+        (CredentialRetrievalError(provider="x", error_msg="x"), Meaning.UNREACHED),
+        (MetadataRetrievalError(error_msg="x"), Meaning.UNREACHED),
         (ParamValidationError(report="x"), Meaning.REFUSED),
         (EndpointConnectionError(endpoint_url="x"), Meaning.UNREACHED),
         (ConnectTimeoutError(endpoint_url="x"), Meaning.UNREACHED),
@@ -103,6 +109,24 @@ def test_odd_answers_say_nothing_of_a_decision(answer: tuple[str, str, bytes], t
 )
 def test_what_a_failure_of_dynamodbs_client_means(error: Exception, meaning: Meaning) -> None:
     assert meaning_of(error) is meaning
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (OutOfMemoryError("command not allowed"), Meaning.THROTTLED),
+        (ClusterDownError("The cluster is down"), Meaning.THROTTLED),
+        (ResponseError("NOREPLICAS Not enough good replicas to write."), Meaning.THROTTLED),
+        (ResponseError("MISCONF Errors writing to the AOF file"), Meaning.THROTTLED),
+        (ResponseError("BUSY Valkey is busy running a script."), Meaning.THROTTLED),
+        (ResponseError("WRONGTYPE Operation against a key"), Meaning.REFUSED),
+        (AuthenticationError("invalid password"), Meaning.REFUSED),
+        (ReadOnlyError("You can't write against a read only replica."), Meaning.REFUSED),
+    ],
+    ids=str,
+)
+def test_what_a_failure_of_valkeys_client_means(error: Exception, meaning: Meaning) -> None:
+    assert meaning_of_valkeys(error, is_connected=True) is meaning
 
 
 def test_a_table_of_dynamodb_is_the_same_one_in_each_time_zone() -> None:

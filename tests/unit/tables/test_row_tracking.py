@@ -130,6 +130,24 @@ def test_rows_that_stay_keep_their_ids(lake: OpenLake) -> None:
     assert ids(lake) == [(5, 1, 6)]
 
 
+def test_rows_that_were_there_before_must_have_been_given_ids(lake: OpenLake) -> None:
+    """While Spark gives them, a file of which rows go would be committed without, and be passed over."""
+    with lake.transaction() as tx:
+        tx.create("t", COLUMNS, properties=VECTORS)
+        tx["t"].append({"id": [1, 2, 3]})
+    before = state(lake)
+    core = lake.catalog.begin()
+    more: list[Action] = [{"protocol": with_features(before.protocol, {"rowTracking", "domainMetadata"})}]
+    stage(lake.catalog, core, "t", *more, operation="UPGRADE PROTOCOL")
+    lake.catalog.commit(core)
+    with lake.transaction() as tx:
+        with refused_in(tx, UnsupportedError, "no row ids yet"):
+            tx["t"].delete("id = 2")
+        with refused_in(tx, UnsupportedError, "no row ids yet"):
+            tx["t"].overwrite({"id": [2]}, "id = 2")
+        assert tx["t"].delete() == 3, "of whole files none stays"
+
+
 MOVED: list[Callable[[TransactionTable], Any]] = [
     lambda t: t.update({"v": "'x'"}, "id = 1"),
     lambda t: t.merge({"id": [1], "v": ["x"]}, on="id").when_matched_update_all().execute(),

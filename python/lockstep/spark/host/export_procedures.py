@@ -22,7 +22,7 @@ from lockstep.spark.host.protocol import procedures as protocol
 from lockstep.spark.host.protocol.transactions import DueCheckpoint
 from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.uris import Uris
-from lockstep.storage import Storage, has_options, is_local, open_storage
+from lockstep.storage import Storage, has_options, is_local, open_storage, url_of
 from lockstep.timeline.entry import ExportMode
 from lockstep.transactions.statements import shortened
 
@@ -76,7 +76,7 @@ def _import(requests: ProcedureRequests, session: Session, request: protocol.Cal
     _check_absolute("from", file, "of the file")
     place = _place(request)
     asked = _asked(house, request, place, _mode(request, "partial"), None)
-    return _done(import_minimal(_exporter(house, place), file, asked))
+    return _done(import_minimal(_exporter(house, request, place), file, asked))
 
 
 def _exports(requests: ProcedureRequests, _: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -116,7 +116,7 @@ def _run(house: Lakehouse, request: protocol.CallProcedure, mode: ExportMode) ->
     if isinstance(version, str):
         version = house.catalog.as_of(version).version
     asked = _asked(house, request, place, mode, version if isinstance(version, int) else None)
-    return _done(_exporter(house, place).run(asked))
+    return _done(_exporter(house, request, place).run(asked))
 
 
 def _mode(request: protocol.CallProcedure, default: ExportMode) -> ExportMode:
@@ -181,15 +181,18 @@ def _asked(
     )
 
 
-def _exporter(house: Lakehouse, place: _Place) -> Exporter:
-    return Exporter(house.catalog.lake, _opener(place.settings), for_spark=True)
+def _exporter(house: Lakehouse, request: protocol.CallProcedure, place: _Place) -> Exporter:
+    return Exporter(house.catalog.lake, _opener(request.options, place), for_spark=True)
 
 
-def _opener(settings: Mapping[str, str]) -> OpenTarget:
-    """Return what opens other stores than the catalog's, with what is set for that one, or for another."""
-    options = _store_options(settings)
+def _opener(settings: Mapping[str, str], place: _Place | None = None) -> OpenTarget:
+    """Return what opens other stores with what is set for the catalog, and a place with what is set for that."""
+    ours = _store_options(settings)
+    theirs, root = (ours, "") if place is None else (_store_options(place.settings), url_of(place.url).rstrip("/"))
 
     def opened(url: str, create: bool) -> Storage:
+        is_theirs = root and f"{url_of(url).rstrip('/')}/".startswith(f"{root}/")
+        options = theirs if is_theirs else ours
         return open_storage(url, create=create, options=options if has_options(url) else None)
 
     return opened

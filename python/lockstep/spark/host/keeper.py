@@ -152,8 +152,9 @@ class Keeper:
     def open_in(self, house: Lakehouse) -> list[OpenRecord]:
         """Return what is open in one lake, in this driver, with or without a record, be it busy."""
         found = [(session, each) for session in self._sessions() if (each := _open(session)) is not None]
-        here = [(session, tx) for session, (tx, other) in found if other.catalog.lake is house.catalog.lake]
         lake = house.catalog.lake
+        # By root: with other keys of the store it is another object.
+        here = [(session, tx) for session, (tx, other) in found if other.catalog.lake.storage.url == lake.storage.url]
         return [self._record(session, tx, lake) or self._busy(tx, lake) for session, tx in here]
 
     def _busy(self, tx: Transaction, lake: Lake) -> OpenRecord:

@@ -15,8 +15,8 @@ Settings: TypeAlias = dict[str, str]
 """Settings by their `Setting.key`, each as the text that was set."""
 
 Id: TypeAlias = str
-"""Stands for settings, see `options`. What it looks like is not said here: msgspec 0.22 frees a constraint of a text twice
-where a union within a dict has it, and the interpreter crashes at its end."""
+"""Stands for settings, see `options`. What it looks like is not said here: a constraint of a text, in a union within a
+dict, is freed twice by msgspec 0.22, and the interpreter crashes at its end."""
 
 if TYPE_CHECKING:
     Options: TypeAlias = Settings

@@ -35,7 +35,8 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
 /** Runs behind what resolves a plan, and changes nothing. */
 private[spark] object AnalyzedRule extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = {
-    if (plan.resolved) StatementScope.current.foreach(_.became(plan))
+    // Not only one that is resolved: Spark resolves some behind this, and the last analysis would then be a view's of it.
+    StatementScope.current.foreach(_.became(plan))
     plan
   }
 }

@@ -4,22 +4,27 @@ import lockstep.spark.grammar.Words.{isNumber, isString, name, word}
 import org.antlr.v4.runtime.Token
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.parser.{ParseException, ParserInterface, SqlBaseLexer}
+import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
 import org.apache.spark.sql.lockstep.LockstepException
 
 /** An expression in a statement of Lockstep's own grammar, as text. */
 private[spark] case class Said(sql: String) {
 
   def parsed(parser: ParserInterface): Expression =
-    try parser.parseExpression(sql)
-    catch {
-      case _: ParseException =>
-        throw new LockstepException(
-          "LOCKSTEP_SYNTAX",
-          s"`$sql` is no time: write it as '2026-01-31 12:00:00', or as an expression of SQL, such as " +
-            "current_timestamp() - INTERVAL 1 HOUR.",
-          "42601"
-        )
+    try {
+      val time = parser.parseExpression(sql)
+      if (time.containsPattern(PLAN_EXPRESSION)) throw noTime else time
+    } catch {
+      case _: ParseException => throw noTime
     }
+
+  private def noTime =
+    new LockstepException(
+      "LOCKSTEP_SYNTAX",
+      s"`$sql` is no time: write it as '2026-01-31 12:00:00', or as an expression of SQL, such as " +
+        "current_timestamp() - INTERVAL 1 HOUR.",
+      "42601"
+    )
 }
 
 /**

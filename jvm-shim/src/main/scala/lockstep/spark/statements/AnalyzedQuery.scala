@@ -1,9 +1,11 @@
 package lockstep.spark.statements
 
 import lockstep.spark.scans.Scans
+import lockstep.spark.transactions.EndedTransactions
 import org.apache.spark.sql.catalyst.analysis.ParameterizedQuery
 import org.apache.spark.sql.catalyst.plans.logical.{
   LogicalPlan,
+  MergeIntoTable,
   UnresolvedWith,
   V2CreateTableAsSelectPlan,
   V2WriteCommand,
@@ -13,8 +15,8 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag
 import org.apache.spark.sql.lockstep.LockstepException
 
 /**
- * What became of a query when it was analyzed. `DataFrame.writeTo` hands Spark the query as it was before, whose names would
- * be looked up anew: in another version of the database, and on the other side of a transaction's end.
+ * What became of a query when it was analyzed. `DataFrame.writeTo` and `mergeInto` hand Spark the query as it was before,
+ * whose names would be looked up anew: in another version of the database, and on the other side of a transaction's end.
  */
 final private[spark] class AnalyzedQuery {
   private var isTaken = false
@@ -50,6 +52,7 @@ private[spark] object AnalyzedQuery {
   def place(plan: LogicalPlan): LogicalPlan = plan match {
     case write: V2WriteCommand => placed(write, write.query)
     case make: V2CreateTableAsSelectPlan => placed(make, make.query)
+    case merge: MergeIntoTable => placed(merge, merge.sourceTable)
     case _ => plan
   }
 
@@ -57,11 +60,11 @@ private[spark] object AnalyzedQuery {
     (if (query.resolved) None else of(query)).fold(plan) { known =>
       val analyzed = known.plan.getOrElse(throw new LockstepException(
         "LOCKSTEP_UNSUPPORTED",
-        "writeTo would look up anew what this query reads, and what it was when the DataFrame was made is not known. " +
-          "Nothing was done. Write it by df.select(\"*\").writeTo(…), or by df.write",
+        "Spark would look up anew what this DataFrame reads, and what it was when it was made is not known. Nothing was " +
+          "done. Write df.select(\"*\") in its place",
         "0A000"
       ))
-      if (Scans.relations(analyzed).isEmpty) plan
+      if (Scans.relations(analyzed).isEmpty && EndedTransactions.ofSystemTables(analyzed).isEmpty) plan
       else plan.mapChildren(child => if (child eq query) analyzed else child)
     }
 

@@ -39,7 +39,7 @@ private[spark] object EndedTransactions {
     }
 
   /** Whose views the system tables show that a plan reads. */
-  private def ofSystemTables(plan: LogicalPlan): Seq[Option[String]] = plan.collectWithSubqueries {
+  def ofSystemTables(plan: LogicalPlan): Seq[Option[String]] = plan.collectWithSubqueries {
     case relation: DataSourceV2Relation => relation.table
     case scan: DataSourceV2ScanRelation => scan.relation.table
   }.collect { case table: ShowsTransaction => table.transaction }
