@@ -198,7 +198,7 @@ lint: setup $(FORMATTED) ## check style, format, types and which way imports go
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --quiet --check
 	@$(BIN)/mypy
-	@$(BIN)/python -m pytest --quiet --no-header tests/unit/test_imports.py tests/unit/test_shim_imports.py
+	@$(BIN)/python -m pytest --quiet --no-header --noconftest tests/unit/test_imports.py tests/unit/test_shim_imports.py
 
 $(FORMATTED): $(SET_UP) $(SBT_FILES) $(SHIM_FILES) .scalafmt.conf
 	@echo "lint: scalafmt"

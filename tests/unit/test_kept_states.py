@@ -11,7 +11,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LOG, commit_path
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, ForeignCommitError, LockstepError, MissingFilesError
-from lockstep.lake.kept_states import FOLDER, kept_state, kept_states, state_path, told_at
+from lockstep.lake.kept_states import FOLDER, is_whole, kept_state, kept_states, state_path, told_at
 from lockstep.lake.verify import verify
 from lockstep.storage import open_storage
 from lockstep.timeline.entry import TagDdl
@@ -53,6 +53,32 @@ def test_a_log_that_tells_is_the_one_that_is_read(catalog: TransactionalCatalog)
     assert told_at(catalog.lake.storage, table) == table.location
     lose_log(catalog, table.location)
     assert told_at(catalog.lake.storage, table).startswith(f"{FOLDER}/{table.id}/{0:020d}-")
+
+
+def test_a_log_that_was_written_over_is_not_what_a_tag_keeps(catalog: TransactionalCatalog) -> None:
+    """It is not read where the right one is kept, and it is not kept."""
+    tagged = make_tag(catalog, "good")
+    table = catalog.timeline.at(tagged).tables[named("a")]
+    append(catalog, "a", "x")
+    newest = catalog.database().tables[named("a")]
+    store = catalog.lake.storage
+    for version in (table.version, newest.version):
+        store.put(commit_path(table.location, version), b'{"commitInfo":{}}\n')
+    assert told_at(store, table).startswith(FOLDER)
+    with pytest.raises(ForeignCommitError):
+        make_tag(open_catalog(store), "bad")
+    assert kept_state(store, newest.id, newest.version) is None
+
+
+def test_what_is_kept_is_believed_if_all_of_it_is_there(catalog: TransactionalCatalog) -> None:
+    tagged = make_tag(catalog, "good")
+    table, store = catalog.timeline.at(tagged).tables[named("a")], catalog.lake.storage
+    assert is_whole(store, table.id, table.version)
+    state = kept_state(store, table.id, table.version)
+    assert state is not None
+    store.put(f"{state.folder}/{LOG}/{state.files[0].name}", b"cut")
+    assert not is_whole(store, table.id, table.version)
+    assert not is_whole(store, table.id, table.version + 1)
 
 
 def test_what_is_kept_is_the_bytes_of_the_log(catalog: TransactionalCatalog) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 
-from lockstep.errors import LockstepError
 from lockstep.lake.kept_states import keep, state_path
 from lockstep.lake.lake import Lake
 from lockstep.timeline.database import Database
@@ -100,5 +99,5 @@ def keep_own(lake: Lake, entry: Entry) -> None:
         database = lake.timeline.at(entry.version)
         written = [database.table_by_id(write.id) for write in entry.writes]
         keep(lake, [table for table in written if table is not None])
-    except LockstepError as error:
+    except Exception as error:  # noqa: BLE001 (it is committed, whatever happens here)
         _log.warning("what a tag of database version %d needs is not kept yet: %s", entry.version, error)

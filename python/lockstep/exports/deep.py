@@ -18,12 +18,12 @@ from msgspec import structs
 from lockstep.delta.actions import bodies
 from lockstep.delta.log import commit_path, log_files, read_published
 from lockstep.delta.snapshot import read_snapshot
-from lockstep.errors import LockstepError, UnavailableError, UnsupportedError
+from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError, UnsupportedError
 from lockstep.exports.copying import Stores
 from lockstep.exports.files import Place, places_of
 from lockstep.lake.exports import read_exports
 from lockstep.lake.kept import kept_tags
-from lockstep.lake.kept_states import damaged, kept_state, kept_states, told_at
+from lockstep.lake.kept_states import damaged, kept_state, kept_states, state_path, told_at
 from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference
 from lockstep.storage import Storage
 from lockstep.storage.outside import OutsideStorage, open_reaching, url_below
@@ -36,6 +36,10 @@ AT_ONCE = 32
 """So many tables' logs are read, and folders listed, at a time."""
 
 
+SAID = 3
+"""So many of those that need a version are named."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A version of a table that somebody may read.
@@ -43,7 +47,7 @@ class Wanted:
     Attributes:
         table: at that version.
         database_version: one that has it.
-        needed_by: a tag or an export; empty if it is just not expired.
+        needed_by: tags and exports; empty if it is just not expired.
     """
 
     table: Table
@@ -123,12 +127,18 @@ def _singles(storage: Storage, timeline: Timeline, clock: Clock) -> list[Wanted]
     for record in read_exports(storage):
         if not head.expired.has(record.database_version):
             by_version.setdefault(record.database_version, []).append(f"export {record.id}")
-    return [
-        Wanted(table, version, who)
-        for version, needed_by in sorted(by_version.items())
-        for table in timeline.at(version).tables.values()
-        for who in needed_by or [""]
-    ]
+    needs: dict[tuple[str, int], tuple[Table, int, list[str]]] = {}
+    for version, needed_by in sorted(by_version.items()):
+        for table in timeline.at(version).tables.values():
+            _, _, who = needs.get((table.id, table.version), (None, 0, []))
+            needs[table.id, table.version] = table, version, who + needed_by
+    return [Wanted(table, version, _said(who)) for table, version, who in needs.values()]
+
+
+def _said(needed_by: list[str]) -> str:
+    """Return who needs it: of many that keep the same the first ones, and how many more there are."""
+    more = f" and {len(needed_by) - SAID} more" if len(needed_by) > SAID else ""
+    return ", ".join(needed_by[:SAID]) + more
 
 
 def _runs(timeline: Timeline) -> list[_Run]:
@@ -188,8 +198,11 @@ def _of_run(storage: Storage, run: _Run) -> tuple[list[tuple[Wanted, Place]], li
             problems.append(_untold(storage, wanted))
             break
         pairs += ((wanted, place) for add in bodies(commit, "add") for place in _places(add, table, storage))
+    if last == table.version:
+        return pairs, problems
     # Last, for what the newest version has yet is said of that.
-    return [*pairs, *_of_one(storage, run.at(last))[0]], problems
+    newest, untold = _of_one(storage, run.at(last))
+    return [*pairs, *newest], [*problems, *(each for each in untold if each not in problems)]
 
 
 def _places(file: dict[str, object], table: Table, storage: Storage) -> Iterator[Place]:
@@ -208,11 +221,11 @@ def _damaged_copies(storage: Storage, timeline: Timeline) -> Sequence[Difference
     names = {table.id: table.name for table in timeline.head.tables.values()}
     found = []
     for id_, version in sorted(kept_states(storage).states):
-        if (state := kept_state(storage, id_, version)) is None:
-            continue
+        try:
+            state = kept_state(storage, id_, version)
+            paths = [] if state is None else [*damaged(storage, state)]
+        except CorruptTimelineError:
+            paths = [state_path(id_, version)]
         name = names.get(id_, Name(namespace=(), table=id_))
-        found += [
-            Difference("damaged", name, version, timeline.head.version, path, needed_by="tags")
-            for path in damaged(storage, state)
-        ]
+        found += [Difference("damaged", name, version, timeline.head.version, path, needed_by="tags") for path in paths]
     return found

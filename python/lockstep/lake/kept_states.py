@@ -29,9 +29,13 @@ from lockstep.lake.lake import Lake
 from lockstep.storage import Found, Mine, Storage
 from lockstep.timeline.entry import Table, Value
 from lockstep.timeline.files import UNREADABLE
+from lockstep.timeline.settlements import refusal
 
 FOLDER = "_lockstep/kept"
 FORMAT = 1
+
+AT_ONCE = 64
+"""So many tables are copied before it is said that they are kept: what is not said for long is taken for litter."""
 
 _PATH = re.compile(rf"{FOLDER}/([^/]+)/(\d{{20}})(\.json|-[^/]+)(?:/.*)?")
 
@@ -105,10 +109,24 @@ def told_at(storage: Storage, table: Table) -> str:
     Raises:
         UnavailableError, CorruptTimelineError: the store failed; what is kept cannot be read.
     """
-    if not storage.exists(state_path(table.id, table.version)) or _log_tells(storage, table):
+    if not storage.exists(state_path(table.id, table.version)):
         return table.location
-    state = kept_state(storage, table.id, table.version)
-    return table.location if state is None else state.folder
+    tells = _log_tells(storage, table)
+    try:
+        state = kept_state(storage, table.id, table.version)
+    except CorruptTimelineError:
+        if tells:  # it is not needed
+            return table.location
+        raise
+    return table.location if state is None or (tells and _is_as_kept(storage, table, state)) else state.folder
+
+
+def _is_as_kept(storage: Storage, table: Table, state: KeptState) -> bool:
+    """Tell whether the commit of a table's version is the one that was kept, and not one written over it."""
+    path = commit_path(table.location, table.version)
+    kept = {file.name: file.sha256 for file in state.files}.get(path.rpartition("/")[2])
+    data = None if kept is None else storage.get(path)
+    return data is None or hashlib.sha256(data).hexdigest() == kept
 
 
 def is_told(storage: Storage, table: Table) -> bool:
@@ -143,14 +161,24 @@ def keep(lake: Lake, tables: Iterable[Table]) -> frozenset[str]:
         What says of each that it is kept: paths that may not go from here on.
 
     Raises:
-        MissingFilesError: a table's log does not tell of its version any more. Nothing says that any of them is kept
-            that was not before.
-        UnavailableError: the store failed; a later attempt goes on.
+        MissingFilesError: a table's log does not tell of its version any more.
+        ForeignCommitError: a table was settled since, or a plain writer wrote over its version: its log is another's.
+        UnavailableError: the store failed. Whatever it is, some may be kept by then, and a later attempt goes on.
     """
     storage, wanted = lake.storage, {(table.id, table.version): table for table in tables}
     paths = {key: state_path(*key) for key in wanted}
     there = lake.side_by_side(storage.exists, paths.values())
     new = [wanted[key] for key, is_there in zip(paths, there, strict=True) if not is_there]
+    for place in range(0, len(new), AT_ONCE):
+        _keep(lake, new[place : place + AT_ONCE])
+    return frozenset(paths.values())
+
+
+def _keep(lake: Lake, new: Sequence[Table]) -> None:
+    storage = lake.storage
+    for table in new:
+        if (error := refusal(lake.timeline.head, table)) is not None:
+            raise error
     tellings = lake.side_by_side(lambda table: _telling(storage, table, lake.new_id()), new)
     pairs = [(number, name) for number, telling in enumerate(tellings) for name in telling.names]
 
@@ -171,9 +199,8 @@ def keep(lake: Lake, tables: Iterable[Table]) -> frozenset[str]:
         )
         for number, telling in enumerate(tellings)
     ]
-    # Once all are copied: who fails before that has said nothing.
+    lake.check_past(new)  # behind the copying: what was written over meanwhile is not what was ratified
     lake.side_by_side(lambda state: _say(lake, state), states)
-    return frozenset(paths.values())
 
 
 def _telling(storage: Storage, table: Table, attempt: str) -> _Telling:
@@ -276,6 +303,22 @@ def kept_versions(storage: Storage, id: str) -> frozenset[int]:
     """
     names = storage.list(f"{FOLDER}/{id}")
     return frozenset(int(name[:20]) for name in names if _PATH.fullmatch(f"{FOLDER}/{id}/{name}"))
+
+
+def is_whole(storage: Storage, id: str, version: int) -> bool:
+    """Tell whether all is there, by its size, that is said to be kept of a table at a version.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    try:
+        state = kept_state(storage, id, version)
+    except CorruptTimelineError:
+        return False
+    if state is None:
+        return False
+    there = {found.path: found.size for found in storage.walk(state.folder)}
+    return all(there.get(f"{state.folder}/{LOG}/{file.name}") == file.size for file in state.files)
 
 
 def damaged(storage: Storage, state: KeptState) -> Iterator[str]:

@@ -30,6 +30,7 @@ from typing import Literal
 from lockstep.delta.log import LogFiles, checksum_path, commit_path, digest, log_files, read_checksum, read_published
 from lockstep.delta.publish import contents
 from lockstep.delta.replay import Replay
+from lockstep.errors import CorruptTimelineError
 from lockstep.lake.kept import kept_tables, kept_tags
 from lockstep.lake.kept_states import kept_state
 from lockstep.storage import Storage
@@ -159,7 +160,7 @@ def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterat
         if location not in logs:
             logs[location] = log_files(storage, location)
         missing = logs[location].missing_for(version)
-        if missing is None or (location, version) in seen or kept_state(storage, kept.table.id, version) is not None:
+        if missing is None or (location, version) in seen or _is_kept(storage, kept.table):
             continue
         seen.add((location, version))
         yield Difference(
@@ -171,6 +172,13 @@ def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterat
             needed_by=f"tag {kept.tag.name}",
             prevented_by=KEEPS_LOGS,
         )
+
+
+def _is_kept(storage: Storage, table: Table) -> bool:
+    try:
+        return kept_state(storage, table.id, table.version) is not None
+    except CorruptTimelineError:  # `verify --deep` says which
+        return False
 
 
 def _beyond(version: int, head: Database) -> WrongCheckpoint:

@@ -7,18 +7,20 @@ still names that: the table's own log may not tell of it any more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from lockstep.errors import CorruptTimelineError, MissingFilesError
+from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.lake.kept import kept_tables, kept_tags
-from lockstep.lake.kept_states import Kept, keep, kept_state, kept_states, kept_versions
+from lockstep.lake.kept_states import AT_ONCE, Kept, keep, kept_state, kept_states, kept_versions
 from lockstep.lake.lake import Lake
 from lockstep.retention.files import Doomed
 from lockstep.retention.horizon import readable
 from lockstep.retention.needs import Need, need_of
 from lockstep.retention.versions import Readable
+from lockstep.timeline.entry import Table
 from lockstep.timeline.known import Known
 
 _log = logging.getLogger(__name__)
@@ -63,9 +65,10 @@ def doomed_states(lake: Lake, kept: Kept, is_needed: Callable[[str, int], bool],
         for key, found in kept.states.items()
         if not is_needed(*key) and found.modified_at < before
     ]
+    of_key = Counter(key for key, _ in kept.folders.values())
     for folder, (key, files) in kept.folders.items():
         newest = max(found.modified_at for found in files)
-        if newest >= before or (is_needed(*key) and _is_of_state(lake, kept, key, folder)):
+        if newest >= before or (is_needed(*key) and _is_of_state(lake, kept, key, folder, of_key[key])):
             continue
         said = kept.states.get(key)
         if said is not None and not is_needed(*key) and said.modified_at >= before:
@@ -74,11 +77,11 @@ def doomed_states(lake: Lake, kept: Kept, is_needed: Callable[[str, int], bool],
     return doomed
 
 
-def _is_of_state(lake: Lake, kept: Kept, key: tuple[str, int], folder: str) -> bool:
+def _is_of_state(lake: Lake, kept: Kept, key: tuple[str, int], folder: str, folders: int) -> bool:
     """Tell whether a folder is that of a state, or may be: others are left of processes that were slower, or killed."""
     if key not in kept.states:
         return False
-    if sum(each == key for each, _ in kept.folders.values()) == 1:
+    if folders == 1:
         return True
     try:
         state = kept_state(lake.storage, *key)
@@ -101,13 +104,22 @@ def keep_late(lake: Lake) -> None:
         return
     there = kept_states(lake.storage).states.keys()
     tables = {(each.table.id, each.table.version): each.table for each in kept_tables(lake.timeline, tags)}
-    for key, table in tables.items():
-        if key in there:
-            continue
-        try:
-            keep(lake, [table])
-        except MissingFilesError as error:
-            _log.warning("a tag keeps table %s, and %s", table.name, error)
+    new = [table for key, table in tables.items() if key not in there]
+    for place in range(0, len(new), AT_ONCE):
+        _keep_what_can_be(lake, new[place : place + AT_ONCE])
+
+
+def _keep_what_can_be(lake: Lake, tables: Sequence[Table]) -> None:
+    try:
+        keep(lake, tables)
+    except UnavailableError:
+        raise
+    except LockstepError as error:
+        if len(tables) == 1:
+            _log.warning("a tag keeps table %s, and %s", tables[0].name, error)
+        else:
+            for table in tables:
+                _keep_what_can_be(lake, [table])
 
 
 def with_kept(lake: Lake, location: str, need: Need) -> Need:

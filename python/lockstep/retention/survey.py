@@ -21,6 +21,8 @@ from lockstep.storage import Found, Storage
 OWN = "_lockstep"
 """The folder of the lake's own files."""
 
+KEPT_AT_ONCE = 16
+"""So many versions that are kept for tags are read at a time: each is all the paths of a table."""
 AT_ONCE = 256
 """So many commits of a log are read at a time."""
 
@@ -209,8 +211,10 @@ def _replay(lake: Lake, state: TableFiles, times: Mapping[str, datetime], begin:
 def _take_kept(lake: Lake, state: TableFiles, begin: int) -> None:
     """Take in which files those versions need that are kept for tags and come before what was read of the log."""
     before = sorted((id_, version) for id_, version in state.need.kept if version < begin)
-    for paths in lake.side_by_side(lambda key: kept_files(lake.storage, state.location, *key), before):
-        state.needed |= paths
+    for place in range(0, len(before), KEPT_AT_ONCE):
+        some = before[place : place + KEPT_AT_ONCE]
+        for paths in lake.side_by_side(lambda key: kept_files(lake.storage, state.location, *key), some):
+            state.needed |= paths
     for path in state.needed:
         state.removed.pop(path, None)
 

@@ -122,3 +122,24 @@ def test_the_command_names_the_file_and_what_prevents_it(store: FaultyStorage) -
     differences = json.loads(lockstep("verify", root, "--deep", "--json").stdout)["differences"]
     assert {each["path"] for each in differences} == {f"{folder}/p"}
     assert "tag eod" in {each["needed_by"] for each in differences}
+
+
+def test_of_many_that_need_a_version_a_few_are_named(catalog: TransactionalCatalog) -> None:
+    for number in range(5):
+        ddl = TagDdl(action="create", name=f"tag{number}")
+        catalog.run(lambda tx, ddl=ddl: tx.changing().create_tag(ddl))  # type: ignore[misc]
+    folder = location(catalog, "a")
+    catalog.lake.storage.delete(f"{folder}/p")
+    found = verify_deep(catalog.lake.storage, catalog.timeline)
+    assert {each.needed_by for each in found} == {"", "tag tag0, tag tag1, tag tag2 and 2 more"}
+
+
+def test_what_nobody_can_read_of_the_newest_version_is_told(catalog: TransactionalCatalog) -> None:
+    """All of its commits are there, but it begins with a checkpoint that cannot be read."""
+    for number in range(3):
+        append(catalog, "a", f"more{number}")
+    newest = catalog.database().tables[named("a")].version
+    folder = location(catalog, "a")
+    catalog.lake.storage.put(f"{folder}/{LOG}/{newest - 1:020d}.checkpoint.parquet", b"torn")
+    found = verify_deep(catalog.lake.storage, catalog.timeline)
+    assert [(each.problem, each.table_version) for each in found] == [("unreadable", newest)]

@@ -33,7 +33,7 @@ def kept_beside(session: Session, house: Lakehouse, table: Table) -> str | None:
         UnavailableError, CorruptTimelineError: the store failed; what is kept cannot be read.
     """
     head = house.catalog.timeline.head
-    if table.version == NEW or not head.tags:
+    if table.version == NEW:
         return None
     if (wanted := session.restored.get(table.id)) is not None:
         return _kept(house, structs.replace(table, version=wanted))

@@ -14,6 +14,7 @@ from cachetools import LRUCache
 
 from lockstep.delta.log import log_files
 from lockstep.errors import InvalidError
+from lockstep.lake.kept_states import is_whole, kept_versions
 from lockstep.retention.beside import beside, need_within
 from lockstep.retention.kept import with_kept
 from lockstep.retention.logs import unreadable
@@ -65,7 +66,10 @@ class RetentionRequests(Requests):
         need = need_within(lake, location, need, lake.clock() - grace, log)
         shared = {*shared_files(lake, location)}
         # Delta reads the others by the log, which does not tell of these any more.
-        untold = {(id_, version) for id_, version in need.kept if log.missing_for(version) is not None}
+        # Nor of those that have just expired, which somebody may be reading: what is kept of them goes after a grace.
+        ids = {id_ for id_, _ in need.kept} | ({table.id} if table is not None else set())
+        there = {(id_, version) for id_ in ids for version in kept_versions(lake.storage, id_)}
+        untold = {each for each in need.kept | there if log.missing_for(each[1]) is not None}
         for id_, version in untold:
             within = f"{location}/"
             paths = kept_files(lake.storage, location, id_, version)
@@ -90,7 +94,10 @@ class RetentionRequests(Requests):
             # A checkpoint that is made meanwhile can only make less needed; none before the first that is needed goes.
             log = log_files(house.catalog.lake.storage, location)
             table = house.catalog.timeline.head.table_at(location)
-            versions = with_kept(house.catalog.lake, location, need).of_log
+            lake = house.catalog.lake
+            need = with_kept(lake, location, need)
+            told = {version for id_, version in need.kept if not is_whole(lake.storage, id_, version)}
+            versions = [*need.of_log, *told]
             first = min(map(log.needed_from, versions or [0 if table is None else table.version]))
             with self._lock:
                 self._needed[key] = first

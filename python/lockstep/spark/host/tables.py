@@ -273,7 +273,9 @@ class TableRequests(Requests):
         timestamp_micros: int | UnsetType = UNSET,
     ) -> protocol.Found:
         house.catalog.lake.publisher.refuse_aside(table)
-        uri = house.uris.own(table.location, tx.id, table.version, tx.epoch, kept_beside(session, house, table))
+        # Delta finds a time by the files' own, between which there must be no gap.
+        kept = kept_beside(session, house, table) if timestamp_micros is UNSET else None
+        uri = house.uris.own(table.location, tx.id, table.version, tx.epoch, kept)
         session.used_tables.add((uri, table.name))
         return protocol.Found(
             uri=uri,
