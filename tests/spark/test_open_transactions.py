@@ -80,7 +80,7 @@ def test_another_process_sees_it_and_ends_it(one: Any, root: Path) -> None:
     one.sql("INSERT INTO t VALUES (2)")
     wait_until(lambda: command("transactions", str(root)), "no record came")
     [record] = command("transactions", str(root))
-    done = command("abort", str(root), record["transaction"], "--reason", "enough")
+    done = command("abort", str(root), record["transaction"], "--reason", "enough", "--yes")
     state, message = refused(lambda: one.sql("COMMIT"))
     assert state == "57014"
     assert f"(database version {done['aborted_by']})" in message

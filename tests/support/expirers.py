@@ -21,7 +21,7 @@ from lockstep.timeline import fence
 from lockstep.timeline.append import Proposal, append_until
 from lockstep.timeline.expiry import expire
 from lockstep.timeline.log import Timeline
-from lockstep.timeline.outcomes import Ratified
+from lockstep.timeline.outcomes import Ratified, Unknown
 from tests.support.entries import draft
 
 GRACE_SECONDS = 0.5
@@ -51,6 +51,10 @@ def commit(store: Storage, name: str) -> None:
             outcome: object = append_until(timeline.append, propose, backoff=RACE)
         except ExpiredError as error:
             say(refused=id_, why=error.message)
+            timeline = Timeline.open(store, checkpoint_every=10)
+            continue
+        if isinstance(outcome, Unknown) and name == "stopped":  # for so long that what it wrote has expired since
+            say(unknown=id_)
             timeline = Timeline.open(store, checkpoint_every=10)
             continue
         assert isinstance(outcome, Ratified), outcome

@@ -53,7 +53,7 @@ class Interposer:
     def call(self, request: str) -> str:
         answer = self._answer(request)
         asked = json.loads(request)
-        if asked["op"] in ("resolve", "view") and "look" not in json.loads(answer):
+        if asked["op"] in ("resolve", "view") and {"look", "unsaid"}.isdisjoint(json.loads(answer)):
             self.asked.append(asked)
             then, self._then = self._then, None
             if then is not None:

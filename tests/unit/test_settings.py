@@ -26,6 +26,7 @@ OF_CATALOG = {setting.name for setting in settings.at("catalog")}
 CONSTANTS = {name: value for name, value in vars(settings).items() if isinstance(value, Setting)}
 
 NO_SETTINGS = {
+    "analyzed",
     "table",
     "touch",
     "asked",

@@ -148,15 +148,15 @@ def _runs(timeline: Timeline) -> list[_Run]:
     for run in runs.values():
         run.steps.append((run.first.table.version, first.version))
     for entry in timeline.scan(first.version):
+        written = {write.id for write in entry.writes}  # what comes back and is written at once is read as it is then
         for ddl in entry.tables:
-            if ddl.action == "create" and ddl.id not in runs and ddl.version is not None:
+            if ddl.action == "create" and ddl.id not in runs and ddl.id not in written and ddl.version is not None:
                 table = Table(id=ddl.id, name=ddl.name, location=ddl.location, version=ddl.version, since=entry.version)
                 runs[ddl.id] = _Run(Wanted(table, entry.version), [(ddl.version, entry.version)])
         for write in entry.writes:
             last = max((write.to_version, *timeline.versions(write, entry.version)))
-            begin = max(write.from_version, 0)
             if write.id not in runs:
-                table = Table(id=write.id, name=write.name, location=write.location, version=begin, since=entry.version)
+                table = Table(id=write.id, name=write.name, location=write.location, version=last, since=entry.version)
                 runs[write.id] = _Run(Wanted(table, entry.version))
             runs[write.id].steps.append((last, entry.version))
     return [*runs.values()]

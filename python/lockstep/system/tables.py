@@ -126,8 +126,9 @@ TABLES: Mapping[str, SystemTable] = {
         ordered=("ended_at DESC", "database_version DESC"),
         read_by="Of the timeline those entries are read that conditions on `state`, `database_version` and `ended_at` "
         "leave: `WHERE state IN ('REQUESTED', 'INFLIGHT')` reads none, and no record of what was rolled back. "
-        "`ORDER BY ended_at DESC`, or by `database_version`, with `LIMIT` reads the newest; `transaction_id = …` reads "
-        "from the newest on, up to that one.",
+        "`ORDER BY ended_at DESC`, or by `database_version`, with `LIMIT` reads the newest, in one request: "
+        "where another condition leaves few of them, as `author = …`, that is the whole history; `transaction_id = …` "
+        "reads from the newest on, up to that one.",
     ),
     "tables": SystemTable(
         says="The tables and views of the database.",

@@ -13,7 +13,11 @@ from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import LOG, commit_path
 from lockstep.exports.deep import verify_deep
 from lockstep.lake.kept_states import FOLDER
+from lockstep.recovery.restore import Selection
 from lockstep.retention.expiring import expire_snapshots
+from lockstep.tables.restoring import restore
+from lockstep.tables.state import States
+from lockstep.tables.table import Scope
 from lockstep.timeline.entry import TagDdl
 from tests.support.commands import lockstep
 from tests.support.faulty import FaultyStorage
@@ -143,3 +147,21 @@ def test_what_nobody_can_read_of_the_newest_version_is_told(catalog: Transaction
     catalog.lake.storage.put(f"{folder}/{LOG}/{newest - 1:020d}.checkpoint.parquet", b"torn")
     found = verify_deep(catalog.lake.storage, catalog.timeline)
     assert [(each.problem, each.table_version) for each in found] == [("unreadable", newest)]
+
+
+def test_what_only_a_commit_in_between_had_is_needed_by_nobody(catalog: TransactionalCatalog) -> None:
+    """A table that comes back, and is written by the same transaction, has no readable version before that write."""
+    folder = tagged(catalog)
+    here = catalog.database().tables[named("a")]
+    catalog.run(lambda tx: tx.changing().drop_table(named("a")))
+    expire(catalog)
+    catalog.lake.storage.delete(f"{folder}/q")
+    tx = catalog.begin()
+    restore(
+        Scope(catalog, tx, States(catalog.lake.storage)),
+        catalog.database().tags["eod"].version,
+        Selection(everything=True),
+    )
+    catalog.commit(tx)
+    assert catalog.database().tables[named("a")].version > here.version
+    assert [each.path for each in verify_deep(catalog.lake.storage, catalog.timeline)] == []
