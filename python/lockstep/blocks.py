@@ -32,15 +32,16 @@ class Block(ABC):
         except CommitUnknownError:
             self.commit()  # once more: it tells what became of the first, or is the one that commits
 
-    def _give_up(self, error: BaseException) -> None:
-        """Roll back because of an error, and never put another in its place."""
-        try:
-            self.rollback()
-        except Exception as failure:  # noqa: BLE001 (what the block raised is raised, with a note of this)
-            error.add_note(f"Lockstep did not roll back: {failure}")
-        else:
-            if isinstance(error, CommitUnknownError):
-                error.add_note("Lockstep has rolled it back since then: nothing of it is committed.")
+
+def give_up(undo: Callable[[], object], error: BaseException) -> None:
+    """Roll back because of an error, and never put another in its place."""
+    try:
+        undo()
+    except Exception as failure:  # noqa: BLE001 (what was raised first is raised, with a note of this)
+        error.add_note(f"Lockstep did not roll back: {failure}")
+    else:
+        if isinstance(error, CommitUnknownError):
+            error.add_note("Lockstep has rolled it back since then: nothing of it is committed.")
 
 
 def run_again(

@@ -54,20 +54,20 @@ def cached(session: Any) -> Any:
     return query
 
 
-def in_rolled_back(session: Any, made: Made) -> Any:
+def in_a_transaction(session: Any, made: Made, *, end: str) -> Any:
     session.sql("BEGIN")
     session.sql(f"INSERT INTO {T} VALUES (2)")
     query = made(session)
-    session.sql("ROLLBACK")
+    session.sql(end)
     return query
+
+
+def in_rolled_back(session: Any, made: Made) -> Any:
+    return in_a_transaction(session, made, end="ROLLBACK")
 
 
 def in_committed(session: Any, made: Made) -> Any:
-    session.sql("BEGIN")
-    session.sql(f"INSERT INTO {T} VALUES (2)")
-    query = made(session)
-    session.sql("COMMIT")
-    return query
+    return in_a_transaction(session, made, end="COMMIT")
 
 
 def in_read_only(session: Any, made: Made) -> Any:

@@ -54,6 +54,17 @@ def run_of(module: Any, monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
     module.main()
 
 
+def check_outcome(module: Any, monkeypatch: pytest.MonkeyPatch, page: Path, *, fails: bool) -> None:
+    """Run a benchmark, and see that it fails and says "no" in its page, or does neither."""
+    if fails:
+        with pytest.raises(SystemExit) as ended:
+            run_of(module, monkeypatch, page)
+        assert ended.value.code == 1
+    else:
+        run_of(module, monkeypatch, page)
+    assert ("**no**" in page.read_text(encoding="utf-8")) == fails
+
+
 def test_the_slow_store_is_written_down_before_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text("", encoding="utf-8")
@@ -105,13 +116,7 @@ def test_turns_bring_as_many_commits_as_promised_or_fail(
         return turns.Run((shared if how["shared"] else each) if how["turns"] else 1.0, 1, 1, 1)
 
     monkeypatch.setattr(turns, "measure", measured)
-    if fails:
-        with pytest.raises(SystemExit) as ended:
-            run_of(turns, monkeypatch, page)
-        assert ended.value.code == 1
-    else:
-        run_of(turns, monkeypatch, page)
-    assert ("**no**" in page.read_text(encoding="utf-8")) == fails
+    check_outcome(turns, monkeypatch, page, fails=fails)
 
 
 class Played:
@@ -137,13 +142,7 @@ def test_tpch_keeps_both_bounds_or_fails(
 
     monkeypatch.setattr(tpch, "generated", lambda *_: None)
     monkeypatch.setattr(tpch, "both", both)
-    if fails:
-        with pytest.raises(SystemExit) as ended:
-            run_of(tpch, monkeypatch, page)
-        assert ended.value.code == 1
-    else:
-        run_of(tpch, monkeypatch, page)
-    assert ("**no**" in page.read_text(encoding="utf-8")) == fails
+    check_outcome(tpch, monkeypatch, page, fails=fails)
 
 
 @pytest.mark.parametrize(("after", "jobs", "fails"), [(109.0, 1, False), (112.0, 1, True), (100.0, 4, True)])
@@ -154,10 +153,4 @@ def test_a_long_transaction_reads_as_fast_and_with_as_many_jobs_or_fails(
     page.write_text("", encoding="utf-8")
     first, last = long.Reads([100.0, 100.0], 1), long.Reads([after, after], jobs)
     monkeypatch.setattr(long, "measure", lambda *_: (first, last))
-    if fails:
-        with pytest.raises(SystemExit) as ended:
-            run_of(long, monkeypatch, page)
-        assert ended.value.code == 1
-    else:
-        run_of(long, monkeypatch, page)
-    assert ("**no**" in page.read_text(encoding="utf-8")) == fails
+    check_outcome(long, monkeypatch, page, fails=fails)

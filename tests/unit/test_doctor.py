@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -21,8 +20,7 @@ from tests.support.adopting import adopted, plain_table
 from tests.support.commands import lockstep, make_orders, read
 from tests.support.lakes import create
 from tests.support.memory import MemoryStorage
-
-NOBODY = 65534
+from tests.support.users import somebody
 
 
 class Replacing(MemoryStorage):
@@ -141,14 +139,10 @@ def closed(folder: Path, mode: int) -> Iterator[None]:
     places = [folder, folder / "_delta_log"]
     for place in reversed(places):
         place.chmod(mode)
-    is_root = os.geteuid() == 0
-    if is_root:
-        os.seteuid(NOBODY)
     try:
-        yield
+        with somebody():
+            yield
     finally:
-        if is_root:
-            os.seteuid(0)
         for place in places:
             place.chmod(0o777)
 

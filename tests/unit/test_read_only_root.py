@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from lockstep.storage import open_storage
 from lockstep.storage.local import LocalStorage
 from tests.support.commands import lockstep as command
 from tests.support.lakes import add, append, create, files, foreign, named, open_catalog, stage
+from tests.support.users import somebody
 
-NOBODY = 65534
 MESSAGE = r"may only read the lake file:///.*_lockstep/timeline"
 
 
@@ -49,14 +48,10 @@ def reading_only(root: Path) -> Iterator[None]:
     places = [root, *root.rglob("*")]
     for place in places:
         place.chmod(0o555 if place.is_dir() else 0o444)
-    is_root = os.geteuid() == 0
-    if is_root:
-        os.seteuid(NOBODY)
     try:
-        yield
+        with somebody():
+            yield
     finally:
-        if is_root:
-            os.seteuid(0)
         for place in places:
             place.chmod(0o755)
 

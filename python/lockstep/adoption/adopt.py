@@ -20,7 +20,7 @@ from lockstep.lake.claims import Claim, NameIn, check_claimable, claim, is_left_
 from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
-from lockstep.storage.outside import OutsideStorage, comparable, open_reaching, url_below
+from lockstep.storage.outside import comparable, opener_of, url_below
 from lockstep.timeline.entry import Name, Namespace, Table
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.ddl import HasNames
@@ -212,7 +212,7 @@ def _claimed(tables: Iterable[Table]) -> list[str]:
 
 def _asking(lake: Lake) -> NameIn:
     """Return what asks another lake how it calls a table."""
-    return partial(name_in, lake.storage.beside if isinstance(lake.storage, OutsideStorage) else open_reaching)
+    return partial(name_in, opener_of(lake.storage))
 
 
 def name_in(opened: Callable[[str], Storage], root: str, url: str) -> Name | None:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lockstep.blocks import give_up
 from lockstep.cli.arguments import dry_run_option, goes_on, json_option, open_timeline, root_argument, yes_option
 from lockstep.cli.log import time_option_value
 from lockstep.cli.printing import print_json, print_table, print_way_to_read
 from lockstep.display import counted
-from lockstep.errors import InvalidError, LockstepError, UndefinedError
+from lockstep.errors import InvalidError, UndefinedError
 
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
@@ -54,10 +55,7 @@ def _begun(catalog: TransactionalCatalog, text: str, *, dry_run: bool) -> Iterat
         yield tx
     except BaseException as error:
         if tx.is_open:
-            try:
-                catalog.rollback(tx)
-            except LockstepError as failure:  # what went wrong first is what is told
-                error.add_note(f"Lockstep did not roll back: {failure}")
+            give_up(partial(catalog.rollback, tx), error)
         raise
     if tx.is_open:
         catalog.rollback(tx)

@@ -17,16 +17,15 @@ from msgspec import structs
 
 from lockstep.delta.actions import bodies
 from lockstep.delta.log import commit_path, log_files, read_published
-from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError, UnsupportedError
 from lockstep.exports.copying import Stores
 from lockstep.exports.files import Place, places_of
 from lockstep.lake.exports import read_exports
 from lockstep.lake.kept import kept_tags
-from lockstep.lake.kept_states import damaged, kept_state, kept_states, state_path, told_at
+from lockstep.lake.kept_states import damaged, kept_state, kept_states, snapshot_of, state_path
 from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference
 from lockstep.storage import Storage
-from lockstep.storage.outside import OutsideStorage, open_reaching, url_below
+from lockstep.storage.outside import opener_of, url_below
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Name, Table
 from lockstep.timeline.log import Timeline
@@ -96,8 +95,7 @@ def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now)
     for pairs, problems in workers.map(lambda one: _of_one(storage, one), _singles(storage, timeline, clock)):
         note(pairs)
         found += problems
-    beside = storage.beside if isinstance(storage, OutsideStorage) else open_reaching
-    for place in Stores(storage, beside).missing(needs, workers):
+    for place in Stores(storage, opener_of(storage)).missing(needs, workers):
         path = place.path if place.root == storage.url else url_below(place.root, place.path)
         found += [_difference("lost", wanted, path, KEEPS_FILES) for wanted in needs[place].values()]
     return [*found, *_damaged_copies(storage, timeline)]
@@ -168,7 +166,7 @@ def _runs(timeline: Timeline) -> list[_Run]:
 def _of_one(storage: Storage, wanted: Wanted) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
     """Return the files that one version needs, or that nothing tells which they are."""
     try:
-        files = read_snapshot(storage, told_at(storage, wanted.table), wanted.table.version).files.values()
+        files = snapshot_of(storage, wanted.table).files.values()
     except (UnavailableError, UnsupportedError):  # nobody can tell here
         raise
     except LockstepError:

@@ -55,7 +55,7 @@ from lockstep.lake.exports import (
     is_recorded,
     read_exports,
 )
-from lockstep.lake.kept_states import told_at
+from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
 from lockstep.storage import Mine, Storage, Theirs, open_storage, url_of
 from lockstep.timeline.clock import to_millisecond
@@ -355,7 +355,7 @@ class Exporter:
 
     def _snapshot(self, table: Table) -> Snapshot:
         try:
-            return read_snapshot(self.lake.storage, told_at(self.lake.storage, table), table.version)
+            return snapshot_of(self.lake.storage, table)
         except LockstepError as error:
             raise error.again(f" (table {table.name} cannot be exported; nothing was written)") from error
 

@@ -50,7 +50,7 @@ from lockstep.exports.promotion import Home, change_after, change_before, moved,
 from lockstep.exports.target import claimed
 from lockstep.lake.changes import is_apart
 from lockstep.lake.exports import NO_EXPORT, ExportRecord, application_of, record_path
-from lockstep.lake.kept_states import told_at
+from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import Storage
@@ -314,7 +314,7 @@ class Promoter:
 
     def _snapshot(self, table: Table) -> Snapshot:
         try:
-            return read_snapshot(self.origin.storage, told_at(self.origin.storage, table), table.version)
+            return snapshot_of(self.origin.storage, table)
         except LockstepError as error:
             raise error.again(f" (table {table.name} cannot be promoted; nothing was written)") from error
 

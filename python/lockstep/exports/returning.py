@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lockstep.delta.snapshot import read_snapshot
 from lockstep.exports.copying import Stores, check_there
+from lockstep.exports.export import AT_ONCE
 from lockstep.exports.files import places_of
-from lockstep.lake.kept_states import told_at
+from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
-from lockstep.storage.outside import OutsideStorage, open_reaching
+from lockstep.storage.outside import opener_of
 from lockstep.timeline.entry import Table
 from lockstep.workers import Workers
-
-AT_ONCE = 32
-"""So many folders are listed at a time."""
 
 NEEDED = (
     "what is to come back",
@@ -35,11 +32,10 @@ def check_files(lake: Lake, needed: Iterable[tuple[Table, Iterable[dict[str, Any
         LockstepError: they cannot be looked for.
     """
     storage = lake.storage
-    beside = storage.beside if isinstance(storage, OutsideStorage) else open_reaching
     places = {
         place for table, files in needed for file in files for place in places_of(file, table.location, storage.url)
     }
-    check_there(Stores(storage, beside), places, Workers(AT_ONCE, "lockstep-restore"), needed=NEEDED)
+    check_there(Stores(storage, opener_of(storage)), places, Workers(AT_ONCE, "lockstep-restore"), needed=NEEDED)
 
 
 def check_whole(lake: Lake, table: Table) -> None:
@@ -49,5 +45,4 @@ def check_whole(lake: Lake, table: Table) -> None:
         MissingFilesError: some are gone; it names them. Or its log does not tell of that version any more.
         LockstepError: its log cannot be read, or the files cannot be looked for.
     """
-    snapshot = read_snapshot(lake.storage, told_at(lake.storage, table), table.version)
-    check_files(lake, [(table, snapshot.files.values())])
+    check_files(lake, [(table, snapshot_of(lake.storage, table).files.values())])

@@ -23,7 +23,7 @@ import msgspec
 
 from lockstep.delta.checkpoint_files import sidecars_of
 from lockstep.delta.log import LOG, commit_path, log_files, log_files_of
-from lockstep.delta.snapshot import SIDECARS, checkpoint_names
+from lockstep.delta.snapshot import SIDECARS, Snapshot, checkpoint_names, read_snapshot
 from lockstep.errors import CorruptTimelineError, MissingFilesError
 from lockstep.lake.lake import Lake
 from lockstep.storage import Found, Mine, Storage
@@ -119,6 +119,15 @@ def told_at(storage: Storage, table: Table) -> str:
             return table.location
         raise
     return table.location if state is None or (tells and _is_as_kept(storage, table, state)) else state.folder
+
+
+def snapshot_of(storage: Storage, table: Table) -> Snapshot:
+    """Return the state of a table at its version, by whatever tells of it.
+
+    Raises:
+        LockstepError: see `told_at` and `read_snapshot`.
+    """
+    return read_snapshot(storage, told_at(storage, table), table.version)
 
 
 def _is_as_kept(storage: Storage, table: Table, state: KeptState) -> bool:

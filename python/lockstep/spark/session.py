@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.arbiters.address import address_of
 from lockstep.arguments import check_result, check_runs_when_called, takes
-from lockstep.blocks import Block, batch_of, check_isolation, run_again
+from lockstep.blocks import Block, batch_of, check_isolation, give_up, run_again
 from lockstep.display import Section, html
 from lockstep.errors import (
     CommitUnknownError,
@@ -265,7 +265,7 @@ class SessionTransaction(Block):
             try:
                 answer = bridge.ask(self._spark, "begun")
             except BaseException as error:  # an interrupt too: Python calls no `__exit__` now
-                self._give_up(error)
+                give_up(self.rollback, error)
                 raise
             self.last_batch, self.is_replay = answer["last_batch"], answer["is_replay"]
         return self
@@ -292,13 +292,13 @@ class SessionTransaction(Block):
         if self.status not in ("OPEN", "IN DOUBT"):
             return False  # the block ended it itself
         if error is not None:
-            self._give_up(error)
+            give_up(self.rollback, error)
             return False
         try:
             self._commit_and_find_out()
         except LockstepError as refused:
             if self.status in ("OPEN", "IN DOUBT"):  # a refused COMMIT may leave it so, but the block has ended
-                self._give_up(refused)
+                give_up(self.rollback, refused)
             if not self._is_committed:
                 raise
         return False

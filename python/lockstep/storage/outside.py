@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from lockstep.errors import InvalidError
@@ -72,6 +72,11 @@ def open_reaching(url: str, *, create: bool = False, options: Mapping[str, str] 
         LockstepError: as `open_storage` says.
     """
     return OutsideStorage(open_storage(url, create=create, options=options), options)
+
+
+def opener_of(storage: Storage) -> Callable[[str], Storage]:
+    """Return what opens the stores beside a lake's: as the lake's own does, if that reaches them."""
+    return storage.beside if isinstance(storage, OutsideStorage) else open_reaching
 
 
 class OutsideStorage(Storage):

@@ -11,25 +11,15 @@ from typing import Any
 
 from msgspec import structs
 
-from lockstep.delta.snapshot import Snapshot, read_snapshot
+from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import LockstepError
-from lockstep.exports.copying import Stores, check_there
-from lockstep.exports.export import AT_ONCE
-from lockstep.exports.files import places_of
-from lockstep.lake.kept_states import told_at
+from lockstep.exports import returning
+from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
 from lockstep.recovery.restore import TableRestore
-from lockstep.storage.outside import OutsideStorage, open_reaching
 from lockstep.tables.state import States
 from lockstep.timeline.entry import Table
 from lockstep.transactions.transaction import Transaction
-from lockstep.workers import Workers
-
-NEEDED = (
-    "what is to come back",
-    "Nothing was changed. Bring them back from a copy, or restore another version",
-)
-"""Who needs the files that are looked for, and what to do if they are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +44,7 @@ def snapshot_then(lake: Lake, restore: TableRestore, table: Table) -> Snapshot:
         LockstepError: it cannot be read: the log does not tell of it any more.
     """
     try:
-        then = structs.replace(table, version=restore.version)
-        return read_snapshot(lake.storage, told_at(lake.storage, then), restore.version)
+        return snapshot_of(lake.storage, structs.replace(table, version=restore.version))
     except LockstepError as error:
         raise error.again(f" (table {table.name} cannot be restored; nothing was changed)") from error
 
@@ -88,11 +77,4 @@ def check_files(lake: Lake, tx: Transaction, states: States, coming: Collection[
     for table in tx.names.brought_back():
         snapshot = wanted[table.id] if table.id in wanted else states.snapshot(tx, table)
         needed[table.id] = table, list(snapshot.files.values())
-    beside = lake.storage.beside if isinstance(lake.storage, OutsideStorage) else open_reaching
-    places = {
-        place
-        for table, files in needed.values()
-        for file in files
-        for place in places_of(file, table.location, lake.storage.url)
-    }
-    check_there(Stores(lake.storage, beside), places, Workers(AT_ONCE, "lockstep-restore"), needed=NEEDED)
+    returning.check_files(lake, needed.values())

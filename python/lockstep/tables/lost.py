@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lockstep.delta.combine.collapse import is_inside
-from lockstep.delta.snapshot import Snapshot, read_snapshot
+from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnavailableError, UnsupportedError
 from lockstep.exports.files import Place, is_absolute, place_of, vector_place
-from lockstep.lake.kept_states import told_at
+from lockstep.lake.kept_states import snapshot_of
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table
 
@@ -27,7 +27,7 @@ def damage(storage: Storage, table: Table) -> CorruptTimelineError | None:
     what = f"table {table.name} cannot be read at version {table.version} of its log"
     remedy = "Restore the file from a backup, or RESTORE the table to a version that is whole"
     try:
-        snapshot = read_snapshot(storage, told_at(storage, table), table.version)
+        snapshot = snapshot_of(storage, table)
     except UnavailableError:
         raise
     except LockstepError as error:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 import pyarrow as pa
 
 from lockstep.arguments import check_texts, list_of_names, takes
-from lockstep.blocks import Block
+from lockstep.blocks import Block, give_up
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
 from lockstep.errors import InvalidError, NoTransactionError, TransactionStateError, UnsupportedError
@@ -120,13 +120,13 @@ class LakeTransaction(Block):
         if not self.core.is_open:
             return False  # the block ended it itself
         if error is not None:
-            self._give_up(error)
+            give_up(self.rollback, error)
             return False
         try:
             self._commit_and_find_out()
         except BaseException as refused:  # an interrupt too
             if self.core.is_open:
-                self._give_up(refused)
+                give_up(self.rollback, refused)
             # What landed is no error; but who is interrupted, or told to exit, is to end all the same.
             if self.status != "COMMITTED" or not isinstance(refused, Exception):
                 raise
