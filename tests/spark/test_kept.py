@@ -127,7 +127,10 @@ def test_a_table_whose_drop_has_expired_comes_back_to_a_tag(spark: Any, root: Pa
 
 def inventory(spark: Any, path: Path, files: set[str]) -> None:
     """Register a view with files of a table's folder, as an inventory of a store would list them."""
-    listed = [(f"lockstep://head.file{path}/{each}", 1, False, 0) for each in sorted(files)]
+    listed = [
+        (f"lockstep://head.file{path}/{each}", 1, False, (path / each).stat().st_mtime_ns // 1_000_000)
+        for each in sorted(files)
+    ]
     schema = "path STRING, length BIGINT, isDir BOOLEAN, modificationTime BIGINT"
     spark.createDataFrame(listed, schema).createOrReplaceTempView("listed")
 
