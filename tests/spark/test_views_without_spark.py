@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import json
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,14 @@ def lake(spark: Any, root: Path) -> OpenLake:
     lake = lockstep.open(str(root))
     with lake.transaction() as tx:
         tx.create("t", COLUMNS).append(
-            {"id": [1, 2], "i": [7, None], "b": [1, 2], "e": [Decimal(1), Decimal(2)], "y": [datetime.date(2026, 3, 2)] * 2, "x": ["a", "b"]}
+            {
+                "id": [1, 2],
+                "i": [7, None],
+                "b": [1, 2],
+                "e": [Decimal(1), Decimal(2)],
+                "y": [date(2026, 3, 2)] * 2,
+                "x": ["a", "b"],
+            }
         )
         tx.create("sales.u", COLUMNS, properties={"delta.columnMapping.mode": "name"})
         tx["sales.u"].alter.set_column_comment("id", "which one")
@@ -74,7 +81,7 @@ def test_spark_reads_views_of_python_and_changes_them(spark: Any, lake: OpenLake
         tx.drop_view("gone")
     spark.sql("SET TIME ZONE 'America/Los_Angeles'")
     assert sorted(map(tuple, spark.sql("SELECT n, m FROM lake.sales.of_a_view").collect())) == [(1, 2), (2, 2)]
-    assert [tuple(row) for row in spark.table("lake.default.said").collect()] == [(datetime.date(2026, 3, 3), 2)]
+    assert [tuple(row) for row in spark.table("lake.default.said").collect()] == [(date(2026, 3, 3), 2)]
     shown = {row.col_name: row.data_type for row in spark.sql("DESCRIBE EXTENDED lake.default.grouped").collect()}
     assert shown["Comment"] == "by Python"
     assert "SELECT x, sum(id) AS n" in spark.sql("SHOW CREATE TABLE lake.default.grouped").first()[0]
@@ -82,7 +89,7 @@ def test_spark_reads_views_of_python_and_changes_them(spark: Any, lake: OpenLake
     spark.sql("ALTER VIEW lake.default.said AS SELECT id FROM lake.default.t")
     spark.sql("CREATE VIEW lake.default.on_top AS SELECT m FROM lake.sales.of_a_view")
     with lake.transaction() as tx:
-        tx["t"].append({"id": [3], "b": [1], "e": [Decimal(1)], "y": [datetime.date(2026, 3, 3)], "x": ["a"]})
+        tx["t"].append({"id": [3], "b": [1], "e": [Decimal(1)], "y": [date(2026, 3, 3)], "x": ["a"]})
         tx.create_view("twice", "SELECT lake.default.said.id FROM said", schema=pa.schema([("id", pa.int64())]))
         tx.create_view("thrice", "SELECT m + 1 AS more FROM on_top")
     assert sorted(row.more for row in spark.sql("SELECT more FROM lake.default.thrice").collect()) == [3, 4]

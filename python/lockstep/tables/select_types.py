@@ -11,54 +11,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lockstep.tables.schema import DeltaType
+from lockstep.tables.spark_types import (
+    DECIMAL,
+    INTEGERS,
+    MAX_DIGITS,
+    UnjudgedError,
+    Value,
+    cast_type,
+    digits_of,
+    is_day,
+    kind_of,
+    may_make_null,
+    number_type,
+)
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-INTEGERS = ("byte", "short", "integer", "long")
-_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
-"""So many a whole number counts for beside a decimal."""
-
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_MAX_DIGITS = 38
-_ORDERED = frozenset({*INTEGERS, "float", "double", "string", "date", "timestamp", "timestamp_ntz", "boolean"})
-_CAST_TO = {
-    "TINYINT": "byte",
-    "SMALLINT": "short",
-    "INT": "integer",
-    "BIGINT": "long",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "TEXT": "string",
-    "VARCHAR": "string",
-    "DATE": "date",
-}
 _WHOLE, _FRACTION = re.compile(r"[0-9]{1,18}"), re.compile(r"([0-9]{0,18})\.([0-9]{1,18})")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-
-
-class Unjudged(Exception):
-    """What is not certain of a query, in words that follow its text."""
-
-
-class Value(NamedTuple):
-    """What an expression gives.
-
-    Attributes:
-        type: as Delta's schemas have it.
-        nullable: whether there can be nulls.
-        metadata: of the column that it is; none of any other expression.
-        literal: the text of a whole number that is one.
-    """
-
-    type: DeltaType
-    nullable: bool
-    metadata: Mapping[str, Any] = {}
-    literal: str | None = None
 
 
 class Source(NamedTuple):
@@ -80,7 +52,7 @@ def columns_of(select: exp.Select, read: Callable[[exp.Table], Mapping[str, Valu
         read: returns the columns of a table that the query names.
 
     Raises:
-        Unjudged: what it gives is not certain.
+        UnjudgedError: what it gives is not certain.
         LockstepError: as `read` says.
     """
     from sqlglot import exp
@@ -89,7 +61,7 @@ def columns_of(select: exp.Select, read: Callable[[exp.Table], Mapping[str, Valu
     if (distinct := select.args.get("distinct")) is not None:
         _only(distinct)
     if (start := select.args.get("from_")) is None:
-        raise Unjudged("has no FROM")
+        raise UnjudgedError("has no FROM")
     _only(start, "this")
     sources: list[Source] = [_source(start.this, read)]
     for join in select.args.get("joins") or ():
@@ -111,9 +83,9 @@ def _distinct(columns: Iterable[tuple[str, Value]]) -> list[tuple[str, Value]]:
     seen: set[str] = set()
     for name, value in found:
         if name.lower() in seen:
-            raise Unjudged(f"gives two columns called {name}")
+            raise UnjudgedError(f"gives two columns called {name}")
         if value.type == "void":
-            raise Unjudged(f"gives {name}, which is null and of no type: CAST it")
+            raise UnjudgedError(f"gives {name}, which is null and of no type: CAST it")
         seen.add(name.lower())
     return found
 
@@ -122,25 +94,23 @@ def _source(table: exp.Expr, read: Callable[[exp.Table], Mapping[str, Value]]) -
     from sqlglot import exp
 
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
-        raise Unjudged("reads something else than a table or a view by its name")
+        raise UnjudgedError("reads something else than a table or a view by its name")
     _only(table, "this", "db", "catalog", "alias")
     if (alias := table.args.get("alias")) is not None:
         _only(alias, "this")
     return Source(_identifier(alias.this if alias is not None else table.this), read(table))
 
 
-def _joined(
-    sources: list[Source], join: exp.Join, read: Callable[[exp.Table], Mapping[str, Value]]
-) -> list[Source]:
+def _joined(sources: list[Source], join: exp.Join, read: Callable[[exp.Table], Mapping[str, Value]]) -> list[Source]:
     _only(join, "this", "side", "kind", "on")
     side, kind, condition = join.side.upper(), join.kind.upper(), join.args.get("on")
     if side not in ("", "LEFT", "RIGHT", "FULL") or kind not in ("", "INNER", "OUTER", "CROSS"):
-        raise Unjudged(f"has a {side} {kind} JOIN")
+        raise UnjudgedError(f"has a {side} {kind} JOIN")
     if (condition is None) == (bool(side) or kind in ("", "INNER")):
-        raise Unjudged("has a JOIN without ON, or CROSS JOIN with it")
+        raise UnjudgedError("has a JOIN without ON, or CROSS JOIN with it")
     new = _source(join.this, read)
     if new.alias.lower() in (each.alias.lower() for each in sources):
-        raise Unjudged(f"reads two tables as {new.alias}")
+        raise UnjudgedError(f"reads two tables as {new.alias}")
     if condition is not None:
         _Scope([*sources, new]).check_condition(condition)
     if side in ("RIGHT", "FULL"):
@@ -157,12 +127,17 @@ def _only(node: exp.Expr, *known: str) -> None:
     """Raise unless all that is said of a part of a query is known here."""
     said = {key for key, value in node.args.items() if value not in (None, False, [], "") and key != "big_int"}
     if unknown := said - set(known):
-        raise Unjudged(f"has {sorted(unknown)[0]} in {node.sql('spark'):.100}")
+        raise UnjudgedError(f"has {min(unknown)} in {node.sql('spark'):.100}")
 
 
 _NOT_BARE = frozenset(
-    "anti cross except full inner intersect join lateral left minus natural on right semi union using".split()
+    {
+        *("anti", "cross", "except", "full", "inner", "intersect", "join", "lateral", "left", "minus", "natural"),
+        *("on", "right", "semi", "union", "using"),
+    }
 )
+"""Words that Spark does not take for the name of a table in a query, without backticks."""
+
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -170,10 +145,10 @@ def _identifier(node: exp.Expr | str) -> str:
     from sqlglot import exp
 
     if not isinstance(node, exp.Identifier):
-        raise Unjudged(f"has {node!s:.100} where a name is expected")
+        raise UnjudgedError(f"has {node!s:.100} where a name is expected")
     name = str(node.this)
     if not node.args.get("quoted") and (name.lower() in _NOT_BARE or not _BARE.fullmatch(name)):
-        raise Unjudged(f"has the name {name:.100}, which is to stand in backticks")
+        raise UnjudgedError(f"has the name {name:.100}, which is to stand in backticks")
     return name
 
 
@@ -218,14 +193,14 @@ class _Scope:
         from sqlglot import exp
 
         if node.find(exp.AggFunc) or self.value(node).type != "boolean":
-            raise Unjudged(f"has {node.sql('spark'):.100} where a condition of rows is expected")
+            raise UnjudgedError(f"has {node.sql('spark'):.100} where a condition of rows is expected")
 
     def key(self, node: exp.Expr) -> str:
         """Return what a query is grouped by, which is a column."""
         from sqlglot import exp
 
         if not isinstance(node, exp.Column):
-            raise Unjudged(f"is grouped by {node.sql('spark'):.100}, which is no column")
+            raise UnjudgedError(f"is grouped by {node.sql('spark'):.100}, which is no column")
         return self._place(node)
 
     def projected(self, node: exp.Expr, keys: list[str] | None) -> list[tuple[str, Value]]:
@@ -236,11 +211,11 @@ class _Scope:
         if whole or isinstance(node, exp.Star):
             _only(node.this if whole else node)
             if keys is not None:
-                raise Unjudged("has * beside groups")
+                raise UnjudgedError("has * beside groups")
             of = _identifier(node.args["table"]).lower() if whole else None
             found = [each for each in self._sources if of is None or each.alias.lower() == of]
             if not found:
-                raise Unjudged(f"has {of}.*, which is no table of it")
+                raise UnjudgedError(f"has {of}.*, which is no table of it")
             return [(name, value._replace(literal=None)) for each in found for name, value in each.columns.items()]
         if isinstance(node, exp.Alias):
             _only(node, "this", "alias")
@@ -248,7 +223,7 @@ class _Scope:
         elif isinstance(node, exp.Column):
             name, value = self._spelled(node), node
         else:
-            raise Unjudged(f"gives {node.sql('spark'):.100} without a name: add AS, and one")
+            raise UnjudgedError(f"gives {node.sql('spark'):.100} without a name: add AS, and one")
         if keys is not None:
             self._check_grouped(value, keys)
         return [(name, self.value(value)._replace(literal=None))]
@@ -259,10 +234,10 @@ class _Scope:
 
         if isinstance(node, exp.AggFunc):
             if any(inner is not node for inner in node.find_all(exp.AggFunc)):
-                raise Unjudged(f"has an aggregate in {node.sql('spark'):.100}")
+                raise UnjudgedError(f"has an aggregate in {node.sql('spark'):.100}")
             return
         if isinstance(node, exp.Column) and self._place(node) not in keys:
-            raise Unjudged(f"gives {node.sql('spark'):.100}, by which it is not grouped")
+            raise UnjudgedError(f"gives {node.sql('spark'):.100}, by which it is not grouped")
         for child in node.iter_expressions():
             if not isinstance(node, exp.Column):
                 self._check_grouped(child, keys)
@@ -281,7 +256,7 @@ class _Scope:
             if column.lower() == name.lower()
         ]
         if len(found) != 1:
-            raise Unjudged(f"names {node.sql('spark'):.100}, which is {len(found)} columns of its tables")
+            raise UnjudgedError(f"names {node.sql('spark'):.100}, which is {len(found)} columns of its tables")
         return found[0]
 
     def _place(self, node: exp.Column) -> str:
@@ -302,7 +277,7 @@ class _Scope:
         """Return what an expression is."""
         kind = self._by_kind.get(type(node))
         if kind is None:
-            raise Unjudged(f"has {node.sql('spark'):.100}, whose type is not certain here")
+            raise UnjudgedError(f"has {node.sql('spark'):.100}, whose type is not certain here")
         return kind(node)
 
     def _operand(self, node: exp.Expr) -> Value:
@@ -310,7 +285,7 @@ class _Scope:
         from sqlglot import exp
 
         if isinstance(node, exp.And | exp.Or | exp.Not | exp.Is | exp.In | exp.Between | exp.Like | exp.Predicate):
-            raise Unjudged(f"has {node.sql('spark'):.100} in another expression, which is to stand in parentheses")
+            raise UnjudgedError(f"has {node.sql('spark'):.100} in another expression, which is to stand in parentheses")
         return self.value(node)
 
     def _literal(self, node: exp.Literal) -> Value:
@@ -322,13 +297,13 @@ class _Scope:
         if match := _FRACTION.fullmatch(text):
             scale = len(match[2])
             return Value(f"decimal({max(len(match[1].lstrip('0')) + scale, 1)},{scale})", False)
-        raise Unjudged(f"has the number {text:.100}")
+        raise UnjudgedError(f"has the number {text:.100}")
 
     def _negative(self, node: exp.Neg) -> Value:
         value = self._operand(node.this)
         if value.literal is not None:
             return value._replace(type="integer" if int(value.literal) <= 2**31 else "long")
-        return Value(_number(value, node), value.nullable)
+        return Value(number_type(value, node), value.nullable)
 
     def _arithmetic(self, node: exp.Binary) -> Value:
         from sqlglot import exp
@@ -336,15 +311,15 @@ class _Scope:
         _only(node, "this", "expression")
         left, right = self._operand(node.left), self._operand(node.right)
         nullable = left.nullable or right.nullable
-        kinds = {_number(left, node), _number(right, node)}
-        if any(_DECIMAL.fullmatch(kind) for kind in kinds):
+        kinds = {number_type(left, node), number_type(right, node)}
+        if any(DECIMAL.fullmatch(kind) for kind in kinds):
             if kinds & {"float", "double"}:
                 return Value("double", nullable)
-            (p, s), (q, r) = _digits(left, node), _digits(right, node)
+            (p, s), (q, r) = digits_of(left, node), digits_of(right, node)
             scale = s + r if isinstance(node, exp.Mul) else max(s, r)
             digits = p + q + 1 if isinstance(node, exp.Mul) else max(p - s, q - r) + scale + 1
-            if digits > _MAX_DIGITS:
-                raise Unjudged(f"has {node.sql('spark'):.100}, which has more digits than a decimal")
+            if digits > MAX_DIGITS:
+                raise UnjudgedError(f"has {node.sql('spark'):.100}, which has more digits than a decimal")
             return Value(f"decimal({digits},{scale})", nullable)
         if kinds <= set(INTEGERS):
             return Value(max(kinds, key=INTEGERS.index), nullable)
@@ -353,8 +328,8 @@ class _Scope:
     def _quotient(self, node: exp.Div) -> Value:
         _only(node, "this", "expression", "safe")
         left, right = self._operand(node.left), self._operand(node.right)
-        if any(_DECIMAL.fullmatch(_number(value, node)) for value in (left, right)):
-            raise Unjudged(f"has {node.sql('spark'):.100}, a quotient of decimals")
+        if any(DECIMAL.fullmatch(number_type(value, node)) for value in (left, right)):
+            raise UnjudgedError(f"has {node.sql('spark'):.100}, a quotient of decimals")
         return Value("double", True)
 
     def _comparison(self, node: exp.Binary) -> Value:
@@ -363,8 +338,8 @@ class _Scope:
 
     def _compared(self, node: exp.Expr, *parts: exp.Expr) -> Value:
         values = [self._operand(each) for each in parts]
-        if len({_kind(value, node) for value in values}) != 1:
-            raise Unjudged(f"compares unlike kinds in {node.sql('spark'):.100}")
+        if len({kind_of(value, node) for value in values}) != 1:
+            raise UnjudgedError(f"compares unlike kinds in {node.sql('spark'):.100}")
         return Value("boolean", any(value.nullable for value in values))
 
     def _connected(self, node: exp.Connector) -> Value:
@@ -375,7 +350,7 @@ class _Scope:
     def _condition(self, node: exp.Expr) -> Value:
         value = self.value(node)
         if value.type != "boolean":
-            raise Unjudged(f"has {node.sql('spark'):.100} where a condition is expected")
+            raise UnjudgedError(f"has {node.sql('spark'):.100} where a condition is expected")
         return value._replace(metadata={})
 
     def _not(self, node: exp.Not) -> Value:
@@ -386,7 +361,7 @@ class _Scope:
 
         _only(node, "this", "expression")
         if not isinstance(node.expression, exp.Null):
-            raise Unjudged(f"has {node.sql('spark'):.100}")
+            raise UnjudgedError(f"has {node.sql('spark'):.100}")
         self._operand(node.this)
         return Value("boolean", False)
 
@@ -402,7 +377,7 @@ class _Scope:
         _only(node, "this", "expression")
         left, right = self._operand(node.this), self._operand(node.expression)
         if (left.type, right.type) != ("string", "string"):
-            raise Unjudged(f"has {node.sql('spark'):.100}, which is not of texts")
+            raise UnjudgedError(f"has {node.sql('spark'):.100}, which is not of texts")
         return Value("boolean", left.nullable or right.nullable)
 
     def _coalesce(self, node: exp.Coalesce) -> Value:
@@ -424,7 +399,7 @@ class _Scope:
     def _alike(node: exp.Expr, values: list[Value], is_null: Callable[[Iterable[bool]], bool]) -> Value:
         types = {str(value.type) for value in values if value.type != "void"}
         if len(types) != 1 or not isinstance(values[0].type, str):
-            raise Unjudged(f"has {node.sql('spark'):.100}, whose values are of several types")
+            raise UnjudgedError(f"has {node.sql('spark'):.100}, whose values are of several types")
         return Value(types.pop(), is_null(value.nullable for value in values))
 
     def _cast(self, node: exp.Cast) -> Value:
@@ -433,11 +408,11 @@ class _Scope:
         _only(node, "this", "to")
         value, wanted = self.value(node.this), node.to
         if isinstance(node.this, exp.Literal) and node.this.is_string:
-            if wanted.this.value != "DATE" or not _is_day(str(node.this.this)):
-                raise Unjudged(f"has {node.sql('spark'):.100}: of texts, only days as dates are judged")
-            return Value("date", False)
-        to = _cast_type(value, wanted, node)
-        return Value(to, value.nullable or _is_narrowed(str(value.type), to))
+            if wanted.this.value != "DATE" or not is_day(str(node.this.this)):
+                raise UnjudgedError(f"has {node.sql('spark'):.100}: of texts, only days as dates are judged")
+            return Value("date", isinstance(node, exp.TryCast))  # which CAST is called here, and DATE '…' is not
+        to = cast_type(value, wanted, node)
+        return Value(to, value.nullable or may_make_null(str(value.type), to))
 
     def _text(self, node: exp.Func) -> Value:
         _only(node, "this")
@@ -450,7 +425,7 @@ class _Scope:
     def _a_text(self, node: exp.Func) -> Value:
         value = self.value(node.this)
         if value.type != "string":
-            raise Unjudged(f"has {node.sql('spark'):.100}, which is not of a text")
+            raise UnjudgedError(f"has {node.sql('spark'):.100}, which is not of a text")
         return value
 
     # --- aggregates ---------------------------------------------------------------------------------------------------
@@ -462,92 +437,31 @@ class _Scope:
         if isinstance(node.this, exp.Distinct):
             _only(node.this, "expressions")
             if len(node.this.expressions) != 1:
-                raise Unjudged(f"has {node.sql('spark'):.100}, of several columns")
+                raise UnjudgedError(f"has {node.sql('spark'):.100}, of several columns")
             if not isinstance((value := self.value(node.this.expressions[0])).type, str):
-                raise Unjudged(f"has {node.sql('spark'):.100}, of the type {str(value.type):.100}")
+                raise UnjudgedError(f"has {node.sql('spark'):.100}, of the type {value.type!s:.100}")
         elif not isinstance(node.this, exp.Star):
             self.value(node.this)
         return Value("long", False)
 
     def _sum(self, node: exp.Sum) -> Value:
         _only(node, "this")
-        type_ = _number(self.value(node.this), node)
-        if match := _DECIMAL.fullmatch(type_):
-            return Value(f"decimal({min(int(match[1]) + 10, _MAX_DIGITS)},{match[2]})", True)
+        type_ = number_type(self.value(node.this), node)
+        if match := DECIMAL.fullmatch(type_):
+            return Value(f"decimal({min(int(match[1]) + 10, MAX_DIGITS)},{match[2]})", True)
         return Value("long" if type_ in INTEGERS else "double", True)
 
     def _average(self, node: exp.Avg) -> Value:
         _only(node, "this")
-        type_ = _number(self.value(node.this), node)
-        if match := _DECIMAL.fullmatch(type_):
-            if int(match[1]) + 4 > _MAX_DIGITS:
-                raise Unjudged(f"has {node.sql('spark'):.100}, of so many digits")
+        type_ = number_type(self.value(node.this), node)
+        if match := DECIMAL.fullmatch(type_):
+            if int(match[1]) + 4 > MAX_DIGITS:
+                raise UnjudgedError(f"has {node.sql('spark'):.100}, of so many digits")
             return Value(f"decimal({int(match[1]) + 4},{int(match[2]) + 4})", True)
         return Value("double", True)
 
     def _extreme(self, node: exp.Func) -> Value:
         _only(node, "this")
         value = self.value(node.this)
-        _kind(value, node)
+        kind_of(value, node)
         return Value(value.type, True)
-
-
-def _number(value: Value, node: exp.Expr) -> str:
-    """Return the type of a number."""
-    type_ = value.type
-    if isinstance(type_, str) and (type_ in (*INTEGERS, "float", "double") or _DECIMAL.fullmatch(type_)):
-        return type_
-    raise Unjudged(f"has {node.sql('spark'):.100}, which is not of numbers")
-
-
-def _digits(value: Value, node: exp.Expr) -> tuple[int, int]:
-    """Return how many digits a number counts for beside a decimal, and how many of them are behind the point."""
-    if value.literal is not None:
-        return len(value.literal.lstrip("0")) or 1, 0
-    type_ = _number(value, node)
-    match = _DECIMAL.fullmatch(type_)
-    return (int(match[1]), int(match[2])) if match else (_DIGITS[type_], 0)
-
-
-def _kind(value: Value, node: exp.Expr) -> str:
-    """Return what values are compared as."""
-    type_ = value.type
-    if not isinstance(type_, str) or not (type_ in _ORDERED or _DECIMAL.fullmatch(type_)):
-        raise Unjudged(f"compares {str(type_):.100} in {node.sql('spark'):.100}")
-    return "number" if _DECIMAL.fullmatch(type_) or type_ in (*INTEGERS, "float", "double") else type_
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return bool(_DAY.fullmatch(text) and date.fromisoformat(text))
-    except ValueError:
-        return False
-
-
-def _is_narrowed(given: str, to: str) -> bool:
-    """Tell whether a decimal is cast to one with less room before its point or behind it, of which Spark makes null."""
-    before, after = _DECIMAL.fullmatch(given), _DECIMAL.fullmatch(to)
-    if before is None or after is None:
-        return False
-    (p, s), (q, r) = (int(before[1]), int(before[2])), (int(after[1]), int(after[2]))
-    return q - r < p - s or r < s
-
-
-def _cast_type(value: Value, wanted: exp.DataType, node: exp.Expr) -> str:
-    """Return the type of a CAST that Spark has, and that gives no null of what is none."""
-    name = wanted.this.value
-    numbers = [each.name for each in wanted.expressions]
-    type_ = str(value.type)
-    is_number = type_ in (*INTEGERS, "float", "double") or bool(_DECIMAL.fullmatch(type_))
-    if name == "DECIMAL" and len(numbers) == 2 and all(text.isdigit() for text in numbers) and is_number:
-        digits, scale = int(numbers[0]), int(numbers[1])
-        if 0 < digits <= _MAX_DIGITS and scale <= digits:
-            return f"decimal({digits},{scale})"
-    to = None if numbers else _CAST_TO.get(name)
-    if to is not None and is_number and to not in ("date",):
-        return to
-    if to == "string" and (type_ in _ORDERED):
-        return to
-    if to == "date" and type_ in ("timestamp", "timestamp_ntz", "date"):
-        return to
-    raise Unjudged(f"has {node.sql('spark'):.100}, of {type_:.100}")

@@ -334,7 +334,7 @@ class LakeTransaction(Block):
         properties: Mapping[str, str] | None = None,
         catalog: str = "lake",
     ) -> None:
-        """Make a view, which Spark reads; its text is Spark's SQL, and the session's settings are Spark's defaults, in UTC.
+        """Make a view for Spark, as a session with Spark's defaults makes it, in UTC; its text is Spark's SQL.
 
         Args:
             query: what it shows. Names of one part are of the namespace `default`.

@@ -24,7 +24,8 @@ from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
 from lockstep.tables.layout import Layout
 from lockstep.tables.schema import delta_struct
-from lockstep.tables.select_types import Unjudged, Value, columns_of
+from lockstep.tables.select_types import columns_of
+from lockstep.tables.spark_types import UnjudgedError, Value
 from lockstep.timeline.entry import Name, Namespace, ViewDefinition
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
 from lockstep.transactions.transaction import Transaction
@@ -45,7 +46,7 @@ RECURSIVE = "42K0H"
 
 WRONG_SCHEMA = "42804"
 _NOT_JUDGED = re.compile(r"[\\{}#$]|/\*|//|\btry_|\b[0-9][0-9.]*[a-z]", re.IGNORECASE)
-"""What the parser may take otherwise than Spark: escapes, templates, comments, hints, TRY_CAST for CAST, 1L for that."""
+"""What the parser may take otherwise than Spark: escapes, templates, comments, hints, TRY_CAST and 1L for a CAST."""
 
 _NO_NAMESPACES = frozenset({"spark_catalog", "global_temp", "session", "system", "builtin"})
 """What Spark takes for something else than a namespace where a name begins with it."""
@@ -94,7 +95,7 @@ class Views:
         given = None if schema is None else delta_struct(schema)["fields"]
         try:
             fields = self._judged(tree, text)
-        except Unjudged as unjudged:
+        except UnjudgedError as unjudged:
             if given is None:
                 raise UnsupportedError(
                     f"view {name} cannot be made without Spark as it stands: its query {unjudged}. Nothing was made; "
@@ -123,9 +124,9 @@ class Views:
         from sqlglot import exp
 
         if not isinstance(tree, exp.Select):
-            raise Unjudged("is not one SELECT")
+            raise UnjudgedError("is not one SELECT")
         if (unknown := _NOT_JUDGED.search(text)) is not None:
-            raise Unjudged(f"has {unknown[0]!r} in it")
+            raise UnjudgedError(f"has {unknown[0]!r} in it")
         columns = columns_of(tree, lambda table: self._columns(self._name(table)))
         return [
             {"name": name, "type": value.type, "nullable": value.nullable, "metadata": dict(value.metadata)}
@@ -139,13 +140,11 @@ class Views:
             fields = list(self._layout_of(name).fields)
         else:
             if view.definition.mode not in _FIXED_MODES:
-                raise Unjudged(f"reads the view {name}, whose columns follow its query ({view.definition.mode})")
+                raise UnjudgedError(f"reads the view {name}, whose columns follow its query ({view.definition.mode})")
             fields = msgspec.json.decode(view.definition.schema)["fields"]
         return {field["name"]: _value(field, name) for field in fields}
 
-    def _name(
-        self, table: exp.Table, namespace: Namespace = DEFAULT_NAMESPACE, *, is_current: bool = True
-    ) -> Name:
+    def _name(self, table: exp.Table, namespace: Namespace = DEFAULT_NAMESPACE, *, is_current: bool = True) -> Name:
         """Return what a name in a view's text means.
 
         Args:
@@ -198,7 +197,7 @@ def check_properties(name: Name, properties: Mapping[str, str]) -> None:
 def _value(field: Mapping[str, Any], name: Name) -> Value:
     metadata = {key: value for key, value in field["metadata"].items() if not key.startswith(_MAPPING)}
     if unknown := metadata.keys() - _OF_COLUMNS:
-        raise Unjudged(f"reads {name}, of whose column {field['name']} more is said ({sorted(unknown)[0]})")
+        raise UnjudgedError(f"reads {name}, of whose column {field['name']} more is said ({min(unknown)})")
     return Value(_plain(field["type"], f"{name}, of whose column {field['name']}"), field["nullable"], metadata)
 
 
@@ -218,7 +217,7 @@ _PARTS = ("elementType", "keyType", "valueType")
 def _plain_field(field: Mapping[str, Any], what: str) -> dict[str, Any]:
     metadata = {key: value for key, value in field["metadata"].items() if not key.startswith(_MAPPING)}
     if metadata:
-        raise Unjudged(f"reads {what} more is said within ({sorted(metadata)[0]})")
+        raise UnjudgedError(f"reads {what} more is said within ({min(metadata)})")
     return {**field, "type": _plain(field["type"], what), "metadata": {}}
 
 
@@ -233,7 +232,9 @@ def _parsed(text: str, name: Name) -> exp.Expr:
             f"the query of view {name} is not understood here as Spark's SQL, and nothing was made: {error}"
         ) from error
     if len(trees) != 1 or not isinstance(tree := trees[0], exp.Query) or isinstance(tree, exp.Subquery):
-        raise InvalidError(f"view {name} is to be one query: SELECT … (got {text[:100]!r}); nothing was made", sqlstate=SYNTAX)
+        raise InvalidError(
+            f"view {name} is to be one query: SELECT … (got {text[:100]!r}); nothing was made", sqlstate=SYNTAX
+        )
     if tree.find(exp.Parameter, exp.Placeholder, exp.SessionParameter, exp.Into):
         raise UnsupportedError(f"the query of view {name} has a parameter in it; nothing was made")
     return tree
@@ -279,4 +280,4 @@ def _without_nulls(type_: Any) -> Any:
 
 
 def _shown(fields: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{field['name']} {str(field['type']):.50}" for field in fields)
+    return ", ".join(f"{field['name']} {field['type']!s:.50}" for field in fields)
