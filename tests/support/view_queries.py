@@ -91,7 +91,7 @@ EXPRESSIONS: dict[str, tuple[str, bool]] = {
     "CAST(id AS DECIMAL(5,1))": ("decimal(5,1)", True),
     "CAST(g AS DECIMAL(12,3))": ("decimal(12,3)", True),
     "CAST(e AS DECIMAL(20,4))": ("decimal(20,4)", True),
-    "CAST(e AS BIGINT)": ("long", False),
+    "CAST(e AS BIGINT)": ("long", True),
     "CAST(e AS DOUBLE)": ("double", False),
     "CAST(e AS STRING)": ("string", False),
     "CAST(b AS DECIMAL(3,0))": ("decimal(3,0)", False),

@@ -27,7 +27,6 @@ _CAST_TO = {
     "FLOAT": "float",
     "DOUBLE": "double",
     "TEXT": "string",
-    "VARCHAR": "string",
     "DATE": "date",
 }
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -88,7 +87,7 @@ def is_day(text: str) -> bool:
 
 def may_make_null(given: str, to: str) -> bool:
     """Tell whether Spark says of a CAST that it may give null of what is none, though by its defaults it raises."""
-    if given in ("float", "double") and to in INTEGERS:
+    if to in INTEGERS and given not in INTEGERS:
         return True
     if to == "date":
         return given == "timestamp_ntz"

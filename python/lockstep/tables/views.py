@@ -45,8 +45,8 @@ RECURSIVE = "42K0H"
 """Spark's RECURSIVE_VIEW."""
 
 WRONG_SCHEMA = "42804"
-_NOT_JUDGED = re.compile(r"[\\{}#$]|/\*|//|\btry_|\b[0-9][0-9.]*[a-z]", re.IGNORECASE)
-"""What the parser may take otherwise than Spark: escapes, templates, comments, hints, TRY_CAST and 1L for a CAST."""
+_NOT_JUDGED = re.compile(r"[\\{}#$]|/\*|//|\btry_|char\b|\b[0-9][0-9.]*[a-z]", re.IGNORECASE)
+"""What the parser may take otherwise than Spark: escapes, templates, comments, hints, TRY_CAST, VARCHAR, 1L."""
 
 _NO_NAMESPACES = frozenset({"spark_catalog", "global_temp", "session", "system", "builtin"})
 """What Spark takes for something else than a namespace where a name begins with it."""

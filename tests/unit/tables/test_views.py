@@ -82,6 +82,9 @@ UNJUDGED = [
     "SELECT try_cast(i AS BIGINT) AS c FROM t",
     "SELECT CAST(x AS INT) AS c FROM t",
     "SELECT CAST(y AS TIMESTAMP) AS c FROM t",
+    "SELECT CAST(i AS VARCHAR(3)) AS c FROM t",
+    "SELECT CAST(i AS VARCHAR) AS c FROM t",
+    "SELECT d + 1L AS c FROM t",
     "SELECT CAST('2020-02-30' AS DATE) AS c FROM t",
     "SELECT d / 3 AS c FROM t",
     "SELECT e * e AS c FROM t",
@@ -145,7 +148,7 @@ UNJUDGED = [
     "SELECT id FROM lake.t",
     "SELECT id FROM spark_catalog.t",
     "SELECT :p AS c FROM t",
-    "SELECT $$$ nonsense",
+    "SELECT id FROM t WHERE",
 ]
 
 
