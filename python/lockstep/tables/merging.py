@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lockstep.arguments import takes
 from lockstep.errors import InvalidError
 from lockstep.lake.lake import Lake
-from lockstep.tables.changes import INDEX, Candidates
+from lockstep.tables.changes import INDEX, Candidates, Placed
 from lockstep.tables.checks import default_of, taken
 from lockstep.tables.commits import Operation
 from lockstep.tables.conditions import checked, condition_of_keys
@@ -148,13 +148,13 @@ class Merge:
         )
         inserted = plan.inserted(clauses["not matched"])
         parts = [
-            *(plan.outcome(changed, clauses["matched"])),
-            *(plan.outcome(orphaned, clauses["not matched by source"])),
+            plan.outcome(changed, clauses["matched"]),
+            plan.outcome(orphaned, clauses["not matched by source"]),
         ]
         gone = pc.unique(
             pa.chunked_array([*changed.column(INDEX).chunks, *orphaned.column(INDEX).chunks], type=pa.int64())
         )
-        updated = sum(part.num_rows for part in parts)
+        updated = sum(part.rows.num_rows for part in parts)
         result = Merged(inserted.num_rows, updated, len(gone) - updated)
 
         def operation(removed_files: int, copied: int) -> Operation:
@@ -178,11 +178,11 @@ class Merge:
             return [
                 ("delete", found.take(pa.chunked_array([deleted]))),
                 ("update_preimage", found.take(before)),
-                *(("update_postimage", part) for part in parts),
+                *(("update_postimage", part.rows) for part in parts),
                 ("insert", inserted),
             ]
 
-        self._table.replace(table, found, pa.chunked_array([gone]), [*parts, inserted], operation, told=told)
+        self._table.replace(table, found, pa.chunked_array([gone]), [*parts, Placed(inserted)], operation, told=told)
         return result
 
     def _add(self, when: When, condition: str | None, values: Mapping[str, str] | None) -> Self:
@@ -269,13 +269,15 @@ class _Plan:
         updates = [number for number, clause in enumerate(clauses) if clause.values is not None]
         return changed.filter(pc.is_in(changed.column(CLAUSE), value_set=pa.array(updates, pa.int32())))
 
-    def outcome(self, changed: pa.Table, clauses: Sequence[Clause]) -> list[pa.Table]:
+    def outcome(self, changed: pa.Table, clauses: Sequence[Clause]) -> Placed:
         """Return the rows that updates come to, as the table takes them; what is deleted is left out."""
         from lockstep.tables.table import with_values
 
         rows = self.updated(changed, clauses)
         values = rows.drop_columns([INDEX, CLAUSE]).rename_columns(self._set(clauses))
-        return [with_values(self._found.take(rows.column(INDEX)), values, self._layout)]
+        indexes = rows.column(INDEX)
+        updated = with_values(self._found.take(indexes), values, self._layout)
+        return self._found.placed(updated, indexes, changed=True)
 
     @staticmethod
     def _set(clauses: Sequence[Clause]) -> list[str]:
