@@ -48,7 +48,11 @@ def merge_in_spark(spark: Any, target: str) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", PROPERTIES)
+IN_EVERY_RUN = "files"
+KINDS = [kind if kind == IN_EVERY_RUN else pytest.param(kind, marks=pytest.mark.deep) for kind in PROPERTIES]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_update_merge_and_delete_keep_ids_as_deltas_do(spark: Any, root: Path, tmp_path: Path, kind: str) -> None:
     plain = f"spark_catalog.default.plain_{kind}"
     by = "PARTITIONED BY (p)" if kind == "partitioned" else ""
