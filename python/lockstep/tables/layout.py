@@ -19,6 +19,9 @@ from lockstep.delta.actions import CLUSTERING, ROW_TRACKING
 from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
 from lockstep.tables.clustering import Path, clustered_by, with_statistics
+from lockstep.tables.generated import FEATURE as GENERATED
+from lockstep.tables.generated import KEY as EXPRESSION
+from lockstep.tables.generated import in_duckdb, is_generated
 from lockstep.tables.identity import unknown_identities
 from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered, physical_name
 from lockstep.tables.properties import check_retention, check_set, spelled
@@ -145,6 +148,30 @@ class Layout:
         found = {name: condition_in_duckdb(text, self.types) for name, text in self.constraints.items()}
         return {name: text for name, text in found.items() if text is not None}
 
+    @property
+    def generated(self) -> dict[str, str]:
+        """Its generated columns as DuckDB's SQL over the others, for a table that `check_writable` takes."""
+        found = {field["name"]: self._generated(field) for field in self.fields if is_generated(field)}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def _generated(self, field: Mapping[str, Any]) -> str | None:
+        others = {each["name"]: each["type"] for each in self.fields if not is_generated(each)}
+        return in_duckdb(field, others)
+
+    @property
+    def _unknown_generated(self) -> set[str]:
+        """What is refused of generated columns; nothing where all of them are known."""
+        columns = [field for field in self.fields if is_generated(field)]
+        if GENERATED not in self.features or self._metadata_text.count(EXPRESSION) > len(columns):
+            return {GENERATED}
+        unknown = {
+            f"{GENERATED} ({field['name']}: {field['metadata'][EXPRESSION]}), which only Spark computes"
+            for field in columns
+            if self._generated(field) is None
+        }
+        texts = {name for name in self.partitioned_by if self.types[name] == "string"}
+        return unknown | ({f"{GENERATED} beside partitions by texts, where an empty one is null"} if texts else set())
+
     def default(self, column: str) -> str | None:
         """Return what a column is in rows that do not have it, as DuckDB's SQL; None if it is null.
 
@@ -239,6 +266,8 @@ class Layout:
         if not changes_rows:
             awake -= {"identityColumns"}
             awake |= {f"identityColumns ({name}), not as they are known" for name in unknown_identities(self.fields)}
+        if GENERATED in awake:
+            awake = (awake - {GENERATED}) | self._unknown_generated
         refused = awake | (self.features - _UNDERSTOOD - _AS_IT_IS - _ACTS_BY.keys() - {"columnMapping"})
         if self.configuration.get(MODE, "none") not in ("none", "name"):
             refused.add("columnMapping by id")

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.arguments import takes
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.tables.changes import INDEX, Candidates, Placed
-from lockstep.tables.checks import default_of, taken
+from lockstep.tables.checks import default_of, taken, with_generated
 from lockstep.tables.commits import Operation
 from lockstep.tables.conditions import checked, condition_of_keys
 from lockstep.tables.conform import NO_COLUMN, conform
@@ -200,19 +200,33 @@ class Merge:
                 checked(clause.condition, f"the condition of a clause for rows {when}")
             if clause.values:
                 check_columns(clause.values, layout)
-        return [_spelled_out(clause, self._source, layout) for clause in clauses]
+        spelled = [_spelled_out(clause, self._source, layout) for clause in clauses]
+        _check_generated(spelled, layout)
+        return spelled
 
 
 def _spelled_out(clause: Clause, source: pa.Table, layout: Layout) -> Clause:
     """Return a clause whose expressions are all written down."""
     if clause.values is None or clause.values:
         return clause
-    if missing := [name for name in layout.types if name not in source.column_names]:
+    wanted = [name for name in layout.types if name in source.column_names or name not in layout.generated]
+    if missing := [name for name in wanted if name not in source.column_names]:
         raise InvalidError(
             f"the rows that are merged have no column {missing[0]!r}, which table {layout.name} has: say which to set",
             sqlstate=NO_COLUMN,
         )
-    return Clause(clause.when, clause.condition, {name: f"source.{quoted(name)}" for name in layout.types})
+    return Clause(clause.when, clause.condition, {name: f"source.{quoted(name)}" for name in wanted})
+
+
+def _check_generated(clauses: Sequence[Clause], layout: Layout) -> None:
+    """Raise if one clause sets a generated column that another leaves to follow from the others."""
+    setting = [clause.values for clause in clauses if clause.values]
+    for name in layout.generated:
+        if 0 < sum(name in values for values in setting) < len(setting):
+            raise UnsupportedError(
+                f"column {name} of table {layout.name} is generated, and some of the clauses for the same rows set it: "
+                "set it in each of them, or in none. Nothing was written"
+            )
 
 
 def _join(on: str | Sequence[str], source: pa.Table, layout: Layout) -> str:
@@ -261,7 +275,7 @@ class _Plan:
         others = [defaults.get(name, "NULL") for name in names]
         where = f"NOT EXISTS (FROM target WHERE {self._join})"
         rows = self._select(clauses, self._values(clauses, names, others), "source", where)
-        return taken(rows.drop_columns([CLAUSE]).rename_columns(names), self._layout)
+        return taken(with_generated(rows.drop_columns([CLAUSE]).rename_columns(names), self._layout), self._layout)
 
     @staticmethod
     def updated(changed: pa.Table, clauses: Sequence[Clause]) -> pa.Table:

@@ -15,7 +15,7 @@ from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.tables.altering import Alteration
 from lockstep.tables.changes import INDEX, Candidates, Placed, TakenOut, Told, candidates, removed, take_out, together
-from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defaults
+from lockstep.tables.checks import CHECK_VIOLATION, check_generated, check_rows, taken, with_defaults, with_generated
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.conditions import checked, condition
 from lockstep.tables.conform import NO_COLUMN, arrow_table
@@ -330,7 +330,7 @@ class TransactionTable:
             layout.check_writable(only_appends=True)
         given, marks = with_identities(given, layout.fields, layout.name)
         layout = with_marks(layout, marks)
-        rows = taken(with_defaults(given, layout), layout)
+        rows = taken(with_generated(with_defaults(given, layout), layout), layout)
         return difference(files.layout, layout), replace(files, layout=layout), rows
 
     def _find(self, table: Table, files: Files, predicate: str | None) -> Candidates:
@@ -354,14 +354,16 @@ class TransactionTable:
             told: what readers of changes are told; None where files that come and go say it.
         """
         if rows:
-            check_rows(pa.concat_tables([each.rows for each in rows]), files.layout)
+            whole = pa.concat_tables([each.rows for each in rows])
+            check_rows(whole, files.layout)
+            check_generated(whole, files.layout)
         catalog = self._scope.catalog
         ids = self._row_ids(table, files.layout)
         writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog), ids=ids)
         try:
             parts = [each for each in (kept, *rows) if each is not None]
-            whole = together(parts, files.layout.schema.empty_table())
-            writer.write(whole.rows, whole.ids)
+            placed = together(parts, files.layout.schema.empty_table())
+            writer.write(placed.rows, placed.ids)
             if told is not None and files.layout.has_feed and actions:
                 for kind, changed in told():
                     writer.write_changes(kind, changed)
@@ -434,12 +436,16 @@ def _updated(found: Candidates, values: Mapping[str, str], where: str | None) ->
 
 
 def with_values(rows: pa.Table, values: pa.Table, layout: Layout) -> pa.Table:
-    """Return rows with some columns replaced by those of the same name, as the table takes them."""
+    """Return rows with some columns replaced by those of the same name, as the table takes them.
+
+    Generated columns that are not among them follow from the others.
+    """
     for name in values.column_names:
         if name in rows.column_names:
             at = rows.column_names.index(name)
             rows = rows.set_column(at, pa.field(name, values.schema.field(name).type), values.column(name))
-    return taken(rows, layout)
+    rows = rows.drop_columns([name for name in layout.generated if name not in values.column_names])
+    return taken(with_generated(rows, layout), layout)
 
 
 def _where(predicate: str | None) -> str:
