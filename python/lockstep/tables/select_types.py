@@ -75,19 +75,21 @@ def columns_of(select: exp.Select, read: Callable[[exp.Table], Mapping[str, Valu
         keys = [scope.key(each) for each in group.expressions]
     if keys is None and any(each.find(exp.AggFunc) for each in select.expressions):
         keys = []
-    return _distinct(named for each in select.expressions for named in scope.projected(each, keys))
+    found = [named for each in select.expressions for named in scope.projected(each, keys)]
+    _check_columns(found, is_distinct=distinct is not None)
+    return found
 
 
-def _distinct(columns: Iterable[tuple[str, Value]]) -> list[tuple[str, Value]]:
-    found = list(columns)
+def _check_columns(found: list[tuple[str, Value]], *, is_distinct: bool) -> None:
     seen: set[str] = set()
     for name, value in found:
+        if is_distinct and not isinstance(value.type, str):
+            raise UnjudgedError(f"has DISTINCT, and gives {name}, which is made of other values")
         if name.lower() in seen:
             raise UnjudgedError(f"gives two columns called {name}")
         if value.type == "void":
             raise UnjudgedError(f"gives {name}, which is null and of no type: CAST it")
         seen.add(name.lower())
-    return found
 
 
 def _source(table: exp.Expr, read: Callable[[exp.Table], Mapping[str, Value]]) -> Source:
@@ -201,6 +203,8 @@ class _Scope:
 
         if not isinstance(node, exp.Column):
             raise UnjudgedError(f"is grouped by {node.sql('spark'):.100}, which is no column")
+        if not isinstance(self._column(node).type, str):
+            raise UnjudgedError(f"is grouped by {node.sql('spark'):.100}, which is made of other values")
         return self._place(node)
 
     def projected(self, node: exp.Expr, keys: list[str] | None) -> list[tuple[str, Value]]:

@@ -88,10 +88,11 @@ class Views:
                 reads itself (42K0H).
             UndefinedError (42P01): it names what is not there.
         """
+        if not self._catalog.strip():
+            raise InvalidError(f"view {name}: catalog is empty, expected what Spark's sessions call the lake")
         text = query.strip().removesuffix(";").rstrip()
         tree = _parsed(text, name)
-        for each in _names(tree, self._name):
-            self._check(each, name, [name])
+        self._check_names(tree, self._name, name, [name])
         given = None if schema is None else delta_struct(schema)["fields"]
         try:
             fields = self._judged(tree, text)
@@ -175,8 +176,14 @@ class Views:
         definition = view.definition
         namespace, is_current = tuple(definition.namespace), definition.catalog == self._catalog
         tree = _parsed(definition.text, name)
-        for inner in _names(tree, lambda table: self._name(table, namespace, is_current=is_current)):
-            self._check(inner, new, [*path, name])
+        self._check_names(tree, lambda table: self._name(table, namespace, is_current=is_current), new, [*path, name])
+
+    def _check_names(self, tree: exp.Expr, name_of: Callable[[exp.Table], Name], new: Name, path: list[Name]) -> None:
+        """Check what a query names. What is called as a part of the query itself (WITH) may be that, or what is there."""
+        for table, is_part in _tables(tree):
+            name = name_of(table)
+            if not is_part or name == new or name in self._tx.names.views:
+                self._check(name, new, path)
 
 
 def check_properties(name: Name, properties: Mapping[str, str]) -> None:
@@ -240,8 +247,8 @@ def _parsed(text: str, name: Name) -> exp.Expr:
     return tree
 
 
-def _names(tree: exp.Expr, name_of: Callable[[exp.Table], Name]) -> Iterator[Name]:
-    """Yield what a query names of tables and views; what is a part of the query itself is left out."""
+def _tables(tree: exp.Expr) -> Iterator[tuple[exp.Table, bool]]:
+    """Yield where a query names tables and views, and whether that may be a part of the query itself."""
     from sqlglot import exp
 
     parts = {each.alias.lower() for each in tree.find_all(exp.CTE)}
@@ -252,8 +259,7 @@ def _names(tree: exp.Expr, name_of: Callable[[exp.Table], Name]) -> Iterator[Nam
             )
         if any(table.args.get(key) for key in ("version", "when", "changes")):
             raise UnsupportedError(f"{table.sql('spark'):.100}: a view of an older version is made in Spark")
-        if table.db or table.name.lower() not in parts:
-            yield name_of(table)
+        yield table, not table.db and table.name.lower() in parts
 
 
 def _check_named(tree: exp.Expr, names: list[str], view: Name) -> None:

@@ -113,6 +113,9 @@ UNJUDGED = [
     "SELECT x, count(*) AS n FROM t GROUP BY ALL",
     "SELECT x, count(*) AS n FROM t GROUP BY x HAVING count(*) > 1",
     "SELECT x FROM t GROUP BY CUBE (x)",
+    "SELECT count(*) AS n FROM t GROUP BY m",
+    "SELECT DISTINCT m FROM t",
+    "SELECT DISTINCT * FROM t",
     "SELECT id FROM t ORDER BY id",
     "SELECT id FROM t LIMIT 1",
     "SELECT id FROM t TABLESAMPLE (10 PERCENT)",
@@ -176,6 +179,24 @@ REFUSED: list[tuple[Callable[[LakeTransaction], Any], type[LockstepError], str]]
     (lambda tx: tx.create_view("old", "SELECT id FROM old", replace=True), InvalidError, "42K0H"),
     (lambda tx: tx.create_view("old", "SELECT id FROM newer", replace=True), InvalidError, "42K0H"),
     (lambda tx: tx.create_view("v", "SELECT id FROM v"), InvalidError, "42K0H"),
+    (
+        lambda tx: tx.create_view(
+            "v", "WITH v AS (SELECT id FROM v) SELECT id FROM v", schema=pa.schema([("id", pa.int64())])
+        ),
+        InvalidError,
+        "42K0H",
+    ),
+    (
+        lambda tx: tx.create_view(
+            "old",
+            "WITH newer AS (SELECT id FROM newer) SELECT id FROM newer",
+            replace=True,
+            schema=pa.schema([("id", pa.int64())]),
+        ),
+        InvalidError,
+        "42K0H",
+    ),
+    (lambda tx: tx.create_view("v", "SELECT id FROM t", catalog=" "), InvalidError, "22023"),
     (lambda tx: tx.create_view("v", "SELECT id FROM t", properties={"Owner": "me"}), InvalidError, "22023"),
     (lambda tx: tx.create_view("v", "SELECT id FROM t", properties={"view.x": "me"}), InvalidError, "22023"),
     (lambda tx: tx.create_view("v", "SELECT id FROM t", schema=pa.schema([("id", pa.int32())])), InvalidError, "42804"),
