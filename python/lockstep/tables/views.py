@@ -72,6 +72,7 @@ class Views:
         self._tx = tx
         self._layout_of = layout_of
         self._catalog = catalog
+        self._sound: set[Name] = set()
 
     def definition(
         self, name: Name, query: str, schema: pa.Schema | None, properties: Mapping[str, str]
@@ -168,6 +169,8 @@ class Views:
         if name == new or name in path[1:]:
             way = " > ".join(str(each) for each in [*path, name])
             raise InvalidError(f"view {new} would read itself: {way}; nothing was made", sqlstate=RECURSIVE)
+        if name in self._sound:
+            return
         if (view := self._tx.names.views.get(name)) is None:
             if name not in self._tx.names.tables:
                 raise UndefinedError(f"view {new} names {name}, and there is no such table or view; nothing was made")
@@ -177,13 +180,12 @@ class Views:
         namespace, is_current = tuple(definition.namespace), definition.catalog == self._catalog
         tree = _parsed(definition.text, name)
         self._check_names(tree, lambda table: self._name(table, namespace, is_current=is_current), new, [*path, name])
+        self._sound.add(name)
 
     def _check_names(self, tree: exp.Expr, name_of: Callable[[exp.Table], Name], new: Name, path: list[Name]) -> None:
-        """Check what a query names. What is called as a part of the query itself (WITH) may be that, or what is there."""
-        for table, is_part in _tables(tree):
-            name = name_of(table)
-            if not is_part or name == new or name in self._tx.names.views:
-                self._check(name, new, path)
+        """Check what a query names, but for parts of the query itself (WITH)."""
+        for table in _tables(tree):
+            self._check(name_of(table), new, path)
 
 
 def check_properties(name: Name, properties: Mapping[str, str]) -> None:
@@ -247,11 +249,10 @@ def _parsed(text: str, name: Name) -> exp.Expr:
     return tree
 
 
-def _tables(tree: exp.Expr) -> Iterator[tuple[exp.Table, bool]]:
-    """Yield where a query names tables and views, and whether that may be a part of the query itself."""
+def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
+    """Yield where a query names tables and views, and no part of the query itself."""
     from sqlglot import exp
 
-    parts = {each.alias.lower() for each in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             raise UnsupportedError(
@@ -259,7 +260,26 @@ def _tables(tree: exp.Expr) -> Iterator[tuple[exp.Table, bool]]:
             )
         if any(table.args.get(key) for key in ("version", "when", "changes")):
             raise UnsupportedError(f"{table.sql('spark'):.100}: a view of an older version is made in Spark")
-        yield table, not table.db and table.name.lower() in parts
+        if table.db or not _is_part(table):
+            yield table
+
+
+def _is_part(table: exp.Table) -> bool:
+    """Tell whether a name is of a part of a query (WITH) that is known where it stands: of those before it."""
+    from sqlglot import exp
+
+    node: exp.Expr = table
+    while (parent := node.parent) is not None:
+        known: list[exp.Expr] = []
+        if isinstance(parent, exp.With):
+            at = next(number for number, each in enumerate(parent.expressions) if each is node)
+            known = parent.expressions[: at + 1 if parent.args.get("recursive") else at]
+        elif (with_ := parent.args.get("with_")) is not None and with_ is not node:
+            known = with_.expressions
+        if table.name.lower() in (each.alias.lower() for each in known):
+            return True
+        node = parent
+    return False
 
 
 def _check_named(tree: exp.Expr, names: list[str], view: Name) -> None:

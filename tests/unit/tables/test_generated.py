@@ -76,9 +76,8 @@ UNKNOWN = {
 }
 
 
-@pytest.mark.parametrize("text", UNKNOWN)
-def test_what_is_not_certain_is_not_computed(text: str) -> None:
-    assert known(text, UNKNOWN[text]) is None
+def test_what_is_not_certain_is_not_computed() -> None:
+    assert not [text for text, type_ in UNKNOWN.items() if known(text, type_) is not None]
 
 
 def with_generated(lake: OpenLake, expressions: dict[str, tuple[str, str]], **more: Any) -> None:
@@ -142,13 +141,13 @@ WRONG: list[Callable[[LakeTransaction], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(WRONG)))
-def test_values_that_rows_bring_are_checked(generated: OpenLake, number: int) -> None:
+def test_values_that_rows_bring_are_checked(generated: OpenLake) -> None:
     with generated.transaction() as tx:
         tx["t"].append({"id": [5]})
-        with refused_in(tx, InvalidError, match="GENERATED ALWAYS AS") as refused:
-            WRONG[number](tx)
-        assert refused.value.sqlstate == "23514"
+        for number, change in enumerate(WRONG):
+            with refused_in(tx, InvalidError, match="GENERATED ALWAYS AS") as refused:
+                change(tx)
+            assert refused.value.sqlstate == "23514", number
         assert rows(tx) == [(5, None, 10)]
 
 
@@ -172,14 +171,13 @@ REFUSED: list[tuple[Callable[[LakeTransaction], Any], type[LockstepError]]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_what_cannot_be(lake: OpenLake, number: int) -> None:
+def test_what_cannot_be(lake: OpenLake) -> None:
     with_generated(lake, COLUMNS, properties={"delta.columnMapping.mode": "name"})
-    change, kind = REFUSED[number]
     with lake.transaction() as tx:
         tx["t"].append({"id": [5]})
-        with refused_in(tx, kind):
-            change(tx)
+        for change, kind in REFUSED:
+            with refused_in(tx, kind):
+                change(tx)
         assert rows(tx) == [(5, None, 10)]
 
 
