@@ -17,6 +17,9 @@ What these are made of:
     spark_sql     Spark's SQL that DuckDB judges alike            checks      constraints and defaults, of rows
     spark_grammar its grammar, as far as that goes                statement   what a statement that fails leaves
     properties    which properties a table may have              restoring   RESTORE DATABASE, and reverts
+    views         a view, as Spark records it                     row_ids     ids of rows, where those are tracked
+    generated     generated columns, of what both compute alike
+    select_types  which columns a query of Spark's SQL gives      spark_types of which types
     coming_back   whether the files of what comes back are there
 
 Nothing here imports Spark; pyarrow, duckdb, deltalake and polars are imported where they are used

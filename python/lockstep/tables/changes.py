@@ -31,10 +31,39 @@ from lockstep.delta.pruning.predicates import FileValues, may_match
 from lockstep.delta.snapshot import Snapshot
 from lockstep.tables.layout import RESERVED
 from lockstep.tables.queries import evaluate
-from lockstep.tables.reading import FILE, ROW, Files
+from lockstep.tables.reading import CAME_WITH, FILE, ID, ROW, Files
+from lockstep.tables.row_ids import have_ids
 
 INDEX = f"{RESERVED}_index"
 """The column that says which row is meant, of those that were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows that are to be written.
+
+    Attributes:
+        rows: with the table's columns.
+        ids: of rows that keep theirs, with `ID` and `CAME_WITH`, where null says that it is the commit's; None of rows
+            that are new.
+    """
+
+    rows: pa.Table
+    ids: pa.Table | None = None
+
+
+def together(parts: Sequence[Placed], empty: pa.Table) -> Placed:
+    """Return all rows as one, new ones beside those that keep their ids."""
+    parts = [each for each in parts if each.rows.num_rows]
+    rows = pa.concat_tables([each.rows for each in parts] or [empty])
+    if all(each.ids is None for each in parts):
+        return Placed(rows)
+    ids = [_no_ids(each.rows.num_rows) if each.ids is None else each.ids for each in parts]
+    return Placed(rows, pa.concat_tables(ids))
+
+
+def _no_ids(rows: int) -> pa.Table:
+    return pa.table({name: pa.nulls(rows, pa.int64()) for name in (ID, CAME_WITH)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +74,13 @@ class Candidates:
         files: the table's.
         adds: the files that were read.
         rows: their rows, with `FILE`, `ROW` and `INDEX`.
+        ids: row by row, its id and the version that it came with; None where rows do not keep them, or have none.
     """
 
     files: Files
     adds: Sequence[dict[str, Any]]
     rows: pa.Table
+    ids: pa.Table | None = None
 
     def matching(self, predicate: str) -> pa.ChunkedArray:
         """Return the `INDEX` of each row of which a predicate is true.
@@ -64,6 +95,25 @@ class Candidates:
         """Return rows by their `INDEX`, with the table's columns."""
         return self.rows.drop_columns([FILE, ROW, INDEX]).take(indexes)
 
+    def placed(self, rows: pa.Table, indexes: pa.ChunkedArray, *, changed: bool) -> Placed:
+        """Return rows that were here, to be written into another file, with the ids that they keep.
+
+        Args:
+            indexes: the `INDEX` that each had.
+            changed: whether they are not as they were: then they come with this commit.
+
+        Raises:
+            UnsupportedError: the table has row tracking, and they have no ids yet.
+        """
+        if self.ids is None:
+            self.files.layout.check_row_ids(self.adds)
+            return Placed(rows)
+        ids = self.ids.take(indexes)
+        if changed:
+            at = ids.column_names.index(CAME_WITH)
+            ids = ids.set_column(at, ids.schema.field(at), pa.chunked_array([pa.nulls(ids.num_rows, pa.int64())]))
+        return Placed(rows, ids)
+
 
 def candidates(files: Files, snapshot: Snapshot, condition: str | None) -> Candidates:
     """Read the files of a table that may have a row that satisfies a condition of Spark's; all, without one."""
@@ -73,8 +123,11 @@ def candidates(files: Files, snapshot: Snapshot, condition: str | None) -> Candi
         if condition is None
         or may_match(condition, FileValues(partition=add.get("partitionValues") or {}, stats=add.get("stats")))
     ]
-    rows = files.read(adds)
-    return Candidates(files, adds, rows.append_column(INDEX, pa.arange(0, rows.num_rows)))
+    with_ids = bool(files.layout.row_id_columns) and all(have_ids(add) for add in adds)
+    rows = files.read(adds, with_ids=with_ids)
+    ids = rows.select([ID, CAME_WITH]) if with_ids else None
+    rows = rows.drop_columns([ID, CAME_WITH]) if with_ids else rows
+    return Candidates(files, adds, rows.append_column(INDEX, pa.arange(0, rows.num_rows)), ids)
 
 
 Told: TypeAlias = Callable[[], Sequence[tuple[str, pa.Table]]]
@@ -92,7 +145,7 @@ class TakenOut:
     """
 
     actions: list[Action]
-    kept: pa.Table
+    kept: Placed
     removed_files: int
 
 
@@ -143,12 +196,13 @@ def _counts(rows: pa.Table) -> list[pa.ChunkedArray]:
     return [counts.column(FILE), counts.column(f"{FILE}_count")]
 
 
-def _kept(found: Candidates, anew: list[int], gone: pa.ChunkedArray) -> pa.Table:
+def _kept(found: Candidates, anew: list[int], gone: pa.ChunkedArray) -> Placed:
     if not anew:
-        return found.take(pa.chunked_array([], type=pa.int64()))
+        return Placed(found.take(pa.chunked_array([], type=pa.int64())))
     in_them = pc.is_in(found.rows.column(FILE), value_set=pa.array(anew, pa.int32()))
     goes = pc.is_in(found.rows.column(INDEX), value_set=gone.combine_chunks())
-    return found.take(found.rows.filter(pc.and_(in_them, pc.invert(goes))).column(INDEX))
+    stay = found.rows.filter(pc.and_(in_them, pc.invert(goes))).column(INDEX)
+    return found.placed(found.take(stay), stay, changed=False)
 
 
 def _with_vector(files: Files, add: Mapping[str, Any], rows: pa.Array, live: int) -> dict[str, Any]:

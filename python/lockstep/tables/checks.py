@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 
 from lockstep.errors import InvalidError
 from lockstep.tables.conform import conform
-from lockstep.tables.layout import Layout
+from lockstep.tables.generated import KEY as EXPRESSION
+from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.partitions import as_stored
 from lockstep.tables.queries import evaluate
 from lockstep.tables.schema import duckdb_type, quoted
 
 CHECK_VIOLATION = "23514"
 """PostgreSQL's check_violation."""
+
+_INDEX = f"{RESERVED}_index"
 
 
 def taken(rows: pa.Table, layout: Layout) -> pa.Table:
@@ -42,6 +48,53 @@ def check_rows(rows: pa.Table, layout: Layout) -> None:
                 "of the rows; nothing was written",
                 sqlstate=CHECK_VIOLATION,
             )
+
+
+def check_generated(rows: pa.Table, layout: Layout) -> None:
+    """Raise unless generated columns are what their expressions say of the rows, null where those are null.
+
+    Raises:
+        InvalidError (23514): of a row one is not.
+    """
+    generated = layout.generated
+    if not generated or not rows.num_rows:
+        return
+    counts = (f"count(*) FILTER (WHERE {quoted(name)} IS DISTINCT FROM ({sql}))" for name, sql in generated.items())
+    answer = evaluate({"target": rows}, f"SELECT {', '.join(counts)} FROM target")
+    for name, column in zip(generated, answer.columns, strict=True):
+        if count := column[0].as_py():
+            expression: Any = _expression(layout, name)
+            raise InvalidError(
+                f"column {name} of table {layout.name} is GENERATED ALWAYS AS ({expression}), and {count} of the rows "
+                "bring another value; nothing was written. Leave the column out",
+                sqlstate=CHECK_VIOLATION,
+            )
+
+
+def _expression(layout: Layout, column: str) -> Any:
+    [field] = [field for field in layout.fields if field["name"] == column]
+    said: Mapping[str, Any] = field["metadata"]
+    return said[EXPRESSION]
+
+
+def with_generated(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Return rows with the generated columns that they do not have, by the columns that they have.
+
+    Raises:
+        InvalidError: another column does not take its values; or an expression has no value, as where it overflows.
+    """
+    generated = layout.generated
+    wanted = {name: sql for name, sql in generated.items() if name not in rows.column_names}
+    if not wanted:
+        return rows
+    others = pa.schema([field for field in layout.schema if field.name not in generated])
+    given = rows.drop_columns([name for name in rows.column_names if name in generated])
+    base = conform(given, others, layout.name).append_column(_INDEX, pa.arange(0, rows.num_rows))
+    asked = ", ".join(f"({sql}) AS {quoted(name)}" for name, sql in wanted.items())
+    values = evaluate({"target": base}, f"SELECT {asked}, {_INDEX} FROM target").sort_by(_INDEX)
+    for name in wanted:
+        rows = rows.append_column(name, values.column(name))
+    return rows
 
 
 def with_defaults(rows: pa.Table, layout: Layout) -> pa.Table:

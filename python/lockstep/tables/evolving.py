@@ -130,6 +130,10 @@ def _check_free(layout: Layout, column: str, verb: str) -> None:
         )
     if any(is_identity(field) for field in layout.fields if field["name"] == column):
         raise UnsupportedError(f"identity column {column} cannot be {verb} without Spark")
+    if layout.generated:
+        raise UnsupportedError(
+            f"column {column} cannot be {verb}: table {layout.name} has generated columns, which may speak of it"
+        )
     said = [*layout.constraints.values(), *(v for k, v in layout.configuration.items() if k == INDEXED_BY_NAME)]
     if any(column.lower() in text.lower() for text in said):
         raise UnsupportedError(f"column {column} cannot be {verb}: a constraint, or {INDEXED_BY_NAME}, speaks of it")

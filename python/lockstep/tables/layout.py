@@ -19,10 +19,14 @@ from lockstep.delta.actions import CLUSTERING, ROW_TRACKING
 from lockstep.delta.combine.evolution import supported
 from lockstep.errors import CorruptTimelineError, InvalidError, ReadOnlyError, UnsupportedError
 from lockstep.tables.clustering import Path, clustered_by, with_statistics
+from lockstep.tables.generated import FEATURE as GENERATED
+from lockstep.tables.generated import KEY as EXPRESSION
+from lockstep.tables.generated import in_duckdb, is_generated
 from lockstep.tables.identity import unknown_identities
-from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered
+from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered, physical_name
 from lockstep.tables.properties import check_retention, check_set, spelled
-from lockstep.tables.row_ids import ENABLED, SUSPENDED
+from lockstep.tables.row_ids import COLUMNS as ROW_ID_COLUMNS
+from lockstep.tables.row_ids import ENABLED, SUSPENDED, have_ids
 from lockstep.tables.schema import DeltaType, arrow_field, delta_struct, not_null_fields
 from lockstep.tables.spark_sql import condition_in_duckdb, default_in_duckdb
 from lockstep.tables.widening import FEATURES as WIDENING
@@ -68,9 +72,6 @@ INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
 BY_DOMAINS = frozenset({"clustering", "rowTracking"})
 """Features that act through a table's metadata domains."""
-
-ROWS_MOVE = "rowTracking, and rows would be moved to another file without their ids"
-"""What is refused of a table whose rows have ids."""
 
 _OF_FEEDS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
 """Columns that readers of a change data feed get, beside the table's."""
@@ -147,6 +148,30 @@ class Layout:
         found = {name: condition_in_duckdb(text, self.types) for name, text in self.constraints.items()}
         return {name: text for name, text in found.items() if text is not None}
 
+    @property
+    def generated(self) -> dict[str, str]:
+        """Its generated columns as DuckDB's SQL over the others, for a table that `check_writable` takes."""
+        found = {field["name"]: self._generated(field) for field in self.fields if is_generated(field)}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def _generated(self, field: Mapping[str, Any]) -> str | None:
+        others = {each["name"]: each["type"] for each in self.fields if not is_generated(each)}
+        return in_duckdb(field, others)
+
+    @property
+    def _unknown_generated(self) -> set[str]:
+        """What is refused of generated columns; nothing where all of them are known."""
+        columns = [field for field in self.fields if is_generated(field)]
+        if GENERATED not in self.features or self._metadata_text.count(EXPRESSION) > len(columns):
+            return {GENERATED}
+        unknown = {
+            f"{GENERATED} ({field['name']}: {field['metadata'][EXPRESSION]}), which only Spark computes"
+            for field in columns
+            if self._generated(field) is None
+        }
+        texts = {name for name in self.partitioned_by if self.types[name] == "string"}
+        return unknown | ({f"{GENERATED} beside partitions by texts, where an empty one is null"} if texts else set())
+
     def default(self, column: str) -> str | None:
         """Return what a column is in rows that do not have it, as DuckDB's SQL; None if it is null.
 
@@ -200,14 +225,20 @@ class Layout:
         """Whether readers go by row ids, so that a commit says whether rows kept theirs."""
         return "rowTracking" in self.features and self._is_on(ENABLED)
 
-    def check_rows_stay(self) -> None:
-        """Raise if rows that are moved to another file would lose their row ids.
+    @property
+    def row_id_columns(self) -> tuple[str, ...]:
+        """The columns of files that keep the ids of rows, and the versions that they came with; none where none do."""
+        has_them = self.keeps_row_ids and self._has_places_for_ids
+        return tuple(self.configuration[key] for key in ROW_ID_COLUMNS) if has_them else ()
+
+    def check_restorable(self) -> None:
+        """Raise if files that come back would have to come with the row ids that they had.
 
         Raises:
             UnsupportedError: the table has row tracking.
         """
         if "rowTracking" in self.features:
-            self._refuse({ROWS_MOVE}, "written")
+            self._refuse({"rowTracking, and rows come back with the ids that they had"}, "restored")
 
     def check_row_ids(self, adds: Iterable[Mapping[str, Any]]) -> None:
         """Raise if files that stay have no row ids, and each file that is committed must have them.
@@ -215,7 +246,7 @@ class Layout:
         Raises:
             UnsupportedError: row tracking was set for a table that had rows, and they have not been given ids yet.
         """
-        if self.gives_row_ids and any(add.get("baseRowId") is None for add in adds):
+        if self.gives_row_ids and not all(have_ids(add) for add in adds):
             self._refuse({"rowTracking, and some of the rows that stay have no row ids yet"}, "written")
 
     def check_writable(self, *, only_appends: bool, changes_rows: bool | None = None) -> None:
@@ -235,6 +266,8 @@ class Layout:
         if not changes_rows:
             awake -= {"identityColumns"}
             awake |= {f"identityColumns ({name}), not as they are known" for name in unknown_identities(self.fields)}
+        if GENERATED in awake:
+            awake = (awake - {GENERATED}) | self._unknown_generated
         refused = awake | (self.features - _UNDERSTOOD - _AS_IT_IS - _ACTS_BY.keys() - {"columnMapping"})
         if self.configuration.get(MODE, "none") not in ("none", "name"):
             refused.add("columnMapping by id")
@@ -248,14 +281,20 @@ class Layout:
         refused |= self._unknown_changes | self._without_statistics
         if "rowTracking" in self.features and (self.domains is None or "domainMetadata" not in self.features):
             refused.add(f"rowTracking, whose highest id its domain {ROW_TRACKING} tells")
-        elif "rowTracking" in self.features and changes_rows:
-            refused.add(ROWS_MOVE)
+        elif self.keeps_row_ids and not only_appends and not self._has_places_for_ids:
+            refused.add(f"rowTracking, without columns for ids of rows that move to other files ({ROW_ID_COLUMNS[0]})")
         self._refuse(refused, "written")
         if not only_appends and self._is_on(APPEND_ONLY):
             raise ReadOnlyError(f"table {self.name} is for appends alone ({APPEND_ONLY} is true)")
         if names := [name for name in self.types if name.startswith(RESERVED)]:
             raise UnsupportedError(f"table {self.name} has the column {names[0]}, and {RESERVED}… is Lockstep's own")
         self.schema  # noqa: B018  # its types are asked for, too
+
+    @property
+    def _has_places_for_ids(self) -> bool:
+        columns = {physical_name(field, is_mapped=self.is_mapped).lower() for field in self.fields}
+        named = {self.configuration.get(key, "").lower() for key in ROW_ID_COLUMNS} - columns - {""}
+        return self.gives_row_ids and len(named) == len(ROW_ID_COLUMNS)
 
     @property
     def _unknown_changes(self) -> set[str]:

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lockstep.arguments import takes
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.lake.lake import Lake
-from lockstep.tables.changes import INDEX, Candidates
-from lockstep.tables.checks import default_of, taken
+from lockstep.tables.changes import INDEX, Candidates, Placed
+from lockstep.tables.checks import default_of, taken, with_generated
 from lockstep.tables.commits import Operation
 from lockstep.tables.conditions import checked, condition_of_keys
 from lockstep.tables.conform import NO_COLUMN, conform
@@ -148,13 +148,13 @@ class Merge:
         )
         inserted = plan.inserted(clauses["not matched"])
         parts = [
-            *(plan.outcome(changed, clauses["matched"])),
-            *(plan.outcome(orphaned, clauses["not matched by source"])),
+            plan.outcome(changed, clauses["matched"]),
+            plan.outcome(orphaned, clauses["not matched by source"]),
         ]
         gone = pc.unique(
             pa.chunked_array([*changed.column(INDEX).chunks, *orphaned.column(INDEX).chunks], type=pa.int64())
         )
-        updated = sum(part.num_rows for part in parts)
+        updated = sum(part.rows.num_rows for part in parts)
         result = Merged(inserted.num_rows, updated, len(gone) - updated)
 
         def operation(removed_files: int, copied: int) -> Operation:
@@ -178,11 +178,11 @@ class Merge:
             return [
                 ("delete", found.take(pa.chunked_array([deleted]))),
                 ("update_preimage", found.take(before)),
-                *(("update_postimage", part) for part in parts),
+                *(("update_postimage", part.rows) for part in parts),
                 ("insert", inserted),
             ]
 
-        self._table.replace(table, found, pa.chunked_array([gone]), [*parts, inserted], operation, told=told)
+        self._table.replace(table, found, pa.chunked_array([gone]), [*parts, Placed(inserted)], operation, told=told)
         return result
 
     def _add(self, when: When, condition: str | None, values: Mapping[str, str] | None) -> Self:
@@ -200,19 +200,33 @@ class Merge:
                 checked(clause.condition, f"the condition of a clause for rows {when}")
             if clause.values:
                 check_columns(clause.values, layout)
-        return [_spelled_out(clause, self._source, layout) for clause in clauses]
+        spelled = [_spelled_out(clause, self._source, layout) for clause in clauses]
+        _check_generated(spelled, layout)
+        return spelled
 
 
 def _spelled_out(clause: Clause, source: pa.Table, layout: Layout) -> Clause:
     """Return a clause whose expressions are all written down."""
     if clause.values is None or clause.values:
         return clause
-    if missing := [name for name in layout.types if name not in source.column_names]:
+    wanted = [name for name in layout.types if name in source.column_names or name not in layout.generated]
+    if missing := [name for name in wanted if name not in source.column_names]:
         raise InvalidError(
             f"the rows that are merged have no column {missing[0]!r}, which table {layout.name} has: say which to set",
             sqlstate=NO_COLUMN,
         )
-    return Clause(clause.when, clause.condition, {name: f"source.{quoted(name)}" for name in layout.types})
+    return Clause(clause.when, clause.condition, {name: f"source.{quoted(name)}" for name in wanted})
+
+
+def _check_generated(clauses: Sequence[Clause], layout: Layout) -> None:
+    """Raise if one clause sets a generated column that another leaves to follow from the others."""
+    setting = [clause.values for clause in clauses if clause.values]
+    for name in layout.generated:
+        if 0 < sum(name in values for values in setting) < len(setting):
+            raise UnsupportedError(
+                f"column {name} of table {layout.name} is generated, and some of the clauses for the same rows set it: "
+                "set it in each of them, or in none. Nothing was written"
+            )
 
 
 def _join(on: str | Sequence[str], source: pa.Table, layout: Layout) -> str:
@@ -261,7 +275,7 @@ class _Plan:
         others = [defaults.get(name, "NULL") for name in names]
         where = f"NOT EXISTS (FROM target WHERE {self._join})"
         rows = self._select(clauses, self._values(clauses, names, others), "source", where)
-        return taken(rows.drop_columns([CLAUSE]).rename_columns(names), self._layout)
+        return taken(with_generated(rows.drop_columns([CLAUSE]).rename_columns(names), self._layout), self._layout)
 
     @staticmethod
     def updated(changed: pa.Table, clauses: Sequence[Clause]) -> pa.Table:
@@ -269,13 +283,15 @@ class _Plan:
         updates = [number for number, clause in enumerate(clauses) if clause.values is not None]
         return changed.filter(pc.is_in(changed.column(CLAUSE), value_set=pa.array(updates, pa.int32())))
 
-    def outcome(self, changed: pa.Table, clauses: Sequence[Clause]) -> list[pa.Table]:
+    def outcome(self, changed: pa.Table, clauses: Sequence[Clause]) -> Placed:
         """Return the rows that updates come to, as the table takes them; what is deleted is left out."""
         from lockstep.tables.table import with_values
 
         rows = self.updated(changed, clauses)
         values = rows.drop_columns([INDEX, CLAUSE]).rename_columns(self._set(clauses))
-        return [with_values(self._found.take(rows.column(INDEX)), values, self._layout)]
+        indexes = rows.column(INDEX)
+        updated = with_values(self._found.take(indexes), values, self._layout)
+        return self._found.placed(updated, indexes, changed=True)
 
     @staticmethod
     def _set(clauses: Sequence[Clause]) -> list[str]:

@@ -30,6 +30,9 @@ FILE = f"{RESERVED}_file"
 ROW = f"{RESERVED}_row"
 """The column that says where in its file a row is, from 0, deleted ones counted."""
 
+ID, CAME_WITH = f"{RESERVED}_id", f"{RESERVED}_came_with"
+"""The columns that say a row's id, and which table version it came with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Files:
@@ -45,12 +48,15 @@ class Files:
     location: str
     layout: Layout
 
-    def read(self, adds: Sequence[Mapping[str, Any]], columns: Iterable[str] | None = None) -> pa.Table:
+    def read(
+        self, adds: Sequence[Mapping[str, Any]], columns: Iterable[str] | None = None, *, with_ids: bool = False
+    ) -> pa.Table:
         """Return the rows of files, with their places in the columns `FILE` and `ROW`; deleted ones are left out.
 
         Args:
             adds: the `add` of each file; `FILE` counts them.
             columns: the table's that are wanted; all, in its order, by default.
+            with_ids: whether the columns `ID` and `CAME_WITH` are wanted, too, which rows of all these files have.
 
         Raises:
             UnsupportedError: a file outside of the table's folder, or of a type that is read in Spark alone.
@@ -59,7 +65,9 @@ class Files:
         names = [field.name for field in self.layout.schema] if columns is None else list(columns)
         schema = pa.schema([self.layout.schema.field(name) for name in names])
         places = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
-        tables = [self._read_file(number, add, schema) for number, add in enumerate(adds)]
+        if with_ids:
+            places += [pa.field(ID, pa.int64()), pa.field(CAME_WITH, pa.int64())]
+        tables = [self._read_file(number, add, schema, with_ids) for number, add in enumerate(adds)]
         whole = pa.schema([*schema, *places])
         return pa.concat_tables(tables) if tables else whole.empty_table()
 
@@ -68,13 +76,14 @@ class Files:
         vector = add.get("deletionVector")
         return decode(vector, self.storage.get, location=self.location, root=self.storage.url)
 
-    def _read_file(self, number: int, add: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    def _read_file(self, number: int, add: Mapping[str, Any], schema: pa.Schema, with_ids: bool) -> pa.Table:
         file = self._open(add["path"])
         partition = add.get("partitionValues") or {}
         physical = {
             field["name"]: physical_name(field, is_mapped=self.layout.is_mapped) for field in self.layout.fields
         }
         stored = [physical[name] for name in schema.names if physical[name] not in partition]
+        stored += self.layout.row_id_columns if with_ids else ()
         try:
             rows = file.read(columns=[name for name in stored if name in file.schema_arrow.names], use_threads=True)
             count = file.metadata.num_rows
@@ -85,6 +94,7 @@ class Files:
                 else _column(rows, physical[field.name], fields[field.name], field, self.layout)
                 for field in schema
             ]
+            ids = self._ids(rows, add, count) if with_ids else {}
         except pa.ArrowException as error:
             raise CorruptTimelineError(
                 f"{self.location}/{unquote(add['path'])}: expected the columns {schema}: {error}"
@@ -94,10 +104,22 @@ class Files:
             pa.chunked_array([pa.arange(0, count)]),
         ]
         table = pa.Table.from_arrays(columns, schema=pa.schema([*schema, (FILE, pa.int32()), (ROW, pa.int64())]))
+        for name, values in ids.items():
+            table = table.append_column(pa.field(name, pa.int64()), values)
         gone = self.deleted(add)
         if not gone:
             return table
         return table.filter(pc.invert(pc.is_in(table.column(ROW), value_set=pa.array(gone, pa.int64()))))
+
+    def _ids(self, rows: pa.Table, add: Mapping[str, Any], count: int) -> dict[str, pa.ChunkedArray]:
+        """Return the ids of a file's rows, and the versions that they came with, as readers have them."""
+        first, version = add["baseRowId"], pa.scalar(add["defaultRowCommitVersion"], pa.int64())
+        given = (pa.arange(first, first + count), pa.repeat(version, count))
+        found = {}
+        for wanted, name, values in zip((ID, CAME_WITH), self.layout.row_id_columns, given, strict=True):
+            own = pa.chunked_array([values])
+            found[wanted] = pc.coalesce(rows.column(name), own) if name in rows.column_names else own
+        return found
 
     def _open(self, path: str) -> pq.ParquetFile:
         if not is_inside(path):

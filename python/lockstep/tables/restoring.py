@@ -198,6 +198,7 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
     wanted = snapshot_then(scope.catalog.lake, restore, table)
     only_appends = there.files.keys() <= wanted.files.keys()
     before = layout_of(name, there.protocol, there.metadata, there.domains)
+    before.check_restorable()
     before.check_writable(only_appends=only_appends, changes_rows=True)
     if (reason := why_not_restored(wanted, there)) is not None:
         raise UnsupportedError(
@@ -206,6 +207,7 @@ def _plan(scope: Scope, restore: TableRestore, table: Table, text: str) -> _Plan
         )
     target = restored(wanted, there)
     after = layout_of(name, target.protocol, target.metadata, target.domains)
+    after.check_restorable()
     after.check_writable(only_appends=True, changes_rows=True)
     actions = going_back(target, there, now_ms(scope.catalog))
     # Both are always said, as Delta says them: who changes either beside this is in its way.

@@ -2,8 +2,11 @@
 
 A file's rows are numbered from its `baseRowId` on, and came with the commit of its `defaultRowCommitVersion`; both stay
 with the file as long as it is there. They are given as the statement is staged. Where others come first, COMMIT moves
-them behind theirs (`lockstep.delta.combine.rebase`), which it can, for nothing of them stands in data files: rows that
-move to another file take their ids along there, and such statements are Spark's.
+them behind theirs (`lockstep.delta.combine.rebase`).
+
+A row that moves to another file takes its id along: it stands there in a column that the table's properties name, and
+the version that the row came with in another one, if the row is as it was. Both are null of rows that are new, and of a
+row that is changed the version is: it comes with this commit.
 """
 
 from __future__ import annotations
@@ -19,8 +22,16 @@ FEATURE = "rowTracking"
 ENABLED = "delta.enableRowTracking"
 SUSPENDED = "delta.rowTrackingSuspended"
 
+COLUMNS = ("delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName")
+"""The properties that say in which columns of files rows have their ids, and the versions that they came with."""
+
 PRESERVED: Mapping[str, str] = {"delta.rowTracking.preserved": "true"}
 """The tag of a commit in which no row has lost its id."""
+
+
+def have_ids(add: Mapping[str, Any]) -> bool:
+    """Tell whether the rows of a file have ids, and a version that they came with."""
+    return add.get("baseRowId") is not None and add.get("defaultRowCommitVersion") is not None
 
 
 class RowIds:

@@ -14,8 +14,8 @@ from lockstep.delta.actions import Action
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.tables.altering import Alteration
-from lockstep.tables.changes import INDEX, Candidates, TakenOut, Told, candidates, removed, take_out
-from lockstep.tables.checks import CHECK_VIOLATION, check_rows, taken, with_defaults
+from lockstep.tables.changes import INDEX, Candidates, Placed, TakenOut, Told, candidates, removed, take_out, together
+from lockstep.tables.checks import CHECK_VIOLATION, check_generated, check_rows, taken, with_defaults, with_generated
 from lockstep.tables.commits import Operation, now_ms, stage
 from lockstep.tables.conditions import checked, condition
 from lockstep.tables.conform import NO_COLUMN, arrow_table
@@ -145,7 +145,7 @@ class TransactionTable:
             {"numOutputRows": rows.num_rows},
             True,
         )
-        self._write(table, files, operation, actions=changes, rows=[rows])
+        self._write(table, files, operation, actions=changes, rows=[Placed(rows)])
         return int(rows.num_rows)
 
     @writes
@@ -165,11 +165,11 @@ class TransactionTable:
         changes, files, rows = self._taken(files, data, schema_mode)
         now = now_ms(self._scope.catalog)
         told: Told | None = None
+        kept: Placed | None = None
         if where is None:  # the files that go and come say all of it
             snapshot = self._scope.states.snapshot(self._scope.tx, table)
             self._scope.tx.read(table)
             actions: list[Action] = [{"remove": removed(add, now)} for add in snapshot.files.values()]
-            kept = rows.slice(0, 0)
         else:
             query = f"SELECT count(*) AS n FROM target WHERE ({checked(where)}\n) IS NOT TRUE"
             if others := evaluate({"target": rows}, query).column("n")[0].as_py():
@@ -186,7 +186,7 @@ class TransactionTable:
         parameters = {"mode": "Overwrite", "partitionBy": "[]", **({} if where is None else {"predicate": where})}
         metrics = {"numOutputRows": rows.num_rows}
         operation = Operation("WRITE", f"overwrite {self.name}{_where(where)}", parameters, metrics)
-        self._write(table, files, operation, actions=[*changes, *actions], rows=[rows], kept=kept, told=told)
+        self._write(table, files, operation, actions=[*changes, *actions], rows=[Placed(rows)], kept=kept, told=told)
         return int(rows.num_rows)
 
     @writes
@@ -236,7 +236,7 @@ class TransactionTable:
         def told() -> list[tuple[str, pa.Table]]:
             return [("update_preimage", found.take(gone)), ("update_postimage", rows)]
 
-        self.replace(table, found, gone, [rows], operation, told=told)
+        self.replace(table, found, gone, [found.placed(rows, gone, changed=True)], operation, told=told)
         return len(gone)
 
     @writes
@@ -271,7 +271,7 @@ class TransactionTable:
         table: Table,
         found: Candidates,
         gone: pa.ChunkedArray,
-        rows: Sequence[pa.Table],
+        rows: Sequence[Placed],
         operation: Callable[[int, int], Operation],
         *,
         told: Told,
@@ -283,7 +283,7 @@ class TransactionTable:
             told: what readers of changes are told of it.
         """
         out = self._take_out(found, gone)
-        said = operation(out.removed_files, out.kept.num_rows)
+        said = operation(out.removed_files, out.kept.rows.num_rows)
         self._write(table, found.files, said, actions=out.actions, rows=rows, kept=out.kept, told=told)
 
     def evolve(self, table: Table, before: Layout, after: Layout, operation: Operation) -> None:
@@ -316,10 +316,7 @@ class TransactionTable:
 
     def _take_out(self, found: Candidates, gone: pa.ChunkedArray) -> TakenOut:
         out = take_out(found, gone, now_ms=now_ms(self._scope.catalog))
-        layout = found.files.layout
-        if out.kept.num_rows:
-            layout.check_rows_stay()
-        layout.check_row_ids(action["add"] for action in out.actions if "add" in action)
+        found.files.layout.check_row_ids(action["add"] for action in out.actions if "add" in action)
         return out
 
     def _taken(self, files: Files, data: Any, schema_mode: SchemaMode) -> tuple[list[Action], Files, pa.Table]:
@@ -333,7 +330,7 @@ class TransactionTable:
             layout.check_writable(only_appends=True)
         given, marks = with_identities(given, layout.fields, layout.name)
         layout = with_marks(layout, marks)
-        rows = taken(with_defaults(given, layout), layout)
+        rows = taken(with_generated(with_defaults(given, layout), layout), layout)
         return difference(files.layout, layout), replace(files, layout=layout), rows
 
     def _find(self, table: Table, files: Files, predicate: str | None) -> Candidates:
@@ -347,8 +344,8 @@ class TransactionTable:
         operation: Operation,
         *,
         actions: Sequence[Action],
-        rows: Sequence[pa.Table],
-        kept: pa.Table | None = None,
+        rows: Sequence[Placed],
+        kept: Placed | None = None,
         told: Told | None = None,
     ) -> None:
         """Write rows, those of other files that are kept, and what is told of them, and stage it; nothing is no commit.
@@ -357,14 +354,16 @@ class TransactionTable:
             told: what readers of changes are told; None where files that come and go say it.
         """
         if rows:
-            check_rows(pa.concat_tables(rows), files.layout)
+            whole = pa.concat_tables([each.rows for each in rows])
+            check_rows(whole, files.layout)
+            check_generated(whole, files.layout)
         catalog = self._scope.catalog
         ids = self._row_ids(table, files.layout)
         writer = FileWriter(catalog.lake.storage, table.location, files.layout, now_ms=now_ms(catalog), ids=ids)
         try:
-            parts = [each for each in (kept, *rows) if each is not None and each.num_rows]
-            whole = pa.concat_tables(parts or [files.layout.schema.empty_table()])
-            writer.write(whole)
+            parts = [each for each in (kept, *rows) if each is not None]
+            placed = together(parts, files.layout.schema.empty_table())
+            writer.write(placed.rows, placed.ids)
             if told is not None and files.layout.has_feed and actions:
                 for kind, changed in told():
                     writer.write_changes(kind, changed)
@@ -437,12 +436,16 @@ def _updated(found: Candidates, values: Mapping[str, str], where: str | None) ->
 
 
 def with_values(rows: pa.Table, values: pa.Table, layout: Layout) -> pa.Table:
-    """Return rows with some columns replaced by those of the same name, as the table takes them."""
+    """Return rows with some columns replaced by those of the same name, as the table takes them.
+
+    Generated columns that are not among them follow from the others.
+    """
     for name in values.column_names:
         if name in rows.column_names:
             at = rows.column_names.index(name)
             rows = rows.set_column(at, pa.field(name, values.schema.field(name).type), values.column(name))
-    return taken(rows, layout)
+    rows = rows.drop_columns([name for name in layout.generated if name not in values.column_names])
+    return taken(with_generated(rows, layout), layout)
 
 
 def _where(predicate: str | None) -> str:

@@ -17,13 +17,15 @@ from lockstep.errors import InvalidError, NoTransactionError, TransactionStateEr
 from lockstep.lake.lake import Lake
 from lockstep.system.namespace import refuse_reserved
 from lockstep.tables.commits import Operation, now_ms, stage
-from lockstep.tables.layout import COMMIT_TIMES, is_on, new_table
+from lockstep.tables.layout import COMMIT_TIMES, Layout, is_on, new_table
 from lockstep.tables.names import name_of, namespace_of
 from lockstep.tables.queries import run_query
 from lockstep.tables.restoring import Restored, moment, restore, revert, selection_of
 from lockstep.tables.state import States
 from lockstep.tables.statement import reads, writes
 from lockstep.tables.table import Scope, TransactionTable
+from lockstep.tables.views import Views
+from lockstep.tables.views import check_properties as check_view_properties
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
@@ -313,18 +315,54 @@ class LakeTransaction(Block):
         self.core.changing().rename_table(table.name, name_of(new_name))
 
     @writes
-    @takes(query=str)
-    def create_view(self, name: AName, query: str) -> None:
-        """Raise: a view's text is Spark's SQL, and which columns it has only Spark finds out.
+    @takes(
+        query=str,
+        replace=bool,
+        schema=pa.Schema | None,
+        comment=str | None,
+        properties=Mapping | None,
+        catalog=str,
+    )
+    def create_view(
+        self,
+        name: AName,
+        query: str,
+        *,
+        replace: bool = False,
+        schema: pa.Schema | None = None,
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        catalog: str = "lake",
+    ) -> None:
+        """Make a view for Spark, as a session with Spark's defaults makes it, in UTC; its text is Spark's SQL.
+
+        Args:
+            query: what it shows. Names of one part are of the namespace `default`.
+            replace: whether a view of that name is replaced.
+            schema: which columns the query gives, where that is not certain here; see `lockstep.tables.select_types`.
+            comment: of the view.
+            properties: its others.
+            catalog: what Spark's sessions call the lake.
 
         Raises:
-            UnsupportedError: always; nothing was made.
+            UndefinedError: no such namespace (3F000); the query names what is not there (42P01).
+            DuplicateError (42P07): the name is taken.
+            UnsupportedError: which columns it gives is not certain, and `schema` does not say it; nothing was made.
+            InvalidError: no query, a `schema` of other columns, a view that reads itself, see `lockstep.tables.views`.
         """
-        raise UnsupportedError(
-            f"view {name_of(name)} cannot be made without Spark: its text ({query:.100}) is Spark's SQL, and Spark "
-            "finds out which columns it has. Nothing was made; CREATE VIEW in Spark with Lockstep makes it, in the "
-            "same lake"
-        )
+        full_name, said = name_of(name), dict(properties or {})
+        check_view_properties(full_name, said)
+        views = Views(self.core, self._layout, catalog)
+        if comment is not None:
+            said["comment"] = comment
+        definition = views.definition(full_name, query, schema, said)
+        self.core.changing().create_view(full_name, definition, replace=replace)
+
+    def _layout(self, name: Name) -> Layout:
+        """Return the layout of a table, whose columns are asked for."""
+        table = self._catalog.table(self.core, name)
+        self.core.read_columns(table)
+        return self._states.layout(self.core, table)
 
     @writes
     def drop_view(self, name: AName) -> None:

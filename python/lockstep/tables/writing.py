@@ -83,8 +83,12 @@ class FileWriter:
         self.actions: list[Action] = []
         self.bytes = 0
 
-    def write(self, rows: pa.Table) -> None:
+    def write(self, rows: pa.Table, kept_ids: pa.Table | None = None) -> None:
         """Write rows that have the table's columns, see `lockstep.tables.conform`; none are no file.
+
+        Args:
+            kept_ids: row by row, the id that it keeps and the version that it came with, where it does; None where none
+                of them does.
 
         Raises:
             InvalidError: of more partitions than one statement may write.
@@ -92,6 +96,9 @@ class FileWriter:
             UnavailableError: the store failed.
         """
         rows, partitioned_by = self._stored(rows)
+        if kept_ids is not None:
+            for name, column in zip(self._layout.row_id_columns, kept_ids.columns, strict=True):
+                rows = rows.append_column(pa.field(name, pa.int64()), column)
         parts = parted(rows, partitioned_by)
         pieces = [(values, piece) for values, part in parts for piece in _pieces(part)]
         numbered = enumerate(pieces, len(self.actions))
@@ -144,13 +151,14 @@ class FileWriter:
     def _write(self, number: int, values: dict[str, str | None], rows: pa.Table) -> tuple[Action, int]:
         name = f"{folder(values)}part-{number:05d}-{self._new_id()}-c000.snappy.parquet"
         size, bounds = self._put(name, rows)
+        ids = [column for column in self._layout.row_id_columns if column in rows.column_names]
         add: dict[str, Any] = {
             "path": logged(name),
             "partitionValues": values,
             "size": size,
             "modificationTime": self._now_ms,
             "dataChange": True,
-            "stats": statistics(rows, columns=self._layout.indexed, known=bounds),
+            "stats": statistics(rows.drop_columns(ids), columns=self._layout.indexed, known=bounds),
         }
         return {"add": add}, size
 

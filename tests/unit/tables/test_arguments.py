@@ -68,6 +68,8 @@ OF_LAKES: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "__getitem__ name": (lambda lake, x: lake.at()[x], (*NEITHER, None, (1,), [], "")),
 }
 
+VIEW = "SELECT id FROM t"
+
 OF_TRANSACTIONS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     "savepoint name": (lambda tx, x: tx.savepoint(x), (*NEITHER, None)),
     "rollback_to name": (lambda tx, x: tx.rollback_to(x), (*NEITHER, None)),
@@ -88,6 +90,11 @@ OF_TRANSACTIONS: dict[str, tuple[Call, tuple[Any, ...]]] = {
     ),
     "create_view name": (lambda tx, x: tx.create_view(x, "SELECT 1"), (*NEITHER, None)),
     "create_view query": (lambda tx, x: tx.create_view("u", x), (*NEITHER, None)),
+    "create_view replace": (lambda tx, x: tx.create_view("u", VIEW, replace=x), ("no", 1, None)),
+    "create_view schema": (lambda tx, x: tx.create_view("u", VIEW, schema=x), (*NEITHER, {"id": "long"})),
+    "create_view comment": (lambda tx, x: tx.create_view("u", VIEW, comment=x), NEITHER),
+    "create_view properties": (lambda tx, x: tx.create_view("u", VIEW, properties=x), (*NEITHER, {"a": 1}, {1: "a"})),
+    "create_view catalog": (lambda tx, x: tx.create_view("u", VIEW, catalog=x), (*NEITHER, None)),
     "drop_view name": (lambda tx, x: tx.drop_view(x), (*NEITHER, None)),
     "rename_view name": (lambda tx, x: tx.rename_view(x, "u"), (*NEITHER, None)),
     "rename_view new_name": (lambda tx, x: tx.rename_view("t", x), (*NEITHER, None)),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lockstep.errors import LockstepError
+from lockstep.tables.layout import Layout
 from tests.support.lakes import metadata
 from tests.support.markdown import blocks
 from tests.unit.tables.test_refusals import field, layout
@@ -30,6 +31,13 @@ def test_the_blocks_of_the_guide_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert block.output is None or block.prints(printed.getvalue()), f"it printed:\n{printed.getvalue()}"
 
 
+def two_columns(expression: str) -> Layout:
+    """Return the layout of a table with the columns `id` and `g`, which is generated."""
+    known = layout(["generatedColumns"], field())
+    said = {"delta.generationExpression": expression}
+    return replace(known, fields=(*known.fields, {**known.fields[0], "name": "g", "metadata": said}))
+
+
 IDENTITY = {"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": False}
 MAPPED = {"delta.columnMapping.mode": "name"}
 LAYOUTS = {
@@ -40,7 +48,8 @@ LAYOUTS = {
     "other CHECK constraints": layout(["checkConstraints"], metadata(**{"delta.constraints.c": "id % 2 = 0"})),
     "defaults of columns": layout(["allowColumnDefaults"], field(CURRENT_DEFAULT="1")),
     "in-commit timestamps": layout(["inCommitTimestamp"], metadata(**{"delta.enableInCommitTimestamps": "true"})),
-    "generated columns": layout(["generatedColumns"], field(**{"delta.generationExpression": "1"})),
+    "generated columns of": two_columns("id + 1"),
+    "other generated columns": two_columns("hash(id)"),
     "column mapping by name": layout(["columnMapping"], metadata(**MAPPED), ["columnMapping"]),
     "column mapping by id": layout(
         ["columnMapping"], metadata(**{"delta.columnMapping.mode": "id"}), ["columnMapping"]

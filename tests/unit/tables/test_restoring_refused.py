@@ -121,7 +121,7 @@ def test_what_the_writer_refuses_is_refused_by_name(lake: OpenLake, tmp_path: Pa
         tx["t"].delete("id = 1")
     _changed(lake, tmp_path, _with_features(there.protocol, "rowTracking", "domainMetadata"))
     for dry_run in (True, False):
-        with pytest.raises(UnsupportedError, match=r"table default\.t cannot be written without Spark.*rowTracking"):
+        with pytest.raises(UnsupportedError, match=r"table default\.t cannot be restored without Spark.*rowTracking"):
             lake.restore(then, dry_run=dry_run)
     assert len(rows(lake)) == 3
 
