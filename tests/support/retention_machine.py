@@ -4,7 +4,9 @@ A Hypothesis state machine over the core without Spark. Its model is what each d
 (`tests.support.retention_model`); after each step all versions that can be read are read back through the tables' logs
 (`tests.support.retained`) and by deltalake. `tests/spark/test_retention_machine.py` has Spark read them.
 What a person asked to be kept (tags, ages, numbers, open transactions) must be among them, and readers that began a
-moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again.
+moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again; a dry run
+says what a run then does. deltalake cleans up logs beside it (`tests.support.retention_cleanup`): what tags keep reads
+as it was all the same.
 """
 
 from __future__ import annotations
@@ -32,13 +34,18 @@ from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.promote import Promoter
 from lockstep.lake.exports import drop_export, read_exports
+from lockstep.lake.kept import check_readable
 from lockstep.lake.lake import Lake
+from lockstep.recovery.restore import Selection
 from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.horizon import readable
 from lockstep.retention.upkeep import Swept, maintain, remove_orphan_files, vacuum
 from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
+from lockstep.tables.restoring import restore
+from lockstep.tables.state import States
+from lockstep.tables.table import Scope
 from lockstep.timeline.entry import ExportMode, Name, Table
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import open_catalog, remove, stage, stage_new
@@ -249,6 +256,31 @@ class RetentionMachine(Recovery):
         asked = Asked(to=self.new_target(), mode=mode, version=version)
         self.survive(lambda lake: Exporter(lake).run(asked), dies_at)
         self.copies.append(Copied(Path(asked.to), mode, version, self.versions[version]))
+
+    @precondition(lambda self: self.clean_ups > 0 and len(self.whole()) < len(self.readable()))
+    @rule(data=st.data(), what=st.sampled_from(["tag", "restore", "full", "partial"]))
+    def ask_for_what_is_lost(self, data: st.DataObject, what: str) -> None:
+        """Ask for a version that a clean-up from outside made unreadable: that is refused, and nothing comes of it."""
+        version = data.draw(st.sampled_from(sorted({*self.readable()} - {*self.whole()})))
+        before, tx = self.kept().newest, self.catalog.begin()
+        to = self.new_target()
+        try:
+            if what == "tag":
+                check_readable(self.catalog.lake, version)
+            elif what == "restore":
+                restore(Scope(self.catalog, tx, States(self.store)), version, Selection(everything=True))
+            else:
+                mode: ExportMode = "full" if what == "full" else "partial"
+                Exporter(open_catalog(self.store, clock=self.clock).lake).run(Asked(to=to, mode=mode, version=version))
+        except LockstepError:
+            assert self.kept().newest == before
+            return
+        finally:
+            self.catalog.rollback(tx)
+            shutil.rmtree(to, ignore_errors=True)
+        raise AssertionError(
+            f"{what}: database version {version} is taken for whole, and nothing tells of a table in it"
+        )
 
     @precondition(lambda self: len(self.copies) < 4 and any(each.mode == "minimal" for each in self.copies))
     @rule(data=st.data(), mode=st.sampled_from(["full", "partial"]), dies_at=DEATHS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def test_what_would_be_compacted(aged: AgedStorage, clock: Ticking, case: str) -
     assert shown(found) == ("" if expected is None else f"default.a ({expected[0]} files, {expected[1]} bytes)")
 
 
-def make(catalog: TransactionalCatalog, actions: list[Action], start: list[Action]) -> None:
+def make(catalog: TransactionalCatalog, actions: list[Action], start: Sequence[Action]) -> None:
     tx = catalog.begin()
     stage_new(catalog, tx, "a", *actions, start=start)
     catalog.commit(tx)
