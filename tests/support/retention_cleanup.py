@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import deltalake
+from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from lockstep.lake.kept_states import state_path
@@ -34,11 +35,16 @@ class CleanUp(Model):
         super().__init__()
         self.clean_ups = 0
 
-    @rule(name=TABLE)
-    def clean_up_logs(self, name: Name) -> None:
-        """Write a checkpoint of a table with deltalake, and have deltalake take what is old from its log."""
+    @rule(name=TABLE, after=st.sampled_from([timedelta(0), timedelta(days=31)]))
+    def clean_up_logs(self, name: Name, after: timedelta) -> None:
+        """Write a checkpoint of a table with deltalake, and have deltalake take what is old from its log.
+
+        Args:
+            after: so much later than the step before; by default logs keep what is younger than 30 days.
+        """
         if name not in self.tables:
             return
+        self.clock.now += after
         location = self.tables[name][0]
         table = deltalake.DeltaTable(str(self.root / location))
         table.create_checkpoint()

@@ -29,7 +29,8 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
 
   override def parsePlan(sql: String): LogicalPlan = parse(sql, Parameters.Empty)
 
-  override def parseQuery(sql: String): LogicalPlan = rewritten(Filled(sql)).parse(sql)(text => ChangesTime.told(text)(delegate.parseQuery(text)))
+  override def parseQuery(sql: String): LogicalPlan =
+    rewritten(Filled(sql)).parse(sql)(text => ChangesTime.told(text)(delegate.parseQuery(text)))
 
   override protected def parse(sql: String, parameters: Parameters): LogicalPlan =
     Tokens.statement(sql, parameters).map(TransactionCommand(_)).orElse(
