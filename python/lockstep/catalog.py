@@ -358,13 +358,14 @@ class TransactionalCatalog:
 
         Raises:
             NoTransactionError: it has ended. ReadOnlyError: it only looks.
-            FailedTransactionError: a write of it failed; it is rolled back now.
+            FailedTransactionError: a write of it failed, and it is rolled back now; or it took too long (25P03, 25P04).
             ConflictError: another transaction was first; it is rolled back now.
             CancelledError (57014): a person had it ended, see `lockstep.commit.records.abort`; it is rolled back now.
             MissingFilesError: files that it wrote are gone; it is rolled back now.
             CommitUnknownError: the store does not say; committing again finds out.
             UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
         """
+        tx.check_in_time()
         if not tx.is_open:
             raise NoTransactionError(f"transaction {tx.id} has ended ({tx.state}); begin another")
         tx.check_not_dry()

@@ -47,7 +47,7 @@ def refusal(session: Any, version: int, name: Name) -> str | None:
 
 def check(machine: RetentionMachine, session: Any) -> None:
     """See that Spark reads all that can be read as the model has it, and is refused what cannot."""
-    kept, seen = machine.readable(), set()
+    kept, seen = machine.whole(), set()
     for version in kept:
         tables = machine.versions[version]
         logs = frozenset(machine.catalog.timeline.at(version).tables.values())

@@ -84,3 +84,31 @@ def test_a_compaction_beside_writers_loses_nothing_and_fails_nothing_but_what_re
     found = {row.id: row.v for row in spark.table("t").collect()}
     assert found == acknowledged
     assert len(found) > 8, "nothing was written meanwhile"
+
+
+def test_a_dry_run_of_maintain_names_what_the_run_compacts(spark: Any) -> None:
+    """With partitions, and with rows that were deleted by vectors; of a clustered table only Delta knows how much."""
+    spark.sql("CREATE TABLE parted (id INT, p INT) PARTITIONED BY (p)")
+    for part in (1, 1, 1, 2, 2, 3):
+        spark.sql(f"INSERT INTO parted VALUES (1, {part})")
+    spark.sql("CREATE TABLE one AS SELECT /*+ COALESCE(1) */ id FROM range(100)")
+    spark.sql("CREATE NAMESPACE shop")
+    spark.sql(
+        "CREATE TABLE shop.vectors TBLPROPERTIES ('delta.enableDeletionVectors' = 'true') AS SELECT id FROM range(9)"
+    )
+    spark.sql("DELETE FROM shop.vectors WHERE id < 2")
+    spark.sql("CREATE TABLE clustered (id INT) CLUSTER BY (id)")
+    before = spark.sql("SELECT count(*) FROM lake.system.history").first()[0]
+    planned = spark.sql("CALL lake.system.maintain(dry_run => true)").first()
+    assert spark.sql("SELECT count(*) FROM lake.system.history").first()[0] == before
+    done = spark.sql("CALL lake.system.maintain()").first()
+    assert planned.compacted == done.compacted
+    assert planned.compacted_tables == done.compacted_tables == len(done.compacted.split("), "))
+    assert "default.parted (5 files, " in done.compacted
+    assert "default.one" not in done.compacted
+    assert "clustered" not in done.compacted, "it has no files"
+    spark.sql("INSERT INTO clustered VALUES (1)")
+    planned, done = (spark.sql(f"CALL lake.system.maintain({said})").first() for said in ("dry_run => true", ""))
+    assert planned.compacted == "default.clustered"
+    assert done.compacted.startswith("default.clustered (1 files, ")
+    assert spark.sql("CALL lake.system.maintain(dry_run => true)").first().compacted == ""

@@ -4,7 +4,9 @@ A Hypothesis state machine over the core without Spark. Its model is what each d
 (`tests.support.retention_model`); after each step all versions that can be read are read back through the tables' logs
 (`tests.support.retained`) and by deltalake. `tests/spark/test_retention_machine.py` has Spark read them.
 What a person asked to be kept (tags, ages, numbers, open transactions) must be among them, and readers that began a
-moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again.
+moment ago keep their files for the grace period. Runs of upkeep are killed at any request, and are run again; a dry run
+says what a run then does. deltalake cleans up logs beside it (`tests.support.retention_cleanup`): what tags keep reads
+as it was all the same.
 """
 
 from __future__ import annotations
@@ -32,13 +34,19 @@ from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.promote import Promoter
 from lockstep.lake.exports import drop_export, read_exports
+from lockstep.lake.kept import check_readable
 from lockstep.lake.lake import Lake
+from lockstep.recovery.restore import Selection
 from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
 from lockstep.retention.horizon import readable
-from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
+from lockstep.retention.upkeep import Swept, maintain, remove_orphan_files, vacuum
 from lockstep.storage import open_storage
-from lockstep.timeline.entry import ExportMode, Name
+from lockstep.tables.opened import OpenLake
+from lockstep.tables.restoring import restore
+from lockstep.tables.state import States
+from lockstep.tables.table import Scope
+from lockstep.timeline.entry import ExportMode, Name, Table
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import open_catalog, remove, stage, stage_new
 from tests.support.retained import Content, Killed, read_back
@@ -217,7 +225,7 @@ class RetentionMachine(Recovery):
 
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from(self.readable()))
+        version = data.draw(st.sampled_from(self.whole()))
         self.readers.append(Reader(self.clock.now, self.versions[version]))
 
     @rule(name=TABLE)
@@ -244,15 +252,42 @@ class RetentionMachine(Recovery):
     @precondition(lambda self: len(self.copies) < 3)
     @rule(data=st.data(), mode=st.sampled_from(["full", "partial", "minimal"]), dies_at=DEATHS)
     def export(self, data: st.DataObject, mode: ExportMode, dies_at: int | None) -> None:
-        version = data.draw(st.sampled_from(self.readable()))
+        version = data.draw(st.sampled_from(self.whole()))
         asked = Asked(to=self.new_target(), mode=mode, version=version)
         self.survive(lambda lake: Exporter(lake).run(asked), dies_at)
         self.copies.append(Copied(Path(asked.to), mode, version, self.versions[version]))
+
+    @precondition(lambda self: self.clean_ups > 0 and len(self.whole()) < len(self.readable()))
+    @rule(data=st.data(), what=st.sampled_from(["tag", "restore", "full", "partial"]))
+    def ask_for_what_is_lost(self, data: st.DataObject, what: str) -> None:
+        """Ask for a version that a clean-up from outside made unreadable: that is refused, and nothing comes of it."""
+        version = data.draw(st.sampled_from(sorted({*self.readable()} - {*self.whole()})))
+        before, tx = self.kept().newest, self.catalog.begin()
+        to = self.new_target()
+        try:
+            if what == "tag":
+                check_readable(self.catalog.lake, version)
+            elif what == "restore":
+                restore(Scope(self.catalog, tx, States(self.store)), version, Selection(everything=True))
+            else:
+                mode: ExportMode = "full" if what == "full" else "partial"
+                Exporter(open_catalog(self.store, clock=self.clock).lake).run(Asked(to=to, mode=mode, version=version))
+        except LockstepError:
+            assert self.kept().newest == before
+            return
+        finally:
+            self.catalog.rollback(tx)
+            shutil.rmtree(to, ignore_errors=True)
+        raise AssertionError(
+            f"{what}: database version {version} is taken for whole, and nothing tells of a table in it"
+        )
 
     @precondition(lambda self: len(self.copies) < 4 and any(each.mode == "minimal" for each in self.copies))
     @rule(data=st.data(), mode=st.sampled_from(["full", "partial"]), dies_at=DEATHS)
     def import_a_minimal_one(self, data: st.DataObject, mode: ExportMode, dies_at: int | None) -> None:
         copy = data.draw(st.sampled_from([each for each in self.copies if each.mode == "minimal"]))
+        if self.clean_ups and not self.is_whole(copy.version):
+            return  # nothing keeps tables' states for it but a tag
         asked = Asked(to=self.new_target(), mode=mode)
         self.survive(lambda lake: import_minimal(Exporter(lake), str(copy.root), asked), dies_at)
         self.copies.append(Copied(Path(asked.to), mode, copy.version, copy.tables))
@@ -318,6 +353,18 @@ class RetentionMachine(Recovery):
         work(open_catalog(self.store, clock=self.clock).lake)
         return left
 
+    def sweep(self, work: Callable[[Lake, bool], Swept], dies_at: int | None) -> None:
+        """Clean up, and see that a dry run just before it, which changes nothing, says what becomes of what."""
+        if dies_at is not None:
+            self.survive(lambda lake: work(lake, False), dies_at)
+        else:
+            before = self.kept().newest, len(self.store.deleted)
+            planned = work(open_catalog(self.store, clock=self.clock).lake, True)
+            assert (self.kept().newest, len(self.store.deleted)) == before, "a dry run changed something"
+            swept = work(open_catalog(self.store, clock=self.clock).lake, False)
+            assert (planned.deleted_files, set(planned.paths)) == (swept.deleted_files, set(swept.paths))
+            assert (planned.waiting_files, planned.by_kind) == (swept.waiting_files, swept.by_kind)
+
     @rule(age=AGES, last=st.sampled_from([1, 3, 50]), dies_at=DEATHS)
     def expire(self, age: timedelta, last: int, dies_at: int | None) -> None:
         # What a tag alone kept is older than those that ages and numbers speak of.
@@ -339,11 +386,11 @@ class RetentionMachine(Recovery):
     @rule(dies_at=DEATHS, name=st.one_of(st.none(), TABLE))
     def vacuum(self, dies_at: int | None, name: Name | None) -> None:
         table = name if name in self.tables else None
-        self.survive(lambda lake: vacuum(lake, Retention.of({}), table=table), dies_at)
+        self.sweep(lambda lake, dry_run: vacuum(lake, Retention.of({}), table=table, dry_run=dry_run), dies_at)
 
     @rule(dies_at=DEATHS)
     def orphans(self, dies_at: int | None) -> None:
-        self.survive(lambda lake: remove_orphan_files(lake, Retention.of({})), dies_at)
+        self.sweep(lambda lake, dry_run: remove_orphan_files(lake, Retention.of({}), dry_run=dry_run), dies_at)
 
     @rule(dies_at=DEATHS, nights=st.integers(min_value=2, max_value=3), between=st.sampled_from(NIGHTS))
     def maintain(self, dies_at: int | None, nights: int, between: timedelta) -> None:
@@ -352,7 +399,7 @@ class RetentionMachine(Recovery):
         for _ in range(nights):
             self.clock.now += between
             self.heartbeat()
-            self.survive(lambda lake: maintain(lake, settings), dies_at)
+            self.sweep(lambda lake, dry_run: maintain(lake, settings, dry_run=dry_run).swept, dies_at)
             self.everything_that_is_kept_reads_as_it_was()
 
     # --- what must be so ----------------------------------------------------------------------------------------------
@@ -371,9 +418,29 @@ class RetentionMachine(Recovery):
             for name, table in database.tables.items():
                 key = (table.location, table.version)
                 if key not in found:
+                    if not self.log_tells(table):
+                        self.reads_what_is_kept(version, name, table, tables[name][1])
+                        continue
                     found[key] = read_back(self.root, *key)
                     self.deltalake_reads(*key, found[key])
                 assert found[key] == tables[name][1], f"{name} in database version {version}"
+
+    def reads_what_is_kept(self, version: int, name: Name, table: Table, content: Content) -> None:
+        """See that a table whose log does not tell of a version is read by what is kept for tags, or is refused."""
+        kept = {each for each, until in self.tags.values() if until is None or until > self.clock.now}
+        is_lost = self.clean_ups > 0 and version not in kept
+        assert self.is_told(table) or is_lost, f"nothing tells of {name} in database version {version}"
+        lake = OpenLake(open_catalog(self.store, clock=self.clock), {})
+        if self.is_told(table):
+            rows = lake.at(version)[str(name)].to_arrow(["id"])["id"].to_pylist()
+            assert sorted(rows) == sorted(row for _, row in rows_of(content)), f"{name} in database version {version}"
+            assert all((self.root / path).is_file() for path in content.paths(table.location))
+            return
+        try:
+            lake.at(version)[str(name)].to_arrow(["id"])
+        except LockstepError:
+            return
+        raise AssertionError(f"{name} is read in database version {version}, of which nothing tells")
 
     def deltalake_reads(self, location: str, version: int, content: Content) -> None:
         """See that deltalake reads a table's version, if it has not done so since anything was last deleted."""

@@ -20,10 +20,11 @@ from lockstep.tables.state import States
 from lockstep.tables.table import Scope
 from lockstep.timeline.entry import Name, TagDdl
 from lockstep.transactions.transaction import Transaction
-from tests.support.retention_model import TABLE, Model, Tables, by_location
+from tests.support.retention_cleanup import CleanUp
+from tests.support.retention_model import TABLE, Tables, by_location
 
 
-class Recovery(Model):
+class Recovery(CleanUp):
     """See the module."""
 
     # --- the model ----------------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ class Recovery(Model):
 
         What was dropped comes back however long ago that was, for the version that has it keeps it.
         """
-        version = data.draw(st.sampled_from(self.readable()))
+        version = data.draw(st.sampled_from(self.whole()))
         then, now = self.versions[version], self.tables
         meant = {location for each in (then, now) for of, (location, _) in each.items() if name in (None, of)}
         if meant:
@@ -95,8 +96,10 @@ class Recovery(Model):
     @rule(data=st.data())
     def revert(self, data: st.DataObject) -> None:
         """Take one version back; where a later one changed the same table, that is refused."""
-        versions = range(self.kept().newest, 0, -1)
-        allowed = [each for each in versions if self.reverted(each) is not None]
+        versions = [*range(self.kept().newest, 0, -1)]
+        whole = {each + 1 for each in self.whole()}
+        allowed = [each for each in versions if each in whole and self.reverted(each) is not None]
+        versions = [each for each in versions if each in whole or self.reverted(each) is None]
         # Few versions can be reverted, so that one of those is drawn more often than not.
         version = data.draw(st.one_of([st.sampled_from(each) for each in (allowed, versions) if each]))
         self.bring_back(lambda scope: revert(scope, version).tables, self.reverted(version))
@@ -123,7 +126,7 @@ class Recovery(Model):
 
     @rule(data=st.data(), days=st.sampled_from([None, 20, 400]))
     def tag(self, data: st.DataObject, days: int | None) -> None:
-        version, name = data.draw(st.sampled_from(self.readable())), f"tag{self.new_number()}"
+        version, name = data.draw(st.sampled_from(self.whole())), f"tag{self.new_number()}"
         until = None if days is None else self.clock.now + timedelta(days=days)
         ddl = TagDdl(action="create", name=name, version=version, retain_until=until)
         if self.commit(lambda tx: tx.changing().create_tag(ddl), self.tables):

@@ -168,6 +168,11 @@ def maintain(lake: Lake, **said: str | None) -> _Done:
     def say(done: Maintained, is_dry: bool) -> None:
         _say_expired(done.expired, is_dry)
         _say_swept(done.swept, is_dry)
+        print_section(
+            "Not compacted from here; CALL <catalog>.system.maintain() does it, through Spark",
+            ["table", "files", "bytes"],
+            [[each.table, each.files, each.size] for each in done.to_compact],
+        )
 
     return partial(look_after, lake, _retention(said)), say
 

@@ -1,8 +1,11 @@
-"""Looks after open transactions: tells others of them by a record, and finds out whether somebody had one ended.
+"""Looks after open transactions: tells others of them by a record, and ends those that are to end.
+
+They are to end when somebody had them ended, or when they have taken longer than they may (`lockstep.commit.timing`).
 
 `Watched` is one of them, whoever looks. `Keeper` looks after those that have no session with a keeper of its own
 (`lockstep.spark.host.keeper`): of `lockstep.open`, of the command line, of `promote`. A thread does so while any of
-them has written something, one for the process. A transaction that ends within a second costs it no request.
+them has written something, or may not be open for ever, one for the process. A transaction that ends within a second
+costs it no request.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from lockstep.commit import records
 from lockstep.commit.ended import note
 from lockstep.commit.killing import entries_since
 from lockstep.commit.records import OpenRecord, record_of
+from lockstep.commit.timing import end_if_late
 from lockstep.errors import LockstepError
 from lockstep.lake.changes import asked_for
 from lockstep.lake.lake import Lake
@@ -114,7 +118,7 @@ class Keeper:
 
     def __init__(self, *, seconds: Callable[[], float] = time.monotonic) -> None:
         """Look by a clock that never goes back."""
-        self._seconds = seconds
+        self.seconds = seconds
         self.forget_all()
 
     def forget_all(self) -> None:
@@ -129,7 +133,7 @@ class Keeper:
             return
         with self._lock:
             looked = max(tx.base.version, lake.timeline.head.expired.first_kept - 1)
-            self._watched[tx.id] = _Own(lake, tx, self._seconds(), looked)
+            self._watched[tx.id] = _Own(lake, tx, self.seconds(), looked)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="lockstep-open", daemon=True)
                 self._thread.start()
@@ -164,11 +168,12 @@ class Keeper:
                     return
 
     def look(self) -> None:
-        """Look once: write the records that are due, and find out who was ended."""
-        now = self._seconds()
+        """Look once: end what has taken too long, write the records that are due, and find out who was ended."""
+        now = self.seconds()
         with self._lock:
             watched = [*self._watched.values()]
         for each in watched:
+            end_if_late(each.tx)
             if each.is_due(now):
                 try:
                     self._look_after(each, now)
@@ -200,6 +205,8 @@ def _current(own: _Own) -> OpenRecord:
 
 
 def _reason(tx: Transaction) -> str:
+    if tx.timed_out is not None:
+        return tx.timed_out.why
     if (failure := tx.failure or tx.failed_statement) is not None:
         return f"a write of it failed: {failure}"
     return "ROLLBACK"

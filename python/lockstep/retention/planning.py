@@ -101,18 +101,26 @@ class Plan:
     is_everything: bool = False
 
 
-def plan(lake: Lake, scope: Scope, retention: Retention, own: Collection[OpenRecord] = ()) -> Plan:
+def plan(
+    lake: Lake,
+    scope: Scope,
+    retention: Retention,
+    own: Collection[OpenRecord] = (),
+    *,
+    expired: Readable | None = None,
+) -> Plan:
     """Find out what nobody needs.
 
     Args:
         own: records of this process' open transactions.
+        expired: what can be read after an expiry that is only looked at; by default what can be read now.
 
     Raises:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
     database = lake.newest()  # a look at each log finds what was written over, and that table is kept whole
     wanted = pins(lake, own)
-    can_be_read = readable(lake.timeline)
+    can_be_read = readable(lake.timeline) if expired is None else replace(expired, newest=database.version)
     kept = kept_states(lake.storage)
     by_location = _needs(lake, can_be_read, database.version, kept)
     not_ours = guests(lake.storage)

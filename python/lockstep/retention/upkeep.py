@@ -15,6 +15,7 @@ from lockstep.errors import InvalidError, UndefinedError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import Retention
+from lockstep.retention.compacting import Compactable, compactable
 from lockstep.retention.deleting import Deleted, carry_out, totals
 from lockstep.retention.expiring import Expired, expire_snapshots
 from lockstep.retention.files import Kind
@@ -50,10 +51,15 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What `maintain` did."""
+    """What `maintain` did.
+
+    Attributes:
+        to_compact: in a dry run, what Delta would compact if it were asked to; it is, through Spark.
+    """
 
     expired: Expired
     swept: Swept
+    to_compact: tuple[Compactable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +178,10 @@ def maintain(
         progress=progress,
     )
     scope = Scope(EVERYTHING, orphan_age=retention.orphan_age, is_everything=True)
-    swept = _swept(lake, plan(lake, scope, retention, own), retention, dry_run=dry_run, progress=progress)
-    return Maintained(expired, swept)
+    # What a dry run has not let expire, the run has by then.
+    found = plan(lake, scope, retention, own, expired=expired.after if dry_run else None)
+    swept = _swept(lake, found, retention, dry_run=dry_run, progress=progress)
+    return Maintained(expired, swept, tuple(compactable(lake)) if dry_run else ())
 
 
 def status(lake: Lake, retention: Retention) -> Status:

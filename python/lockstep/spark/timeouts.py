@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from math import ceil, inf
+from math import ceil
 
 from pyspark.sql import SparkSession
 
-from lockstep.errors import InvalidError
 from lockstep.settings import IDLE_TIMEOUT, STATEMENT_TIMEOUT, TRANSACTION_TIMEOUT
+from lockstep.transactions.limits import check_seconds
 
 _SETTINGS = {"timeout": TRANSACTION_TIMEOUT, "idle_timeout": IDLE_TIMEOUT, "statement_timeout": STATEMENT_TIMEOUT}
 """What each argument of `lockstep.transaction` is set as."""
@@ -21,9 +21,7 @@ def timeouts(**seconds: float | None) -> dict[str, str]:
     Raises:
         InvalidError: one is less than 0, or no number.
     """
-    for argument, value in seconds.items():
-        if value is not None and not 0 <= value < inf:
-            raise InvalidError(f"{argument} {value!r}: expected seconds, 0 or more")
+    check_seconds(**seconds)
     said = {key: value for key, value in seconds.items() if value is not None}
     # 0 is for ever, so what is less than a millisecond is one
     return {_SETTINGS[key].name: f"{round(value * 1000) or ceil(value)}ms" for key, value in said.items()}

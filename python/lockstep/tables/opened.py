@@ -26,11 +26,22 @@ from lockstep.tables.state import States
 from lockstep.tables.transaction import AName, LakeTransaction
 from lockstep.tables.version import LakeVersion
 from lockstep.timeline.entry import Isolation
+from lockstep.transactions.limits import FOR_EVER, Limits, check_seconds
 
 T = TypeVar("T")
 
 
-@takes(root=str, create=bool, options=Mapping | None, author=str | None, isolation=str, arbiter=str | None)
+@takes(
+    root=str,
+    create=bool,
+    options=Mapping | None,
+    author=str | None,
+    isolation=str,
+    arbiter=str | None,
+    timeout=int | float,
+    idle_timeout=int | float,
+    statement_timeout=int | float,
+)
 def open(
     root: str,
     *,
@@ -39,6 +50,9 @@ def open(
     author: str | None = None,
     isolation: Isolation = "SERIALIZABLE",
     arbiter: str | None = None,
+    timeout: float = 0,
+    idle_timeout: float = 0,
+    statement_timeout: float = 0,
 ) -> OpenLake:
     """Open the lake at a path or URL, without Spark.
 
@@ -49,12 +63,18 @@ def open(
         author: who is named in the timeline; the operating system's user by default.
         isolation: the level of transactions that do not ask for one.
         arbiter: who decides the lake's entries, if its store does not: see `TransactionalCatalog.open`.
+        timeout: how many seconds a transaction may be open before it is rolled back (25P04), 0 for ever; a transaction
+            may say another.
+        idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
+        statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
 
     Raises:
-        InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level.
+        InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level; or a timeout
+            below 0.
         UnsupportedError: pyarrow is not installed; or the root lies in HDFS.
     """
     check_isolation(isolation)
+    check_seconds(timeout=timeout, idle_timeout=idle_timeout, statement_timeout=statement_timeout)
     if is_hdfs(root):
         raise UnsupportedError(
             f"{root}: a lake in HDFS is used through Spark alone, in a catalog with this root. `CALL "
@@ -69,16 +89,22 @@ def open(
         isolation=isolation,
         arbiter=arbiter,
     )
-    return OpenLake(catalog, options or {})
+    return OpenLake(catalog, options or {}, Limits(timeout, idle_timeout, statement_timeout))
 
 
 class OpenLake:
     """A lake, without Spark. Safe to share between threads; each transaction belongs to one of them at a time."""
 
-    def __init__(self, catalog: TransactionalCatalog, options: Mapping[str, str]) -> None:
-        """Work in a catalog's lake; `options` are its store's, for readers of their own."""
+    def __init__(self, catalog: TransactionalCatalog, options: Mapping[str, str], limits: Limits = FOR_EVER) -> None:
+        """Work in a catalog's lake.
+
+        Args:
+            options: its store's, for readers of their own.
+            limits: of transactions that do not say any.
+        """
         self._catalog = catalog
         self._options = options
+        self._limits = limits
         self._states = States(catalog.lake.storage)
 
     def __repr__(self) -> str:
@@ -89,7 +115,15 @@ class OpenLake:
         """What it is made of: tags, recovery and maintenance are asked there."""
         return self._catalog
 
-    @takes(isolation=str | None, read_only=bool, comment=str, batch=tuple | list | None)
+    @takes(
+        isolation=str | None,
+        read_only=bool,
+        comment=str,
+        batch=tuple | list | None,
+        timeout=int | float | None,
+        idle_timeout=int | float | None,
+        statement_timeout=int | float | None,
+    )
     def transaction(
         self,
         *,
@@ -97,6 +131,9 @@ class OpenLake:
         read_only: bool = False,
         comment: str = "",
         batch: tuple[str, int] | None = None,
+        timeout: float | None = None,
+        idle_timeout: float | None = None,
+        statement_timeout: float | None = None,
     ) -> LakeTransaction:
         """Return a transaction to use in a `with` statement: commits at its end, rolls back if the block raises.
 
@@ -106,10 +143,15 @@ class OpenLake:
             comment: why, for the timeline.
             batch: the name of an application and the number of the batch that the transaction carries out, once and for
                 all: look at `is_replay` first, and do nothing if it is. An application's numbers only grow.
+            timeout: how many seconds it may be open before it is rolled back (25P04), 0 for ever; by default what
+                `lockstep.open` was told.
+            idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
+            statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
 
         Raises:
-            InvalidError: no such isolation level; a batch that cannot be one.
+            InvalidError: no such isolation level; a batch that cannot be one; a timeout below 0.
         """
+        check_seconds(timeout=timeout, idle_timeout=idle_timeout, statement_timeout=statement_timeout)
         if isolation is not None:
             check_isolation(isolation)
         return LakeTransaction(
@@ -119,6 +161,11 @@ class OpenLake:
             read_only=read_only,
             comment=comment,
             batch=batch_of(batch),
+            limits=Limits(
+                total=self._limits.total if timeout is None else timeout,
+                idle=self._limits.idle if idle_timeout is None else idle_timeout,
+                statement=self._limits.statement if statement_timeout is None else statement_timeout,
+            ),
         )
 
     @takes(fn=Callable, attempts=int, isolation=str | None, comment=str, batch=tuple | list | None, sleep=Callable)

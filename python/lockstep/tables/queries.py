@@ -6,8 +6,8 @@ reads are recorded, and relations that were named as such.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from lockstep.errors import InvalidError, UndefinedError, UnsupportedError
 from lockstep.tables.conditions import SYNTAX
 from lockstep.tables.conform import NO_COLUMN, OUT_OF_RANGE, check_fields
+from lockstep.tables.interrupting import interrupted
 from lockstep.tables.layout import RESERVED
 from lockstep.tables.schema import quoted
 from lockstep.timeline.entry import Name
@@ -24,14 +25,22 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-def connect() -> DuckDBPyConnection:
-    """Return a connection to a DuckDB of its own, in memory, that reaches nothing outside; its times are in UTC."""
+@contextmanager
+def connected() -> Iterator[DuckDBPyConnection]:
+    """Connect to a DuckDB of its own, in memory, that reaches nothing outside; its times are in UTC.
+
+    What it computes may be interrupted, see `lockstep.tables.interrupting`.
+    """
     import duckdb
 
     connection = duckdb.connect(":memory:", config={"enable_external_access": "false"})
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    try:
+        with interrupted(connection):
+            yield connection
+    finally:
+        connection.close()
 
 
 def evaluate(relations: Mapping[str, pa.Table], query: str) -> pa.Table:
@@ -43,13 +52,10 @@ def evaluate(relations: Mapping[str, pa.Table], query: str) -> pa.Table:
     Raises:
         InvalidError: DuckDB refuses the query, or a value in it.
     """
-    connection = connect()
-    try:
+    with connected() as connection:
         for name, table in relations.items():
             connection.register(name, table)
         return answer(connection, query)
-    finally:
-        connection.close()
 
 
 def check_one_value_a_row(relations: Mapping[str, pa.Table], tables: str, expressions: Iterable[str]) -> None:
@@ -131,13 +137,11 @@ def check_query(query: str) -> None:
     """
     import duckdb
 
-    connection = connect()
     try:
-        statements = connection.extract_statements(query)
+        with connected() as connection:
+            statements = connection.extract_statements(query)
     except duckdb.Error as error:
         raise refusal(error) from error
-    finally:
-        connection.close()
     if len(statements) != 1:
         raise InvalidError(f"{len(statements)} statements: give one query", sqlstate=SYNTAX)
     if statements[0].type != duckdb.StatementType.SELECT:
@@ -159,8 +163,7 @@ def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, A
         LockstepError: as `read` says.
     """
     check_query(query)
-    connection = connect()
-    try:
+    with connected() as connection:
         for alias, relation in relations.items():
             connection.register(alias, relation)
         for number, (name, is_sure) in enumerate(tables_in(query).items()):
@@ -169,8 +172,6 @@ def run_query(query: str, read: Callable[[Name], Any], relations: Mapping[str, A
             with suppress(*() if is_sure else (UndefinedError,)):
                 register(connection, name, read(name), f"{RESERVED}_{number}")
         return answer(connection, query)
-    finally:
-        connection.close()
 
 
 def tables_in(query: str) -> dict[Name, bool]:

@@ -10,7 +10,10 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from lockstep.commit.keeping import KEEPER
+from lockstep.commit.timing import executing
 from lockstep.lake.lake import Lake
+from lockstep.tables.interrupting import limited
+from lockstep.transactions.limits import Limits, Timing
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
@@ -44,16 +47,18 @@ def writes(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
     @wraps(method)
     def statement(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         tx = self.core
-        tx.check_writable()
-        try:
-            return method(self, *args, **kwargs)
-        except BaseException as error:  # an interrupt too
-            if tx.failed_statement is None:
-                tx.failed_statement = f"{type(error).__name__}: {error}"
-            raise
-        finally:
-            if tx.state is State.INFLIGHT:
-                KEEPER.watch(self.lake, tx)
+        with executing(tx):
+            tx.check_writable()
+            try:
+                with limited(tx):
+                    return method(self, *args, **kwargs)
+            except BaseException as error:  # an interrupt too
+                if tx.failed_statement is None:
+                    tx.failed_statement = f"{type(error).__name__}: {error}"
+                raise
+            finally:
+                if tx.state is State.INFLIGHT:
+                    KEEPER.watch(self.lake, tx)
 
     return statement
 
@@ -63,8 +68,22 @@ def reads(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P],
 
     @wraps(method)
     def statement(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.core.check_usable()
-        self.core.check_sound()
-        return method(self, *args, **kwargs)
+        tx = self.core
+        with executing(tx):
+            tx.check_usable()
+            tx.check_sound()
+            with limited(tx):
+                return method(self, *args, **kwargs)
 
     return statement
+
+
+def limit(lake: Lake, tx: Transaction, limits: Limits, undo: Callable[[], object]) -> None:
+    """Have a transaction rolled back that takes longer than it may, by its statements or, between them, by the keeper.
+
+    Args:
+        undo: rolls it back.
+    """
+    if limits.are_set:
+        tx.timing = Timing(limits, KEEPER.seconds, undo)
+        KEEPER.watch(lake, tx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -13,6 +14,7 @@ from lockstep.arguments import check_texts, list_of_names, takes
 from lockstep.blocks import Block, give_up
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.elsewhere import reserve
+from lockstep.commit.timing import ending, executing
 from lockstep.errors import InvalidError, NoTransactionError, TransactionStateError, UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.system.namespace import refuse_reserved
@@ -22,11 +24,12 @@ from lockstep.tables.names import name_of, namespace_of
 from lockstep.tables.queries import run_query
 from lockstep.tables.restoring import Restored, moment, restore, revert, selection_of
 from lockstep.tables.state import States
-from lockstep.tables.statement import reads, writes
+from lockstep.tables.statement import limit, reads, writes
 from lockstep.tables.table import Scope, TransactionTable
 from lockstep.tables.views import Views
 from lockstep.tables.views import check_properties as check_view_properties
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace
+from lockstep.transactions.limits import Limits
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
@@ -54,6 +57,7 @@ class LakeTransaction(Block):
         read_only: bool,
         comment: str,
         batch: Batch | None,
+        limits: Limits,
     ) -> None:
         """Begin when the block is entered."""
         self._catalog = catalog
@@ -61,7 +65,9 @@ class LakeTransaction(Block):
         self._isolation = isolation
         self._read_only = read_only
         self._batch = batch
+        self._limits = limits
         self._tx: Transaction | None = None
+        self._is_ended_here = False
         self.comment = comment
 
     def __repr__(self) -> str:
@@ -114,12 +120,15 @@ class LakeTransaction(Block):
         self._tx = self._catalog.begin(
             isolation=self._isolation, read_only=self._read_only, comment=self.comment, batch=self._batch
         )
+        limit(self.lake, self._tx, self._limits, partial(self._catalog.rollback, self._tx))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]:
         if not self.core.is_open:
+            if error is None and not self._is_ended_here:
+                self.core.check_in_time()  # nobody has told the block that nothing of it is committed
             return False  # the block ended it itself
         if error is not None:
             give_up(self.rollback, error)
@@ -139,10 +148,13 @@ class LakeTransaction(Block):
 
         Raises:
             ConflictError (40001): another transaction was first; it is rolled back, run it again.
+            FailedTransactionError (25P03, 25P04): it took too long, and is rolled back.
             CommitUnknownError (40003): the store did not say; `commit` again finds out, as the block's end does once.
             LockstepError: why not, see `TransactionalCatalog.commit`.
         """
-        return self._catalog.commit(self.core).version
+        self._is_ended_here = True
+        with ending(self.core):
+            return self._catalog.commit(self.core).version
 
     def rollback(self) -> None:
         """Roll back now instead of by an exception.
@@ -151,12 +163,15 @@ class LakeTransaction(Block):
             TransactionStateError (2D000): too late, it is committed.
             CommitUnknownError (40003): nobody knows whether it is.
         """
-        self._catalog.rollback(self.core)
+        self._is_ended_here = True
+        with ending(self.core):
+            self._catalog.rollback(self.core)
 
     @takes(name=str)
     def savepoint(self, name: str) -> None:
         """Remember what was done so far, for `rollback_to`."""
-        self.core.savepoint(name)
+        with executing(self.core):
+            self.core.savepoint(name)
 
     @takes(name=str)
     def rollback_to(self, name: str) -> None:
@@ -165,7 +180,8 @@ class LakeTransaction(Block):
         Raises:
             UndefinedError (3B001): there is no such savepoint.
         """
-        self._catalog.rollback_to(self.core, name)
+        with executing(self.core):
+            self._catalog.rollback_to(self.core, name)
 
     @takes(name=str)
     def release(self, name: str) -> None:
@@ -174,7 +190,8 @@ class LakeTransaction(Block):
         Raises:
             UndefinedError (3B001): there is no such savepoint.
         """
-        self.core.release(name)
+        with executing(self.core):
+            self.core.release(name)
 
     # --- names --------------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ from lockstep.timeline.entry import (
 from lockstep.timeline.places import overlap
 from lockstep.transactions.contents import Contents
 from lockstep.transactions.folders import new_location
+from lockstep.transactions.limits import TimedOut, Timing
 from lockstep.transactions.names import Names
 from lockstep.transactions.savepoint import Creation, Savepoint, Savepoints, Undone
 from lockstep.transactions.seen import Seen
@@ -82,6 +83,8 @@ class Transaction:
         is_noted: whether it is kept that and why it was rolled back, see `lockstep.commit.ended`.
         ended_by: who had it ended, and why, once that is known; it can only be rolled back then. That it cannot commit
             the timeline says.
+        timing: what is known of how long it takes, if it may not take for ever and no session looks after it.
+        timed_out: why it was rolled back, if it took too long.
         state, version: see `State`; the database version that it committed, the snapshot's if that changed nothing.
     """
 
@@ -109,6 +112,8 @@ class Transaction:
     released: set[str] = field(default_factory=set)
     is_noted: bool = False
     ended_by: str | None = None
+    timing: Timing | None = None
+    timed_out: TimedOut | None = None
     state: State = State.REQUESTED
     version: int | None = None
     statements: list[str] = field(default_factory=list)
@@ -274,9 +279,11 @@ class Transaction:
 
         Raises:
             NoTransactionError: it has ended.
+            FailedTransactionError (25P03, 25P04): it took too long, and was rolled back.
             CancelledError (57014): a person had it ended.
             TransactionStateError: nobody knows whether its COMMIT landed.
         """
+        self.check_in_time()
         if not self.is_open:
             raise NoTransactionError(f"transaction {self.id} has ended ({self.state}); begin another")
         if self.ended_by is not None:
@@ -288,6 +295,14 @@ class Transaction:
             raise TransactionStateError(
                 f"the store did not say whether transaction {self.id} was committed as database version "
                 f"{self.in_doubt}, so nothing can be added to it; COMMIT again to find out, or ROLLBACK"
+            )
+
+    def check_in_time(self) -> None:
+        """Raise FailedTransactionError (25P03, 25P04) if it was rolled back for it took too long."""
+        if self.timed_out is not None:
+            raise FailedTransactionError(
+                f"transaction {self.id} was rolled back: {self.timed_out.why}. Begin another",
+                sqlstate=self.timed_out.sqlstate,
             )
 
     def check_writable(self) -> None:

@@ -179,3 +179,14 @@ def test_where_nobody_can_be_asked_nothing_is_done(catalog: TransactionalCatalog
 
 def everything(catalog: TransactionalCatalog) -> set[str]:
     return {found.path for found in catalog.lake.storage.walk("")}
+
+
+def test_a_dry_run_of_maintain_lists_what_would_be_compacted_and_a_run_does_not(catalog: TransactionalCatalog) -> None:
+    """Table b has two files, the others one; from here nothing is compacted."""
+    before = catalog.lake.refresh().version
+    found = read("maintain", "--dry-run")
+    assert [(each["table"]["table"], each["files"], each["size"]) for each in found["to_compact"]] == [("b", 2, 2)]
+    assert "Not compacted from here" in run("maintain", "--dry-run").output
+    assert catalog.lake.refresh().version == before
+    done = run("maintain", "--yes").output
+    assert "ompacted" not in done

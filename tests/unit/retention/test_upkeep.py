@@ -472,3 +472,22 @@ def test_two_transactions_of_one_process_still_conflict(catalog: TransactionalCa
     change(again(catalog), "a", remove("q"))
     with pytest.raises(ConflictError):
         catalog.commit(tx)
+
+
+@pytest.mark.parametrize("grace", [timedelta(), DAY])
+def test_a_dry_run_of_maintain_says_what_the_run_does_that_lets_versions_expire_first(
+    catalog: TransactionalCatalog, clock: Ticking, grace: timedelta
+) -> None:
+    catalog.run(lambda tx: tx.changing().drop_table(named("b")))
+    clock.now += 60 * DAY
+    append(catalog, "a", "r")
+    clock.now += 60 * DAY
+    retention, deleted = Retention(age=timedelta(), last=1, grace=grace, orphan_age=7 * DAY), 0
+    for _ in range(3):
+        planned = maintain(catalog.lake, retention, dry_run=True)
+        done = maintain(catalog.lake, retention)
+        assert planned.swept == done.swept
+        assert (planned.expired.versions, planned.expired.entries) == (done.expired.versions, done.expired.entries)
+        deleted += done.swept.deleted_files
+        clock.now += 25 * timedelta(hours=1)
+    assert deleted > 0, "there was nothing to say"

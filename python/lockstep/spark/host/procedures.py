@@ -379,7 +379,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     "maintain": Procedure(
         says="Expires versions, deletes what nobody needs, and compacts the tables, as the settings say.",
         parameters={"dry_run": "boolean", "optimize": "boolean"},
-        columns={**upkeep.EXPIRED, **upkeep.SWEPT, "compacted_tables": "bigint"},
+        columns={**upkeep.EXPIRED, **upkeep.SWEPT, **upkeep.COMPACTED},
         answers=ProcedureRequests.maintain,
     ),
     **ADOPTION_PROCEDURES,

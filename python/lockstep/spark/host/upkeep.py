@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lockstep.commit.records import OpenRecord
 from lockstep.errors import ActiveTransactionError, InvalidError
 from lockstep.retention import upkeep
+from lockstep.retention.compacting import shown, usable
 from lockstep.retention.expiring import Expired, expire_snapshots
 from lockstep.retention.upkeep import Swept
 from lockstep.spark.host.protocol import procedures as protocol
@@ -27,6 +28,7 @@ SWEPT = {
     "waiting_files": "bigint",
     "waiting_bytes": "bigint",
 }
+COMPACTED = {"compacted_tables": "bigint", "compacted": "string"}
 
 
 def expire(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
@@ -76,19 +78,25 @@ def orphans(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Argum
 
 
 def maintain(house: Lakehouse, own: Collection[OpenRecord], given: protocol.Arguments) -> protocol.Row:
-    """Do all of it, but for the compaction, which is Delta's."""
-    done = upkeep.maintain(house.catalog.lake, house.retention, own=own, dry_run=bool(given.get("dry_run")))
-    return [*_expired(done.expired), *_swept(done.swept), None]
+    """Do all of it, but for the compaction, which is Delta's; a dry run says what that would be."""
+    is_dry = bool(given.get("dry_run"))
+    done = upkeep.maintain(house.catalog.lake, house.retention, own=own, dry_run=is_dry)
+    found = done.to_compact if _compacts(house, given) else ()
+    compacted: protocol.Row = [len(found), shown(found)] if is_dry else [None, None]
+    return [*_expired(done.expired), *_swept(done.swept), *compacted]
 
 
 def to_compact(house: Lakehouse, given: protocol.Arguments) -> list[list[str]]:
     """Return the tables that `maintain` has Delta compact: all that can be used, unless call or setting say not to."""
-    said = given.get("optimize")
-    if given.get("dry_run") or not (house.compacts if said is None else said):
+    if given.get("dry_run") or not _compacts(house, given):
         return []
-    head = house.catalog.lake.timeline.head
-    tables = sorted(table.name for table in head.tables.values() if table.id not in head.set_aside)
-    return [[*name.namespace, name.table] for name in tables]
+    names = [table.name for table in usable(house.catalog.lake.timeline.head)]
+    return [[*name.namespace, name.table] for name in names]
+
+
+def _compacts(house: Lakehouse, given: protocol.Arguments) -> bool:
+    said = given.get("optimize")
+    return house.compacts if said is None else bool(said)
 
 
 def refuse_inside(session: Session, house: Lakehouse, what: str) -> None:

@@ -58,29 +58,34 @@ private[spark] case class ProcedureCall(
         session.sql(s"RESTORE TABLE ${ProcedureCall.written(table)} TO VERSION AS OF ${restore.get("version").asLong}")
       }
     }
-    val compacted = answer.get("compacts").elements().asScala.count { table =>
-      compact(session, catalog.name +: table.elements().asScala.map(_.asText).toSeq)
-    }
+    val compacted = answer.get("compacts").elements().asScala.flatMap { table =>
+      compact(session, catalog.name, table.elements().asScala.map(_.asText).toSeq)
+    }.toSeq
     TransactionCommand.checkpoints(session, answer)
-    val at = output.indexWhere(_.name == "compacted_tables")
+    // What a dry run says of these is in its row.
+    val done = Map[String, Any]("compacted_tables" -> compacted.size.toLong, "compacted" -> compacted.mkString(", "))
     val rows = answer.get("rows").elements().asScala.map { row =>
-      Row.fromSeq(row.elements().asScala.zip(output.iterator).map { case (cell, column) =>
-        ProcedureCall.value(cell, column.dataType)
+      Row.fromSeq(row.elements().asScala.zip(output.iterator).map {
+        case (cell, column) if cell.isNull && done.contains(column.name) => done(column.name)
+        case (cell, column) => ProcedureCall.value(cell, column.dataType)
       }.toSeq)
-    }.map(row => if (at >= 0) Row.fromSeq(row.toSeq.updated(at, compacted.toLong)) else row).toSeq
+    }.toSeq
     (rows, !answer.get("nothing").asBoolean)
   }
 
   /**
-   * Compacts one table in a commit of its own, and tells whether that changed it: there may have been nothing to do, or a
-   * writer beside it may have gone first.
+   * Compacts one table in a commit of its own, and tells what that changed: there may have been nothing to do, or a writer
+   * beside it may have gone first.
    */
-  private def compact(session: SparkSession, table: Seq[String]): Boolean =
-    try session.sql(s"OPTIMIZE ${ProcedureCall.written(table)}").where("metrics.numFilesRemoved > 0").count() > 0
+  private def compact(session: SparkSession, catalog: String, table: Seq[String]): Option[String] =
+    try
+      session.sql(s"OPTIMIZE ${ProcedureCall.written(catalog +: table)}").where("metrics.numFilesRemoved > 0")
+        .selectExpr("metrics.numFilesRemoved", "metrics.filesRemoved.totalSize").collect().headOption
+        .map(row => s"${table.mkString(".")} (${row.getLong(0)} files, ${row.getLong(1)} bytes)")
     catch {
       case NonFatal(error) =>
         logWarning(s"${table.mkString(".")} was not compacted this time", error)
-        false
+        None
     }
 
   /** Refuses a table that comes back as it was and whose files are gone; Delta looks for those of what it restores. */

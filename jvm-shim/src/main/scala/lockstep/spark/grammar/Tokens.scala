@@ -150,6 +150,13 @@ private[spark] object Tokens {
     before.map(_.getType) == Seq(SqlBaseLexer.OF, SqlBaseLexer.AS, SqlBaseLexer.SYSTEM_TIME)
   }
 
+  /** Whether a statement asks for what changed between times, of the database or of a table. */
+  def saysChangesOfTimes(sql: String): Boolean =
+    of(sql).map(_.getText.toUpperCase(java.util.Locale.ROOT)).sliding(3).exists {
+      case Seq("CHANGES", "FROM", "SYSTEM_TIME" | "TIMESTAMP") => true
+      case _ => false
+    }
+
   /** Whether the first `CHANGES FROM …` from a character on counts versions, or times, of the database. */
   def changesOfSystem(sql: String, position: Int): Boolean = {
     val words = of(sql).dropWhile(token => inCharacters(sql, token.getStartIndex) < position)

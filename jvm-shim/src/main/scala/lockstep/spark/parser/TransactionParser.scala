@@ -29,7 +29,8 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
 
   override def parsePlan(sql: String): LogicalPlan = parse(sql, Parameters.Empty)
 
-  override def parseQuery(sql: String): LogicalPlan = rewritten(Filled(sql)).parse(sql)(delegate.parseQuery)
+  override def parseQuery(sql: String): LogicalPlan =
+    rewritten(Filled(sql)).parse(sql)(text => ChangesTime.told(text)(delegate.parseQuery(text)))
 
   override protected def parse(sql: String, parameters: Parameters): LogicalPlan =
     Tokens.statement(sql, parameters).map(TransactionCommand(_)).orElse(
@@ -53,7 +54,7 @@ private[spark] class TransactionParser(session: SparkSession, spark: ParserInter
   /** Parses a text that stands for the user's, and is as long. */
   private def delegated(sql: String, parameters: Parameters)(text: String): LogicalPlan = {
     val plan = parameters.bySpark(text) match {
-      case Right(filled) => rewritten(filled).parse(sql)(delegate.parsePlan)
+      case Right(filled) => rewritten(filled).parse(sql)(text => ChangesTime.told(text)(delegate.parsePlan(text)))
       case Left(unknown) =>
         try rewritten(Filled(parameters.byWords(text))).parse(sql)(delegate.parsePlan)
         catch { case _: ParseException => throw unknown.withCommand(sql) }

@@ -1,0 +1,103 @@
+"""Statements without Spark that run for too long: what DuckDB computes for them is interrupted, and they are refused.
+
+What Arrow and the store do meanwhile is not interrupted; a statement that was late is refused when it comes to its end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from lockstep.errors import CancelledError
+from lockstep.settings import STATEMENT_TIMEOUT
+from lockstep.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_AGAIN_SECONDS = 0.1
+"""DuckDB forgets an interrupt that comes just before a query begins, so it is interrupted again after so long."""
+
+
+class _Running:
+    """A statement that runs, and the connections that compute for it."""
+
+    def __init__(self, seconds: float) -> None:
+        """Interrupt it after so many seconds, unless it is `over` by then."""
+        self.is_late = False
+        self._connections: list[DuckDBPyConnection] = []
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, args=(seconds,), name="lockstep-statement", daemon=True).start()
+
+    def _watch(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            return
+        self.is_late = True
+        while not self._over.wait(_AGAIN_SECONDS):
+            with self._lock:
+                for connection in self._connections:
+                    connection.interrupt()
+
+    @contextmanager
+    def using(self, connection: DuckDBPyConnection) -> Iterator[None]:
+        """Interrupt a connection, too, until the block ends: then it may be closed."""
+        with self._lock:
+            self._connections.append(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._connections.remove(connection)
+
+    def over(self) -> None:
+        """Note that it has ended."""
+        self._over.set()
+
+
+_RUNNING: ContextVar[_Running | None] = ContextVar("running", default=None)
+
+
+@contextmanager
+def limited(tx: Transaction) -> Iterator[None]:
+    """Limit a statement of a transaction to what may be taken for one; one inside of another is part of that.
+
+    Raises:
+        CancelledError (57014): it ran for longer.
+    """
+    seconds = 0 if tx.timing is None else tx.timing.limits.statement
+    if not seconds or _RUNNING.get() is not None:
+        yield
+        return
+    running = _Running(seconds)
+    token = _RUNNING.set(running)
+    try:
+        yield
+    except Exception as error:
+        if running.is_late:
+            raise _cancelled(tx, seconds) from error
+        raise
+    finally:
+        _RUNNING.reset(token)
+        running.over()
+    if running.is_late:
+        raise _cancelled(tx, seconds)
+
+
+@contextmanager
+def interrupted(connection: DuckDBPyConnection) -> Iterator[None]:
+    """Let a connection be interrupted while the block runs, if the statement that runs in this thread is limited."""
+    running = _RUNNING.get()
+    with nullcontext() if running is None else running.using(connection):
+        yield
+
+
+def _cancelled(tx: Transaction, seconds: float) -> CancelledError:
+    return CancelledError(
+        f"a statement of transaction {tx.id} ran for longer than {STATEMENT_TIMEOUT.name} "
+        f"(statement_timeout={seconds:g}), and was cancelled. Nothing of it is in any table. If it wrote, COMMIT rolls "
+        "back, unless rollback_to goes back to a savepoint before it."
+    )
