@@ -7,13 +7,14 @@ from typing import Any
 from uuid import UUID
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.combine.deletion_vectors import file_name, in_a_file, serialize
+from lockstep.delta.combine.deletion_vectors import file_name, serialize
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.exports.export import Asked, Exported, Exporter
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import ExportMode, TagDdl, ViewDefinition
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, named, open_catalog, stage, stage_new
+from tests.support.vectors import stored
 
 VECTOR_ID = UUID("11111111-2222-3333-4444-555555555555")
 ROWS = b"rows!"
@@ -29,7 +30,7 @@ def build_lake(store: FaultyStorage) -> TransactionalCatalog:
     catalog = open_catalog(store)
     catalog.run(lambda tx: tx.changing().create_namespace(("sales",), {"owner": "ada"}))
     tx = catalog.begin()
-    descriptor, vector = in_a_file(serialize_rows(0), 1, VECTOR_ID)
+    descriptor, vector = stored(serialize_rows(0), 1, VECTOR_ID)
     orders = stage_new(catalog, tx, "sales.orders", file("p=a%20b/x.parquet", deletionVector=descriptor), data=ROWS)
     store.put(f"{orders}/p=a b/x.parquet", ROWS)
     store.put(f"{orders}/{file_name(VECTOR_ID)}", vector)

@@ -18,13 +18,14 @@ from pyroaring import BitMap64
 
 from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action
-from lockstep.delta.combine.deletion_vectors import inline, serialize
+from lockstep.delta.combine.deletion_vectors import serialize
 from lockstep.delta.combine.evolution import TableState
 from lockstep.delta.footprint import footprint
 from lockstep.delta.pruning.row_sets import NO_ROW, Rows
 from lockstep.timeline.entry import Isolation, Name, NamespaceDdl, TableDdl, ViewDdl
 from tests.support.lakes import PROTOCOL, metadata
 from tests.support.meaning import IDS, PART, Run
+from tests.support.vectors import inline
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
+from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.promote import Promoter
 from lockstep.exports.promoted import Promoted
@@ -19,6 +19,7 @@ from lockstep.timeline import fence
 from tests.support.exports import ROWS, file, serialize_rows
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog, stage, stage_new
+from tests.support.vectors import stored
 
 NEW_ROWS = b"other"
 """The data of the files that a clone writes; as long as those of the lake."""
@@ -30,7 +31,7 @@ def build(store: FaultyStorage) -> TransactionalCatalog:
     catalog = open_catalog(store)
     catalog.run(lambda tx: tx.changing().create_namespace(("sales",), {}))
     tx = catalog.begin()
-    descriptor, vector = in_a_file(serialize_rows(0), 1, FIRST)
+    descriptor, vector = stored(serialize_rows(0), 1, FIRST)
     a = stage_new(catalog, tx, "a", file("p"), file("q%20r", deletionVector=descriptor), data=ROWS)
     store.put(f"{a}/q r", ROWS)
     store.put(f"{a}/{file_name(FIRST)}", vector)

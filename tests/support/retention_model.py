@@ -23,7 +23,7 @@ from pyarrow import parquet
 from pyroaring import BitMap64
 
 from lockstep.delta.actions import Action
-from lockstep.delta.combine.deletion_vectors import Descriptor, in_a_file, serialize
+from lockstep.delta.combine.deletion_vectors import Descriptor, serialize
 from lockstep.errors import LockstepError
 from lockstep.retention.horizon import readable
 from lockstep.retention.versions import Readable
@@ -32,6 +32,7 @@ from lockstep.timeline.entry import Name
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import add, metadata, named, open_catalog, stage
 from tests.support.retained import AgedStorage, Content, Killed, Ticking
+from tests.support.vectors import stored
 
 ROWS = 3
 """How many a data file has."""
@@ -55,7 +56,7 @@ DATA = _data_file()
 
 def vector(id: UUID) -> tuple[Descriptor, bytes]:
     """Return the deletion vector of an id: its descriptor, and its file."""
-    return in_a_file(serialize(BitMap64([id.int % ROWS])), 1, id)
+    return stored(serialize(BitMap64([id.int % ROWS])), 1, id)
 
 
 def rows_of(content: Content) -> set[tuple[str, int]]:

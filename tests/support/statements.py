@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import ROW_TRACKING, Action, render
-from lockstep.delta.combine.deletion_vectors import decode, inline, serialize
+from lockstep.delta.combine.deletion_vectors import decode, serialize
 from lockstep.delta.log import commit_path
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table
@@ -29,6 +29,7 @@ from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import PROTOCOL, add, metadata, named, remove, stage, stage_new
 from tests.support.replay import Replayed, published
 from tests.support.rows import Reader, Row, Where, matching
+from tests.support.vectors import inline
 
 VECTORS = "delta.enableDeletionVectors"
 TRACKING = "delta.enableRowTracking"

@@ -17,11 +17,11 @@ from lockstep.delta.combine.deletion_vectors import (
     deserialize,
     file_path,
     in_a_file,
-    inline,
     is_readable,
     serialize,
 )
 from lockstep.errors import CorruptTimelineError
+from tests.support.vectors import inline
 
 ROOT = "file:///data/lake"
 ROWS = (3, 4, 7, 11, 18, 29)
@@ -180,8 +180,9 @@ def test_data_that_is_no_bitmap(data: bytes) -> None:
 def test_what_is_written_is_byte_for_byte_what_delta_writes() -> None:
     data = serialize(BitMap64(ROWS))
     assert data == DATA
-    assert inline(data, 6) == INLINE
-    assert in_a_file(data, 6, ID) == (STORED, FILE)
+    assert in_a_file([(data, 6)], ID) == ([STORED], FILE)
+    both = [STORED, {**STORED, "offset": len(FILE)}]
+    assert in_a_file([(data, 6), (data, 6)], ID) == (both, FILE + FILE[1:])
 
 
 def test_runs_are_written_as_runs() -> None:
@@ -199,6 +200,6 @@ rows = st.frozensets(st.integers(0, 2**35) | st.integers(0, 200_000), max_size=6
 def test_what_is_written_is_read(some: frozenset[int]) -> None:
     """Inline, whatever padding the size needs, and stored."""
     data = serialize(BitMap64(some))
-    descriptor, content = in_a_file(data, len(some), ID)
+    [_, descriptor], content = in_a_file([(DATA, len(ROWS)), (data, len(some))], ID)
     assert set(rows_of(inline(data, len(some)))) == some
     assert set(decode(descriptor, {PATH: content}.get, location="t", root=ROOT)) == some

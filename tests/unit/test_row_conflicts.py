@@ -14,18 +14,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyroaring import BitMap64
 
-import lockstep.commit.row_merge as merging
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.combine.deletion_vectors import (
-    MAX_VECTOR_BYTES,
-    Descriptor,
-    decode,
-    file_name,
-    in_a_file,
-    inline,
-    serialize,
-)
+from lockstep.delta.combine.deletion_vectors import MAX_VECTOR_BYTES, Descriptor, decode, file_name, serialize
 from lockstep.delta.log import read_published
 from lockstep.errors import ConflictError, CorruptTimelineError, ForeignCommitError, UnavailableError
 from lockstep.timeline.files import entry_path
@@ -45,6 +36,7 @@ from tests.support.lakes import (
     stage,
     stage_new,
 )
+from tests.support.vectors import inline, stored
 
 ALL = set(range(10))
 PROTOCOL = {
@@ -274,7 +266,7 @@ def test_at_serializable_what_was_read_counts_too(
 def test_a_vector_that_is_gone_ends_in_an_error_and_no_commit(
     catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
-    descriptor, content = in_a_file(serialize(BitMap64([5])), 1, id := uuid4())
+    descriptor, content = stored(serialize(BitMap64([5])), 1, id := uuid4())
     path = f"{location(catalog, 't')}/{file_name(id)}"
     store.put(path, content)
     tx = begins(catalog, *takes([0]))
@@ -297,21 +289,15 @@ def test_a_foreign_vector_after_ratifying_sets_the_table_aside(
         catalog.database([named("t")])
 
 
-# --- vectors too large for the log ------------------------------------------------------------------------------------
+# --- what is written --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every vector is too large for the log."""
-    monkeypatch.setattr(merging, "INLINE_VECTOR_BYTES", 0)
-
-
-def test_vectors_that_delta_stored_are_read_and_large_ones_stored(
-    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage, no_room: None
+def test_vectors_that_delta_stored_are_read_and_merged_ones_stored(
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
     def takes_stored(row: int) -> list[Action]:
         id = uuid4()
-        descriptor, content = in_a_file(serialize(BitMap64([row])), 1, id)
+        descriptor, content = stored(serialize(BitMap64([row])), 1, id)
         store.put(f"{location(catalog, 't')}/{file_name(id)}", content)
         return p_with(descriptor)
 
@@ -324,7 +310,7 @@ def test_vectors_that_delta_stored_are_read_and_large_ones_stored(
 
 
 def test_only_the_attempt_that_lands_keeps_its_files(
-    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage, no_room: None
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
     tx = begins(catalog, *takes([0]))
     other.commit(begins(other, *takes([1])))
@@ -343,7 +329,7 @@ def test_only_the_attempt_that_lands_keeps_its_files(
 
 
 def test_a_vector_that_the_store_claims_to_have_is_written(
-    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage, no_room: None
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
     tx = begins(catalog, *takes([0]))
     other.commit(begins(other, *takes([1])))
@@ -355,7 +341,7 @@ def test_a_vector_that_the_store_claims_to_have_is_written(
 
 
 def test_a_conflict_and_a_rollback_leave_no_file(
-    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage, no_room: None
+    catalog: TransactionalCatalog, other: TransactionalCatalog, store: FaultyStorage
 ) -> None:
     tx = begins(catalog, *takes([0]))
     other.commit(begins(other, *takes([1])))

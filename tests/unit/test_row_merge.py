@@ -17,10 +17,11 @@ from pyroaring import BitMap64
 from lockstep.commit.row_merge import RowMerge
 from lockstep.conflict.writes import Changes
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.combine.deletion_vectors import Descriptor, decode, in_a_file, inline, serialize
+from lockstep.delta.combine.deletion_vectors import Descriptor, decode, serialize
 from lockstep.delta.combine.vector_merge import RowChange, clash, merge_vectors, vectors_now
 from lockstep.delta.footprint import Footprint, VectorChange, footprint
 from lockstep.errors import CorruptTimelineError
+from tests.support.vectors import inline, stored
 
 Rows = frozenset[int]
 
@@ -243,7 +244,7 @@ def test_a_file_of_vectors_is_read_once_if_it_fits_into_the_cache(
 ) -> None:
     """One that does not is read each time, and refused to nobody."""
     monkeypatch.setattr("lockstep.commit.row_merge.CACHED_BYTES", cached_bytes)
-    before, content = in_a_file(serialize(BitMap64([7])), 1, UUID(int=1, version=4))
+    before, content = stored(serialize(BitMap64([7])), 1, UUID(int=1, version=4))
     paths: list[str] = []
 
     def get(path: str) -> bytes:

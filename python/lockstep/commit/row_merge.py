@@ -20,13 +20,11 @@ from cachetools import LRUCache, cached
 from lockstep.conflict.writes import Changes, Hit
 from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import (
-    INLINE_VECTOR_BYTES,
     Descriptor,
     RowSet,
     decode,
     file_path,
     in_a_file,
-    inline,
     is_readable,
     serialize,
 )
@@ -125,13 +123,11 @@ class RowMerge:
         return decode(vector, self._read, location=location, root=self._storage.url)
 
     def _save(self, location: str, rows: RowSet) -> Descriptor:
-        data = serialize(rows)
-        if len(data) <= INLINE_VECTOR_BYTES:
-            return inline(data, len(rows))
         # Named by its content: an attempt that comes to the same rows comes to the same file, one that comes to others
         # leaves it alone, for an entry that names it may still be on its way.
+        data = serialize(rows)
         digest = hashlib.sha256(f"{self._seed} ".encode() + data).digest()
-        descriptor, content = in_a_file(data, len(rows), UUID(bytes=digest[:16], version=4))
+        [descriptor], content = in_a_file([(data, len(rows))], UUID(bytes=digest[:16], version=4))
         path = file_path(descriptor, location=location, root=self._storage.url)
         self.vector_files.add(path)
         self.landing.add(path)

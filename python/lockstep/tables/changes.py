@@ -19,12 +19,9 @@ import pyarrow.compute as pc
 
 from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import (
-    INLINE_VECTOR_BYTES,
-    Descriptor,
     RowSet,
     file_path,
     in_a_file,
-    inline,
     serialize,
 )
 from lockstep.delta.pruning.predicates import FileValues, may_match
@@ -163,18 +160,19 @@ def take_out(found: Candidates, gone: pa.ChunkedArray, *, now_ms: int) -> TakenO
     lists = found.rows.select([FILE, ROW]).take(gone).group_by(FILE, use_threads=False).aggregate([(ROW, "list")])
     live = dict(zip(*(column.to_pylist() for column in _counts(found.rows)), strict=True))
     actions: list[Action] = []
+    marked: list[tuple[dict[str, Any], RowSet]] = []
     anew: list[int] = []
     removed_files = 0
     for number, positions in zip(lists.column(FILE).to_pylist(), lists.column(f"{ROW}_list"), strict=True):
         add, rows = found.adds[number], positions.values
         actions.append({"remove": removed(add, now_ms)})
         if len(rows) < live[number] and found.files.layout.has_vectors:
-            actions.append({"add": _with_vector(found.files, add, rows, live[number])})
+            marked.append(_marked(found.files, add, rows, live[number]))
             continue
         removed_files += 1
         if len(rows) < live[number]:
             anew.append(number)
-    return TakenOut(actions, _kept(found, anew, gone), removed_files)
+    return TakenOut([*actions, *_with_vectors(found.files, marked)], _kept(found, anew, gone), removed_files)
 
 
 def removed(add: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -205,22 +203,27 @@ def _kept(found: Candidates, anew: list[int], gone: pa.ChunkedArray) -> Placed:
     return found.placed(found.take(stay), stay, changed=False)
 
 
-def _with_vector(files: Files, add: Mapping[str, Any], rows: pa.Array, live: int) -> dict[str, Any]:
+def _marked(files: Files, add: Mapping[str, Any], rows: pa.Array, live: int) -> tuple[dict[str, Any], RowSet]:
+    """Return the `add` of a file some of whose rows go, without its vector, and the rows that are gone then."""
     before = files.deleted(add)
     after = before.copy()
     after.update(rows.to_pylist())
     body = {key: value for key, value in add.items() if key != "deletionVector"}
     stats = _loosened(add.get("stats"), records=live + len(before))
-    return {**body, "dataChange": True, "stats": stats, "deletionVector": _saved(files, after)}
+    return {**body, "dataChange": True, "stats": stats}, after
 
 
-def _saved(files: Files, rows: RowSet) -> Descriptor:
-    data = serialize(rows)
-    if len(data) <= INLINE_VECTOR_BYTES:
-        return inline(data, len(rows))
-    descriptor, content = in_a_file(data, len(rows), uuid4())
-    files.storage.put_once(file_path(descriptor, location=files.location, root=files.storage.url), content)
-    return descriptor
+def _with_vectors(files: Files, marked: Sequence[tuple[dict[str, Any], RowSet]]) -> list[Action]:
+    """Write the vectors of files into one file, and return their `add`s."""
+    if not marked:
+        return []
+    descriptors, content = in_a_file([(serialize(rows), len(rows)) for _, rows in marked], uuid4())
+    path = file_path(descriptors[0], location=files.location, root=files.storage.url)
+    files.storage.put_once(path, content)
+    return [
+        {"add": {**body, "deletionVector": descriptor}}
+        for (body, _), descriptor in zip(marked, descriptors, strict=True)
+    ]
 
 
 def _loosened(stats: str | None, *, records: int) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
+from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.promote import Promoter
@@ -17,6 +17,7 @@ from lockstep.transactions.folders import is_own
 from tests.support.adopting import adopted, files_of, written_log
 from tests.support.exports import ROWS, file, paths, serialize_rows
 from tests.support.lakes import named, remove, stage
+from tests.support.vectors import stored
 
 VECTOR = UUID("11111111-2222-3333-4444-555555555555")
 
@@ -25,7 +26,7 @@ VECTOR = UUID("11111111-2222-3333-4444-555555555555")
 def folder(request: pytest.FixtureRequest) -> Path:
     """A partitioned table that somebody made: the file x, which has a deletion vector, and y."""
     place: Path = request.getfixturevalue(request.param)
-    descriptor, vector = in_a_file(serialize_rows(0), 1, VECTOR)
+    descriptor, vector = stored(serialize_rows(0), 1, VECTOR)
     adds = file("p=a%20b/x", deletionVector=descriptor), file("p=c/y")
     folder = written_log(place / "orders", *adds)
     for path in ("p=a b/x", "p=c/y"):

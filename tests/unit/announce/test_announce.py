@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 from lockstep.commit.announce import FOLDER
 from lockstep.commit.ended import Refusal, ended_transactions
 from lockstep.conflict.lock_policy import Policy, Resolution
-from lockstep.delta.combine.deletion_vectors import inline, serialize
+from lockstep.delta.combine.deletion_vectors import serialize
 from lockstep.errors import CommitUnknownError, ConflictError, FailedTransactionError, NoTransactionError
 from lockstep.storage import Storage
 from lockstep.timeline.files import entry_path
@@ -30,6 +30,7 @@ from tests.support.faulty import FaultyStorage, Operation
 from tests.support.gate import PATIENCE_S, wait_until
 from tests.support.lakes import add, create, files, metadata, named, open_catalog, remove, stage
 from tests.support.sides import Begin, Side, announced, entries, stage_only
+from tests.support.vectors import inline
 
 REPOSITORY = Path(__file__).parents[3]
 

@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from lockstep.delta.combine.deletion_vectors import file_name, file_path, in_a_file, serialize
+from lockstep.delta.combine.deletion_vectors import file_name, file_path, serialize
 from lockstep.delta.log import LOG
 from lockstep.errors import (
     MissingFilesError,
@@ -30,12 +30,13 @@ from tests.support.lakes import (
     stage,
     tree,
 )
+from tests.support.vectors import stored
 
 
 def vector(store: FaultyStorage, where: str, row: int) -> tuple[str, Any]:
     """Write a file with a deletion vector of one row; return its path and descriptor."""
     id_ = uuid4()
-    descriptor, content = in_a_file(serialize(BitMap64([row])), 1, id_)
+    descriptor, content = stored(serialize(BitMap64([row])), 1, id_)
     path = f"{where}/{file_name(id_)}"
     store.put(path, content)
     return path, descriptor

@@ -11,7 +11,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies, parse
-from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
+from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.delta.log import commit_path
 from lockstep.errors import (
     CorruptTimelineError,
@@ -47,6 +47,7 @@ from tests.support.exports import (
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import create, location, named, open_catalog, stage
 from tests.support.s3 import KEYS, moto, serving
+from tests.support.vectors import stored
 
 
 @pytest.fixture
@@ -360,7 +361,7 @@ def test_a_full_export_has_files_from_elsewhere_of_its_own(store: FaultyStorage,
     (tmp_path / "else where").mkdir()
     (tmp_path / "else where" / "z.parquet").write_bytes(ROWS)
     create(catalog, "b")
-    descriptor, vector = in_a_file(serialize_rows(0), 1, VECTOR_ID)
+    descriptor, vector = stored(serialize_rows(0), 1, VECTOR_ID)
     (tmp_path / "else where" / file_name(VECTOR_ID)).write_bytes(vector)
     there = f"file:{tmp_path}/else%20where"
     descriptor |= {"storageType": "p", "pathOrInlineDv": f"{there}/{file_name(VECTOR_ID)}"}

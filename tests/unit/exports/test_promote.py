@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.combine.deletion_vectors import decode, file_name, in_a_file
+from lockstep.delta.combine.deletion_vectors import decode, file_name
 from lockstep.errors import (
     ConflictError,
     InvalidError,
@@ -28,6 +28,7 @@ from tests.support.exports import ROWS, file, paths, serialize_rows, snapshot
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import location, metadata, named, open_catalog, remove, stage, stage_new, tree
 from tests.support.promotions import NEW_ROWS, build, change, clone_to, promote
+from tests.support.vectors import stored
 
 SECOND = UUID("66666666-2222-3333-4444-555555555555")
 
@@ -48,7 +49,7 @@ def rewrite(clone: TransactionalCatalog) -> None:
     [p, _] = sorted(path for path, _ in snapshot(clone, "a").files)
     change(clone, "a", remove(p, size=5), file("new"), operation="UPDATE")
     [old] = [body for (path, _), body in snapshot(clone, "a").files.items() if path.endswith("q%20r")]
-    descriptor, vector = in_a_file(serialize_rows(0, 1), 2, SECOND)
+    descriptor, vector = stored(serialize_rows(0, 1), 2, SECOND)
     clone.lake.storage.put(f"{location(clone, 'a')}/{file_name(SECOND)}", vector)
     tx = clone.begin()
     gone = remove(old["path"], size=5, deletionVector=old["deletionVector"])
@@ -148,7 +149,7 @@ def test_rows_of_one_file_are_judged_before_anything_is_copied(
     rewrite(clone)
     [old] = [body for body in snapshot(catalog, "a").files.values() if "deletionVector" in body]
     third = UUID("77777777-2222-3333-4444-555555555555")
-    descriptor, vector = in_a_file(serialize_rows(0, 1), 2, third)
+    descriptor, vector = stored(serialize_rows(0, 1), 2, third)
     store.put(f"{location(catalog, 'a')}/{file_name(third)}", vector)
     gone = remove(old["path"], size=5, deletionVector=old["deletionVector"])
     change(catalog, "a", gone, {"add": {**old, "deletionVector": descriptor}}, operation="DELETE")

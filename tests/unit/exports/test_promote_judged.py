@@ -12,7 +12,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies
-from lockstep.delta.combine.deletion_vectors import file_name, in_a_file
+from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.delta.log import read_published
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import DuplicateError, ExpiredError, StaleCloneError, UnsupportedError
@@ -23,6 +23,7 @@ from tests.support.exports import ROWS, file, paths, serialize_rows, snapshot
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import foreign, lay, location, metadata, named, remove, stage, stage_new, tree
 from tests.support.promotions import NEW_ROWS, build, change, clone_to, let_expire, promote
+from tests.support.vectors import stored
 
 OTHER = UUID("77777777-2222-3333-4444-555555555555")
 MINUTE = 60_000
@@ -56,7 +57,7 @@ def test_a_file_that_is_added_without_data_change_is_copied(
 def test_a_vector_that_is_added_without_data_change_is_copied(
     catalog: TransactionalCatalog, clone: TransactionalCatalog
 ) -> None:
-    descriptor, vector = in_a_file(serialize_rows(1), 1, OTHER)
+    descriptor, vector = stored(serialize_rows(1), 1, OTHER)
     clone.lake.storage.put(f"{location(clone, 'b')}/{file_name(OTHER)}", vector)
     change(clone, "b", file("mine", dataChange=False, deletionVector=descriptor))
     assert promote(clone, catalog).files == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.delta.combine.deletion_vectors import file_path, in_a_file
+from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import log_files_of
 from lockstep.delta.real_paths import below_root
 from lockstep.errors import InvalidError
@@ -23,6 +23,7 @@ from lockstep.timeline.entry import Entry, Table, TableDdl
 from tests.support.entries import entry
 from tests.support.histories import create, name, write
 from tests.support.lakes import add, metadata, remove
+from tests.support.vectors import stored
 
 NOW = datetime(2030, 1, 31, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -133,7 +134,7 @@ OLD, REMOVED_AT, RECENT = NOW - 30 * DAY, NOW - 8 * DAY, NOW - 6 * DAY
 def vector(number: int) -> tuple[dict[str, Any], str]:
     from uuid import UUID
 
-    descriptor, _ = in_a_file(b"rows", 1, UUID(int=number))
+    descriptor, _ = stored(b"rows", 1, UUID(int=number))
     return descriptor, file_path(descriptor, location="t", root=ROOT)
 
 

@@ -16,7 +16,7 @@ import base64
 import binascii
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
@@ -36,12 +36,8 @@ FILE_VERSION = 1
 MAX_VECTOR_BYTES = 16 * 1024 * 1024
 """A vector larger than this, serialized, is not read: it would take rows by the hundred million."""
 
-INLINE_VECTOR_BYTES = 8 * 1024
-"""A vector up to this size, serialized, is written into the log (10 KiB of text there), a larger one into a file."""
-
 _MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 _UUID_CHARACTERS = 20
-_FIRST_OFFSET = 1
 _PREFIX = re.compile(r"[^/\\]*")
 # Z85 is Python's base85 with another alphabet (https://rfc.zeromq.org/spec/32/); base64.z85encode is of Python 3.13.
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -196,38 +192,30 @@ def serialize(rows: RowSet) -> bytes:
     return _MAGIC_BYTES + BitMap64(rows, optimize=True).serialize()
 
 
-def inline(data: bytes, cardinality: int) -> Descriptor:
-    """Return the descriptor of a vector that is kept in the log.
+def in_a_file(vectors: Iterable[tuple[bytes, int]], id: UUID) -> tuple[list[Descriptor], bytes]:
+    """Return the descriptors of vectors that are kept in the file of this id in the table's folder, and the file.
+
+    None is kept in the log, where the protocol has a place for small ones: a table with one there cannot be vacuumed
+    (Delta 4.4, `VacuumCommand.getDeletionVectorRelativePathAndSize`: a MatchError).
 
     Args:
-        data: as `serialize` returns it.
-        cardinality: how many rows it has.
+        vectors: of each what `serialize` returns, and how many rows it has.
+        id: new, or given to the same vectors only.
     """
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": _to_z85(data + bytes(-len(data) % 4)),
-        "sizeInBytes": len(data),
-        "cardinality": cardinality,
-    }
-
-
-def in_a_file(data: bytes, cardinality: int, id: UUID) -> tuple[Descriptor, bytes]:
-    """Return the descriptor of a vector that is kept alone in the file of this id in the table's folder, and the file.
-
-    Args:
-        data: as `serialize` returns it.
-        cardinality: how many rows it has.
-        id: new, or given to the same data only.
-    """
-    descriptor = {
-        "storageType": "u",
-        "pathOrInlineDv": _to_z85(id.bytes),
-        "offset": _FIRST_OFFSET,
-        "sizeInBytes": len(data),
-        "cardinality": cardinality,
-    }
-    size, checksum = (number.to_bytes(4, "big") for number in (len(data), zlib.crc32(data)))
-    return descriptor, bytes([FILE_VERSION]) + size + data + checksum
+    content = bytearray([FILE_VERSION])
+    descriptors = []
+    for data, cardinality in vectors:
+        descriptors.append(
+            {
+                "storageType": "u",
+                "pathOrInlineDv": _to_z85(id.bytes),
+                "offset": len(content),
+                "sizeInBytes": len(data),
+                "cardinality": cardinality,
+            }
+        )
+        content += len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+    return descriptors, bytes(content)
 
 
 def placed(descriptor: Descriptor, id: UUID) -> Descriptor:
