@@ -35,6 +35,7 @@ EXPRESSIONS = {
     "CAST(id AS STRING)": "string",
     "CAST(i AS BIGINT)": "long",
     "CAST(b AS SMALLINT)": "short",
+    "CAST(b + 1 AS SMALLINT)": "short",
     "CAST(y AS STRING)": "string",
     "CAST(n AS DATE)": "date",
     "CAST(y AS DATE)": "date",

@@ -332,14 +332,7 @@ class LakeTransaction(Block):
         self.core.changing().rename_table(table.name, name_of(new_name))
 
     @writes
-    @takes(
-        query=str,
-        replace=bool,
-        schema=pa.Schema | None,
-        comment=str | None,
-        properties=Mapping | None,
-        catalog=str,
-    )
+    @takes(query=str, replace=bool, schema=pa.Schema | None, comment=str | None, properties=Mapping | None, catalog=str)
     def create_view(
         self,
         name: AName,

@@ -41,8 +41,8 @@ _MODE = "COMPENSATION"
 _FIXED_MODES = frozenset({_MODE, "BINDING"})
 """How views are recorded that go on giving the types that they gave."""
 
-RECURSIVE = "42K0H"
-"""Spark's RECURSIVE_VIEW."""
+RECURSIVE = "42P17"
+"""PostgreSQL's invalid_object_definition, of what refers to itself."""
 
 WRONG_SCHEMA = "42804"
 _NOT_JUDGED = re.compile(r"[\\{}#$]|/\*|//|\btry_|char\b|\b[0-9][0-9.]*[a-z]", re.IGNORECASE)
@@ -86,7 +86,7 @@ class Views:
         Raises:
             UnsupportedError: which columns it gives is not certain, and `schema` does not say it.
             InvalidError: no query (42601), a `schema` that says other columns than the query gives (42804), a view that
-                reads itself (42K0H).
+                reads itself (42P17).
             UndefinedError (42P01): it names what is not there.
         """
         if not self._catalog.strip():

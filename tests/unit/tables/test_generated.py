@@ -128,6 +128,8 @@ def test_values_follow_from_the_other_columns(generated: OpenLake) -> None:
         assert rows(tx) == [(1, None, 2), (3, None, 6), (5, None, 10), (7, None, 14), (8, None, 16)]
         t.overwrite({"id": [4], "y": [later]})
         assert rows(tx) == [(4, 2026, 8)]
+        t.overwrite({"twice": [None, None]})
+        assert rows(tx) == [(None, None, None)] * 2
 
 
 WRONG: list[Callable[[LakeTransaction], Any]] = [

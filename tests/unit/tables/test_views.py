@@ -176,15 +176,15 @@ REFUSED: list[tuple[Callable[[LakeTransaction], Any], type[LockstepError], str]]
     (lambda tx: tx.create_view("v", "DROP TABLE t"), InvalidError, "42601"),
     (lambda tx: tx.create_view("v", "SELECT id FROM t; SELECT id FROM t"), InvalidError, "42601"),
     (lambda tx: tx.create_view("v", ""), InvalidError, "42601"),
-    (lambda tx: tx.create_view("old", "SELECT id FROM old", replace=True), InvalidError, "42K0H"),
-    (lambda tx: tx.create_view("old", "SELECT id FROM newer", replace=True), InvalidError, "42K0H"),
-    (lambda tx: tx.create_view("v", "SELECT id FROM v"), InvalidError, "42K0H"),
+    (lambda tx: tx.create_view("old", "SELECT id FROM old", replace=True), InvalidError, "42P17"),
+    (lambda tx: tx.create_view("old", "SELECT id FROM newer", replace=True), InvalidError, "42P17"),
+    (lambda tx: tx.create_view("v", "SELECT id FROM v"), InvalidError, "42P17"),
     (
         lambda tx: tx.create_view(
             "v", "WITH v AS (SELECT id FROM v) SELECT id FROM v", schema=pa.schema([("id", pa.int64())])
         ),
         InvalidError,
-        "42K0H",
+        "42P17",
     ),
     (
         lambda tx: tx.create_view(
@@ -194,7 +194,7 @@ REFUSED: list[tuple[Callable[[LakeTransaction], Any], type[LockstepError], str]]
             schema=pa.schema([("id", pa.int64())]),
         ),
         InvalidError,
-        "42K0H",
+        "42P17",
     ),
     (lambda tx: tx.create_view("v", "SELECT id FROM t", catalog=" "), InvalidError, "22023"),
     (lambda tx: tx.create_view("v", "SELECT id FROM t", properties={"Owner": "me"}), InvalidError, "22023"),
