@@ -19,7 +19,7 @@ from lockstep.errors import ConflictError, TransactionStateError, UnsupportedErr
 from lockstep.spark.session import SessionTransaction
 from tests.support.contract import find
 from tests.support.gate import wait_until
-from tests.support.hosts import WHOLE, ConnectConnection, Server, ThriftConnection
+from tests.support.hosts import WHOLE, ConnectConnection, Server, ThriftConnection, server
 from tests.support.lakes import staged_commits
 from tests.support.runner import Failure, Result, run_case
 from tests.support.sessions import CATALOG
@@ -126,6 +126,29 @@ def test_a_client_that_goes_while_its_first_statement_is_read_is_not_waited_for(
     rows(first, long)  # begun later, and read as long
     first.close()
     wait_until(lambda: not staged_commits(root), "a transaction that nobody can end is still there")
+
+
+def test_connections_of_one_session_are_told_that_one_of_them_left_their_transaction(tmp_path: Path) -> None:
+    """What the others do next would be committed on its own, without what came before."""
+    root = tmp_path / CATALOG
+    with server(tmp_path, root, {"spark.sql.hive.thriftServer.singleSession": "true"}) as running:
+        gone, stays = (ThriftConnection(running.thrift, root) for _ in range(2))
+        rows(gone, "CREATE TABLE t (id INT) USING delta")
+        rows(gone, "BEGIN")
+        rows(gone, "INSERT INTO t VALUES (1)")
+        rows(stays, "INSERT INTO t VALUES (2)")
+        gone.close()
+        wait_until(lambda: not staged_commits(root), "a transaction that has been left is still there")
+        assert refused(stays, "INSERT INTO t VALUES (3)") == "25P02"
+        assert refused(stays, "COMMIT") == "25P02"
+        assert rows(stays, "SELECT * FROM t") == []
+        rows(stays, "BEGIN")
+        rows(stays, "INSERT INTO t VALUES (4)")
+        stays.close()
+        wait_until(lambda: not staged_commits(root), "what the only client has left is still there")
+        last = ThriftConnection(running.thrift, root)
+        assert rows(last, "SELECT * FROM t") == []
+        last.close()
 
 
 def sharing(connect: Callable[[], Any], root: Path) -> Any:

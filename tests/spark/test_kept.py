@@ -244,6 +244,22 @@ def test_nor_of_one_that_this_driver_does_not_know(vacuuming: Any, root: Path) -
     assert rows(vacuuming, "SELECT * FROM t") == [(1,), (7,)]
 
 
+def test_a_table_is_vacuumed_whose_rows_lockstep_took_out(vacuuming: Any, root: Path) -> None:
+    """Delta's VACUUM fails, by whatever name, on a table that has a deletion vector in its log."""
+    vacuuming.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    vacuuming.sql("INSERT INTO t SELECT /*+ REPARTITION(1) */ id FROM range(6)")
+    with lockstep.open(str(root)).transaction() as tx:
+        tx["t"].delete("id = 1")
+    with lockstep.open(str(root)).transaction() as tx:
+        tx["t"].delete("id = 2")
+        vacuuming.sql("DELETE FROM t WHERE id = 3")  # COMMIT makes one vector of the two
+    left = [(0,), (4,), (5,)]
+    for statement in (f"VACUUM spark_catalog.delta.`{folder(root)}` DRY RUN", "VACUUM t LITE", "VACUUM t RETAIN 0 HOURS"):
+        vacuuming.sql(statement)
+        assert rows(vacuuming, "SELECT * FROM t") == left
+    assert rows(vacuuming, f"SELECT * FROM spark_catalog.delta.`{folder(root)}`") == left
+
+
 def vacuum_by(way: str, spark: Any, root: Path) -> None:
     if way == "DeltaTable":
         DeltaTable.forName(spark, "lake.default.t").vacuum(0)

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -221,7 +222,7 @@ class LakeTransaction(Block):
         Raises:
             DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
             UnsupportedError (42939): it is `system`, which is that of the system tables in Spark; or it is to have a
-                location (0A000).
+                location (0A000). InvalidError: a property has no name.
         """
         namespace = namespace_of(name)
         _check_properties(namespace, properties or {})
@@ -298,7 +299,7 @@ class LakeTransaction(Block):
         now = now_ms(self._catalog)
         by = [partition_by] if isinstance(partition_by, str) else list_of_names(partition_by or (), "partition_by")
         protocol, metadata = new_table(
-            str(full_name), schema, tuple(by), dict(properties or {}), id=_uuid(), now_ms=now
+            str(full_name), schema, tuple(by), dict(properties or {}), id=str(uuid4()), now_ms=now
         )
         creation = reserve(self._catalog.lake, tx, full_name, location)
         operation = Operation("CREATE TABLE", f"create {full_name}", {"partitionBy": "[]"}, {}, blind=True)
@@ -492,9 +493,5 @@ def _check_properties(namespace: Namespace, properties: Mapping[str, str]) -> No
             f"namespace {'.'.join(namespace)} cannot have a location: a lake's namespaces are names, and have no "
             "folder. Leave it out, and say location= of the tables that are to lie elsewhere. Nothing was changed"
         )
-
-
-def _uuid() -> str:
-    from uuid import uuid4
-
-    return str(uuid4())
+    if not all(key.strip() for key in properties):
+        raise InvalidError("a property of a namespace has no name: give it one. Nothing was changed")

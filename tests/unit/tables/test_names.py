@@ -118,6 +118,8 @@ def test_properties_of_namespaces(views: OpenLake) -> None:
         ):
             with refused_in(tx, UnsupportedError, match="cannot have a location"):
                 change()
+        with refused_in(tx, InvalidError, match="has no name"):
+            tx.set_namespace_properties("n", {" ": "x"})
         for change in (
             lambda: tx.set_namespace_properties("no", {"a": "b"}),
             lambda: tx.unset_namespace_properties("no", "a"),

@@ -56,6 +56,7 @@ _LAPSES: Mapping[str, tuple[str, str | None]] = {
         f"all connections that shared it were closed, and none came within {SHARED_TRANSACTION_TIMEOUT.name}",
         None,
     ),
+    "left": ("a connection that had taken part in it was closed, and others of its session go on", None),
     "idle": (f"no statement of it was executed for longer than {IDLE_TIMEOUT.name}", "25P03"),
 }
 """Why a transaction lapses, and the SQLSTATE of what its statements are refused with then."""

@@ -71,9 +71,13 @@ private[spark] object Clients extends SparkListener with Logging {
   private def field(event: Product, name: String): String =
     event.productElementNames.zip(event.productIterator).collectFirst { case (`name`, value) => s"$value" }.get
 
-  /** What sessions share outlives the client that began it: the last one that goes may be about to come back. */
+  /**
+   * What sessions share outlives the client that began it: the last one that goes may be about to come back. A session that
+   * clients share does not; those that go on in it are told, for what they do next is not to be committed on its own.
+   */
   private def left(tx: OpenTransaction): Unit = tx.keptSeconds match {
-    case None => rollBack(tx)
+    case None if tx.clients.isEmpty => rollBack(tx)
+    case None => undo(tx)(TransactionCommand.lapse(tx, "left"))
     case Some(seconds) if tx.clients.isEmpty =>
       val desertion = tx.desertions.incrementAndGet()
       after(seconds) {

@@ -92,6 +92,9 @@ private[spark] object TransactionStatement {
     case _ => None
   }
 
+  private val PartOfBlock =
+    " This is a part of a block: in a file of spark-sql, each semicolon inside of one has a backslash before it."
+
   private def begin(tokens: IndexedSeq[Token]): TransactionStatement =
     options(tokens, Map.empty) match {
       case Right(options) => TransactionStatement("begin", options)
@@ -99,7 +102,7 @@ private[spark] object TransactionStatement {
         throw misunderstood(
           s"BEGIN does not understand `${unexpected.getText}` (${Tokens.position(unexpected)}); it takes ISOLATION LEVEL " +
             "{SNAPSHOT | SERIALIZABLE}, READ ONLY, READ WRITE, AS OF {VERSION n | TIMESTAMP time | TAG name} and " +
-            "COMMENT 'text', whose values may be parameters.")
+            "COMMENT 'text', whose values may be parameters." + (if (word(unexpected) == "ATOMIC") PartOfBlock else ""))
     }
 
   @scala.annotation.tailrec

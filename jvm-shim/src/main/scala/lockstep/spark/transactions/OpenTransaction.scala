@@ -89,8 +89,9 @@ private[spark] class OpenTransaction(
 
   def hasJoined(session: String): Boolean = members.contains(session)
 
-  /** Says whether the session did not take part before. */
-  def join(member: SparkSession): Boolean = members.add(Internals.id(member))
+  def join(member: SparkSession): Unit = {
+    val _ = members.add(Internals.id(member))
+  }
 
   /** The RDDs among whose rows nothing was found that is older than it. */
   val computable = new Lineage.Known

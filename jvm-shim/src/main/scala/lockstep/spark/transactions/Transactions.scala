@@ -79,14 +79,14 @@ private[spark] object Transactions {
     Option(open.remove(owner(session))).foreach(_ => describe(session, None))
 
   /**
-   * Whatever a session does next is part of the open transaction, if there is one. Returns the one that it has joined by
-   * that. Not to be called but by `Clients.enter`, which knows who must be waited for from then on.
+   * Whatever a session does next is part of the open transaction, if there is one, which is returned. Not to be called but by
+   * `Clients.enter`, which knows who must be waited for from then on: clients may share a session.
    */
   def enter(session: SparkSession): Option[OpenTransaction] = {
     val tx = of(session)
-    val joined = tx.filter(_.join(session))
+    tx.foreach(_.join(session))
     describe(session, tx)
-    joined
+    tx
   }
 
   /**
