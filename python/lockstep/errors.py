@@ -11,7 +11,7 @@
     │   └── FailedTransactionError     25P02  a write failed earlier; only ROLLBACK helps
     ├── InvalidError             22023  bad input, refused before anything was written
     │   ├── UndefinedError             42P01 / 3F000 / 42704  no such table, view, namespace, tag or setting
-    │   ├── DuplicateError             42P07 / 42P06  the name is taken
+    │   ├── DuplicateError             42P07 / 42P06 / 42723  the name is taken
     │   ├── ExpiredError               72000  a database version that is not kept any more
     │   │   └── SnapshotTooOldError    72000  what ours stands on is not kept any more; run it again (retryable)
     │   ├── ConfigurationError         F0000 / 42501  Spark's side is set up otherwise than Lockstep's, or not at all
@@ -120,7 +120,7 @@ class UndefinedError(InvalidError):
 
 
 class DuplicateError(InvalidError):
-    """The name of a table or view (42P07), or of a namespace (42P06), is taken."""
+    """The name of a table or view (42P07), of a namespace (42P06), or of a function (42723), is taken."""
 
     default_sqlstate = "42P07"
 

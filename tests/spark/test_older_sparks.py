@@ -26,3 +26,12 @@ def test_a_view_that_a_newer_spark_made_is_refused_by_name(query: str, spark: An
     with pytest.raises(PySparkException) as missing:
         spark.sql("SELECT * FROM lake.default.w")
     assert missing.value.getSqlState() == "42P01"
+
+
+@pytest.mark.skipif(not is_before("4.2"), reason="this Spark calls the functions of catalogs")
+def test_a_function_of_a_catalog_is_refused(spark: Any) -> None:
+    with pytest.raises(PySparkException, match="does not support CREATE FUNCTION"):
+        spark.sql("CREATE FUNCTION lake.default.f(x INT) RETURNS INT RETURN x")
+    with pytest.raises(PySparkException) as missing:
+        spark.sql("SELECT lake.default.f(1)")
+    assert missing.value.getSqlState() == "42883"

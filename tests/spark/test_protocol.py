@@ -16,7 +16,10 @@ from lockstep.spark.host.protocol import OPERATIONS, decode
 from tests.support.interposed import host_of
 from tests.support.sparks import is_before
 
-VIEWS = {"views", "create_view", "drop_view", "rename_view"}
+VIEWS = {
+    *("views", "create_view", "drop_view", "rename_view"),
+    *("function", "functions", "create_function", "drop_function"),
+}
 """What no Spark before 4.2 asks."""
 
 OF_PAST_VIEWS = {"version", "system_time_micros"}
@@ -101,6 +104,11 @@ SELECT * FROM v WITH (systemVersionAsOf = 'viewed')
 SHOW VIEWS
 ALTER VIEW v RENAME TO x
 DROP VIEW x
+CREATE FUNCTION f(x INT) RETURNS INT RETURN x
+CREATE VIEW y AS SELECT f(id) AS n FROM t
+SELECT f(n) FROM y FOR SYSTEM_TIME AS OF '2999-01-01'
+SHOW USER FUNCTIONS
+DROP FUNCTION f
 """
 
 

@@ -41,6 +41,19 @@ DEFINITION = {
     "properties": {"comment": "one"},
 }
 
+FUNCTION = {
+    "body": "x + 1",
+    "is_query": False,
+    "parameters": "{}",
+    "returns": "{}",
+    "is_deterministic": True,
+    "comment": "next",
+    "collation": None,
+    "catalog": "lake",
+    "namespace": ["sales"],
+    "configs": {"spark.sql.ansi.enabled": "true"},
+}
+
 FILTER = {"column": "version", "op": ">", "value": 3, "values": [1]}
 SYSTEM = {**CATALOG, "table": "history", "at": 7, "transaction": None, "filters": [FILTER], "cursor": 3}
 
@@ -124,6 +137,10 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "create_view": {**NAME, "replace": "create_or_replace", "view": DEFINITION},
     "drop_view": NAME,
     "rename_view": {**NAME, "to": ["sold"]},
+    "function": {**PINNED, "version": "@7"},
+    "functions": NAMESPACE,
+    "create_function": {**NAME, "mode": "if_not_exists", "function": FUNCTION},
+    "drop_function": NAME,
     "procedures": CATALOG,
     "procedure": {**CATALOG, "procedure": "restore"},
     "bind_procedure": {**CATALOG, "procedure": "restore", "positional": 1, "named": ["tables"]},

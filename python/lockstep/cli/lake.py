@@ -84,7 +84,7 @@ def tables(root: str, version: int | None, as_json: bool) -> None:
 @at_option
 @json_option
 def views(root: str, version: int | None, as_json: bool) -> None:
-    """List the views of a database version.
+    """List the views of a database version, and its functions: a function f as f().
 
     Example: lockstep views /data/lake --at 42
     """

@@ -20,6 +20,7 @@ from lockstep.delta.footprint import Footprint
 from lockstep.delta.pruning.row_sets import Rows
 from lockstep.timeline.database import tag_key
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace, NamespaceDdl, TableDdl, TagDdl, ViewDdl, folded
+from lockstep.timeline.functions import said
 from lockstep.timeline.places import folders_above
 
 
@@ -244,8 +245,8 @@ def did(ddl: TableDdl) -> str:
 
 
 def did_view(ddl: ViewDdl) -> str:
-    """Say what a change of the list of views did, as a clause without a subject."""
-    return f"{_PAST[ddl.action]} view {ddl.name}"
+    """Say what a change of the list of views did, which may be a function's, as a clause without a subject."""
+    return f"{_PAST[ddl.action]} {said(ddl.name)}"
 
 
 def _tag_changed(mine: Changes, winner: Changes) -> Hit | None:

@@ -30,6 +30,7 @@ from lockstep.exports.files import Place, in_table, is_absolute, place_of, place
 from lockstep.exports.plan import OF_THE_OLD_LOG
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
+from lockstep.timeline.functions import said
 from lockstep.transactions.names import Names
 
 ROW_IDS = "rowTracking"
@@ -264,7 +265,7 @@ def name_changes(then: Database, clone: Database) -> NameChanges:
     for name, view in created:
         if view not in known:
             raise UnsupportedError(
-                f"view {name} cannot be promoted: it was made in the clone, and what its text means follows from the "
+                f"{said(name)} cannot be promoted: it was made in the clone, and what its text means follows from the "
                 "name of the clone's catalog. Nothing was written. DROP it there, promote, and create it in the lake"
             )
     if dict(clone.batches) != dict(then.batches):

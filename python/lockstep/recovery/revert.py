@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from lockstep.errors import InvalidError
 from lockstep.recovery.restore import Selection
 from lockstep.timeline.entry import Entry
+from lockstep.timeline.functions import said
 from lockstep.transactions.transaction import Transaction
 
 
@@ -66,6 +67,6 @@ def _shared(entry: Entry, other: Entry) -> set[str]:
     names |= {ddl.id: ddl.name for ddl in (*entry.tables, *other.tables)}
     return (
         {f"table {names.get(id_, id_)}" for id_ in mine.ids & theirs.ids}
-        | {f"view {name}" for name in mine.views & theirs.views}
+        | {said(name) for name in mine.views & theirs.views}
         | {f"namespace {'.'.join(name)}" for name in mine.bare & theirs.bare}
     )

@@ -10,6 +10,7 @@ from lockstep.storage.outside import url_below
 from lockstep.system.query import Batch, Filter, Query, Row, matches, paged, wanted
 from lockstep.system.scope import Scope
 from lockstep.timeline.entry import Name, Table, Tag, TagDdl, View, names_in
+from lockstep.timeline.functions import is_function
 from lockstep.transactions.names import tags_in
 
 MOST_TABLES = 1_000
@@ -25,7 +26,7 @@ class Listed:
 
 
 def tables(scope: Scope, query: Query) -> Batch:
-    """Return tables and views, by name."""
+    """Return tables, views and functions, by name."""
     return paged(map(partial(_row, scope), _things(scope, query.filters)), query)
 
 
@@ -74,7 +75,7 @@ def _row(scope: Scope, thing: Table | View) -> Row:
     table = thing if isinstance(thing, Table) else None
     return {
         **_named(thing),
-        "kind": "VIEW" if table is None else "TABLE",
+        "kind": "TABLE" if isinstance(thing, Table) else "FUNCTION" if is_function(thing) else "VIEW",
         "id": None if table is None else table.id,
         "location": None if table is None else url_below(scope.lake.storage.url, table.location),
         "table_version": None if table is None else seen_version(scope, table),

@@ -27,17 +27,15 @@ from lockstep.tables.restoring import Restored, moment, restore, revert, selecti
 from lockstep.tables.state import States
 from lockstep.tables.statement import limit, reads, writes
 from lockstep.tables.table import Scope, TransactionTable
-from lockstep.tables.views import Views
+from lockstep.tables.views import WRONG_KIND, Views, refuse_function
 from lockstep.tables.views import check_properties as check_view_properties
 from lockstep.timeline.entry import Batch, Isolation, Name, Namespace
+from lockstep.timeline.functions import is_function
 from lockstep.transactions.limits import Limits
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 
 Status: TypeAlias = Literal["NEW", "OPEN", "IN DOUBT", "COMMITTED", "ROLLED BACK"]
-WRONG_KIND = "42809"
-"""PostgreSQL's wrong_object_type."""
-
 AName: TypeAlias = str | tuple[str, ...] | Name
 """A table's name: 'sales.orders', or its parts, where a part has a dot in it."""
 
@@ -206,7 +204,7 @@ class LakeTransaction(Block):
     @reads
     def views(self) -> list[Name]:
         """The names of the views that it sees, sorted; what they show is asked in Spark."""
-        return sorted(self.core.views)
+        return sorted(name for name, view in self.core.views.items() if not is_function(view))
 
     @property
     @reads
@@ -363,6 +361,7 @@ class LakeTransaction(Block):
         """
         full_name, said = name_of(name), dict(properties or {})
         check_view_properties(full_name, said)
+        refuse_function(self.core, full_name)
         views = Views(self.core, self._layout, catalog)
         if comment is not None:
             said["comment"] = comment
@@ -384,6 +383,7 @@ class LakeTransaction(Block):
             InvalidError (42809): it is a table.
         """
         self._refuse_table(name, "drop drops it")
+        refuse_function(self.core, name_of(name))
         self.core.changing().drop_view(name_of(name))
 
     @writes
@@ -396,6 +396,7 @@ class LakeTransaction(Block):
         """
         old, new = name_of(name), name_of(new_name)
         self._refuse_table(old, "rename renames it")
+        refuse_function(self.core, old)
         self.core.change_names(lambda names: names.rename_view(old, new))
 
     def _refuse_view(self, name: AName, instead: str) -> None:

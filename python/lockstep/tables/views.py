@@ -28,6 +28,7 @@ from lockstep.tables.select_types import columns_of
 from lockstep.tables.spark_types import UnjudgedError, Value
 from lockstep.timeline.entry import Name, Namespace, ViewDefinition
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
+from lockstep.timeline.functions import is_function, said
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ RECURSIVE = "42P17"
 """PostgreSQL's invalid_object_definition, of what refers to itself."""
 
 WRONG_SCHEMA = "42804"
+WRONG_KIND = "42809"
+"""PostgreSQL's wrong_object_type."""
+
 _NOT_JUDGED = re.compile(r"[\\{}#$]|/\*|//|\btry_|char\b|\b[0-9][0-9.]*[a-z]", re.IGNORECASE)
 """What the parser may take otherwise than Spark: escapes, templates, comments, hints, TRY_CAST, VARCHAR, 1L."""
 
@@ -171,7 +175,8 @@ class Views:
             raise InvalidError(f"view {new} would read itself: {way}; nothing was made", sqlstate=RECURSIVE)
         if name in self._sound:
             return
-        if (view := self._tx.names.views.get(name)) is None:
+        view = self._tx.names.views.get(name)
+        if view is None or is_function(view):
             if name not in self._tx.names.tables:
                 raise UndefinedError(f"view {new} names {name}, and there is no such table or view; nothing was made")
             return
@@ -186,6 +191,17 @@ class Views:
         """Check what a query names, but for parts of the query itself (WITH)."""
         for table in _tables(tree):
             self._check(name_of(table), new, path)
+
+
+def refuse_function(tx: Transaction, name: Name) -> None:
+    """Raise if what has the name of a view, and is kept as one, is a function.
+
+    Raises:
+        InvalidError (42809): it is one.
+    """
+    view = tx.names.views.get(name)
+    if view is not None and is_function(view):
+        raise InvalidError(f"{said(name)} is no view: CREATE and DROP FUNCTION are Spark's", sqlstate=WRONG_KIND)
 
 
 def check_properties(name: Name, properties: Mapping[str, str]) -> None:

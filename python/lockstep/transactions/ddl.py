@@ -24,6 +24,7 @@ from lockstep.timeline.entry import (
     ViewDefinition,
     folded,
 )
+from lockstep.timeline.functions import said
 
 T = TypeVar("T")
 
@@ -132,7 +133,7 @@ def check_size(name: Name, definition: ViewDefinition) -> None:
     """Raise InvalidError (54000) if the definition of a view is larger than `MAX_VIEW_BYTES`."""
     if (size := len(msgspec.json.encode(definition))) > MAX_VIEW_BYTES:
         raise InvalidError(
-            f"the definition of view {name} has {size} bytes, at most {MAX_VIEW_BYTES} fit: make it of several views",
+            f"the definition of {said(name)} has {size} bytes, at most {MAX_VIEW_BYTES} fit: make it of several views",
             sqlstate=TOO_LARGE,
         )
 

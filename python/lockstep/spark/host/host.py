@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 import msgspec
 
 from lockstep.errors import LockstepError, NoTransactionError
+from lockstep.spark.host.functions import FunctionRequests
 from lockstep.spark.host.keeper import Keeper
 from lockstep.spark.host.known_options import KnownOptions, SayFirst
 from lockstep.spark.host.lakehouses import Lakehouse, Lakehouses
@@ -65,6 +66,7 @@ class Host:
             **WriteRequests(self).operations,
             **RowChangeRequests(self).operations,
             **ViewRequests(self).operations,
+            **FunctionRequests(self).operations,
             **SessionNameRequests(self).operations,
             **ProcedureRequests(self).operations,
             **RetentionRequests(self).operations,

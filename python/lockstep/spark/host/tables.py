@@ -30,6 +30,7 @@ from lockstep.system.namespace import NAMESPACE as SYSTEM
 from lockstep.system.tables import TABLES
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import NEW, Name, Table
+from lockstep.timeline.functions import said
 from lockstep.transactions.ddl import holder
 from lockstep.transactions.folders import is_own
 from lockstep.transactions.transaction import Transaction
@@ -234,7 +235,7 @@ class TableRequests(Requests):
         current = tx.base.views.get(name)
         if current is None or current.since > view.version:
             raise ActiveTransactionError(
-                f"a DataFrame from before BEGIN uses view {name} as it was in database version {view.version}, which "
+                f"a DataFrame from before BEGIN uses {said(name)} as it was in database version {view.version}, which "
                 f"is not what the open transaction ({tx.id}) sees: make it again inside it"
             )
         tx.read_view(name)

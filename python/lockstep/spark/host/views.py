@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from lockstep.errors import DuplicateError, InvalidError
 from lockstep.spark.host.protocol import views as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, RequestBase
 from lockstep.spark.host.protocol.tables import Missing
 from lockstep.spark.host.requests import Operation, Requests, listing, operation, stored_name
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version
-from lockstep.timeline.entry import View
+from lockstep.timeline.entry import Name, View
+from lockstep.timeline.functions import PROPERTY, is_function, said
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -80,12 +82,21 @@ class ViewRequests(Requests):
         if self._is_reserved(session, house, request.namespace):
             return Listing(names=[], namespace=request.namespace)
         scope = self._scope(session, house)
-        return listing(request, scope, scope.views)
+        found = listing(request, scope, scope.views)
+        names = [Name(namespace=found.namespace, table=each) for each in found.names]
+        return Listing(
+            names=[name.table for name in names if not is_function(scope.views[name])], namespace=found.namespace
+        )
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
         name, mode = self._name(session, self._house(request), request), request.replace
+        if PROPERTY in request.view.properties:
+            raise InvalidError(
+                f"view {name} cannot have the property {PROPERTY}, by which functions are told from views: leave it out"
+            )
 
         def create(tx: Transaction) -> None:
+            _refuse_function(tx.names.views.get(name))
             if mode == "replace":
                 tx.names.view(name)
             tx.changing().create_view(name, request.view, replace=mode != "create")
@@ -96,7 +107,8 @@ class ViewRequests(Requests):
     def _drop_view(self, session: Session, request: protocol.DropView) -> Dropped:
         house = self._house(request)
         name = self._name(session, house, request)
-        if name not in self._names_in(session, house).views:
+        there = self._names_in(session, house).views.get(name)
+        if there is None or is_function(there):
             return Dropped(dropped=False)
         self._change(session, request, lambda tx: tx.changing().drop_view(name), f"DROP VIEW {name}")
         return Dropped(dropped=True)
@@ -105,16 +117,23 @@ class ViewRequests(Requests):
         house = self._house(request)
         name = self._name(session, house, request)
         new = self._new_name(session, house, request, request.to, name)
+        _refuse_function(self._names_in(session, house).views.get(name))
         self._change(
             session, request, lambda tx: tx.changing().rename_view(name, new), f"ALTER VIEW {name} RENAME TO {new}"
         )
         return Answer()
 
 
+def _refuse_function(there: View | None) -> None:
+    """Refuse to take for a view what is kept as one, and is a function."""
+    if there is not None and is_function(there):
+        raise DuplicateError(f"{there.name} is the name under which {said(there.name)} is kept: choose another name")
+
+
 def _view_answer(
     view: View | None, *, version: int | UnsetType = UNSET, pin: int | UnsetType = UNSET
 ) -> protocol.ViewAnswer | Missing:
-    if view is None:
+    if view is None or is_function(view):
         return Missing(pin=pin)
     whole = protocol.WholeDefinition(**msgspec.structs.asdict(view.definition))
     return protocol.ViewAnswer(name=(*view.name.namespace, view.name.table), view=whole, version=version, pin=pin)

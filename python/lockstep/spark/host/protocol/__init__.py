@@ -7,10 +7,11 @@ Both are JSON objects. A request says what it asks, `op`, and whose it is, `sess
     {"ok": {"missing": false, "uri": "lockstep://head.file/…", "version": 7, …}}
     {"error": {"condition": "LOCKSTEP_CONFLICT", "message": "…", "sqlstate": "40001"}}
 
-There is one class for each `op`, in `transactions`, `tables`, `row_changes`, `views`, `procedures`, `retention`,
-`roots`, `options`, `session_names` and `system`; `base` has what several share. Where it is not known yet whether both
-sides see the same root, a request is answered `{"look": …}` instead, and is to be sent again: see `roots`. So it is
-where the host has not been told what a catalog is set to, or has forgotten it, by `{"unsaid": …}`: see `options`.
+There is one class for each `op`, in `transactions`, `tables`, `row_changes`, `views`, `functions`, `procedures`,
+`retention`, `roots`, `options`, `session_names` and `system`; `base` has what several share. Where it is not known yet
+whether both sides see the same root, a request is answered `{"look": …}` instead, and is to be sent again: see `roots`.
+So it is where the host has not been told what a catalog is set to, or has forgotten it, by `{"unsaid": …}`: see
+`options`.
 What the shim sends is what the class says and nothing else: a field that is not known, is missing or is of another type
 is refused, for what one side does not know of the other it would get wrong silently. A field has
 a default where the shim leaves it out at times, and nowhere else; null is the shim's `None`. Fields are named alike on
@@ -27,6 +28,7 @@ import msgspec
 
 from lockstep.errors import LockstepError
 from lockstep.spark.host.protocol import (
+    functions,
     options,
     procedures,
     retention,
@@ -46,6 +48,7 @@ Request: TypeAlias = (
     | row_changes.Request
     | session_names.Request
     | views.Request
+    | functions.Request
     | procedures.Request
     | retention.Request
     | roots.Request

@@ -79,6 +79,8 @@ object Bridge {
     "by_path",
     "drop_session_schema",
     "exists",
+    "function",
+    "functions",
     "namespace",
     "namespaces",
     "outside",

@@ -11,8 +11,8 @@ import lockstep.spark.catalog.{
   Commits,
   CreateTableLike,
   DriverState,
+  Functions,
   NewTables,
-  NoFunctions,
   Procedures,
   StandIn,
   SystemTable,
@@ -69,7 +69,7 @@ import scala.jdk.CollectionConverters._
  */
 @nowarn("cat=deprecation") // the forms of create and stage that every supported Spark minor has
 class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with Views with CreateTableLike
-    with NoFunctions with Procedures with StandIn {
+    with Functions with Procedures with StandIn {
   private var catalogName: String = _
   private var options: CaseInsensitiveStringMap = _
   protected lazy val session: SparkSession = CatalogSessions.owner(this)

@@ -17,7 +17,8 @@ private[spark] case class StatementRule(session: SparkSession) extends Rule[Logi
       PastRelations.place,
       DeltaTravel.place,
       CloneTarget.place,
-      ProcedureCalls.place)
+      ProcedureCalls.place,
+      FunctionStatements.place)
 
   override def apply(plan: LogicalPlan): LogicalPlan = {
     Clients.enter(session)

@@ -18,11 +18,12 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   SubqueryAlias,
   Union
 }
-import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
+import org.apache.spark.sql.catalyst.trees.TreePattern.{PLAN_EXPRESSION, SQL_SCALAR_FUNCTION}
 
 /**
- * Plans that surely read no table, use no view and change nothing, as that of `SELECT 1`. Nothing that Lockstep looks for
- * can be in one, and it looks at each plan some thirty times from analysis to execution, so this is asked first.
+ * Plans that surely read no table, use no view or function of a catalog and change nothing, as that of `SELECT 1`. Nothing
+ * that Lockstep looks for can be in one, and it looks at each plan some thirty times from analysis to execution, so this is
+ * asked first.
  *
  * A plan is one only if all of it is listed here. Whatever is not listed may hold what `Scans` and `ByPath` find, if only in
  * a field: commands, views, what was cached, RDDs, streams, system tables, references of CTEs, what Spark or an extension
@@ -30,8 +31,9 @@ import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
  */
 private[spark] object NoTables {
 
-  /** Whether a plan is one, analyzed or not. A subquery is a plan in an expression. */
-  def in(plan: LogicalPlan): Boolean = !plan.containsPattern(PLAN_EXPRESSION) && isListed(plan)
+  /** Whether a plan is one, analyzed or not. A subquery is a plan in an expression, and a function's definition is read. */
+  def in(plan: LogicalPlan): Boolean =
+    !plan.containsAnyPattern(PLAN_EXPRESSION, SQL_SCALAR_FUNCTION) && isListed(plan)
 
   private def isListed(plan: LogicalPlan): Boolean = plan match {
     case _: OneRowRelation | _: Range => true

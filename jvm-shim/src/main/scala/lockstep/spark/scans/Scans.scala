@@ -13,9 +13,11 @@ import org.apache.spark.sql.catalyst.expressions.{
   SubqueryExpression
 }
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
+import org.apache.spark.sql.catalyst.analysis.SQLScalarFunction
 import org.apache.spark.sql.catalyst.catalog.CatalogTable
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, View}
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.catalyst.trees.TreePattern.SQL_SCALAR_FUNCTION
 import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.delta.{DeltaColumnMapping, NoMapping}
 import org.apache.spark.sql.delta.commands.cdc.CDCReader.DeltaCDFRelation
@@ -170,13 +172,21 @@ private[spark] object Scans extends PredicateHelper with AdaptiveSparkPlanHelper
   /** Such a definition, as plans have it. */
   def viewed(mark: String): JsonNode = json.readTree(mark)
 
-  /** The definitions of views that a plan uses, those below caches among them. */
+  /** The definitions of views and functions that a plan uses, those below caches among them. */
   def views(plan: LogicalPlan): Set[JsonNode] = {
     val used = fields(plan).flatMap(_.collectWithSubqueries { case view: View =>
       view.desc.properties.get(s"${CatalogTable.VIEW_SQL_CONFIG_PREFIX}$Viewed")
     }).flatten.map(viewed)
-    (used ++ fields(plan).flatMap(cached).flatMap(cache => views(cache.cacheBuilder.logicalPlan))).toSet
+    (used ++ functions(plan) ++ fields(plan).flatMap(cached).flatMap(cache =>
+      views(cache.cacheBuilder.logicalPlan))).toSet
   }
+
+  /** The definitions of functions: where one is called, an analyzed plan has it around its body. */
+  private def functions(plan: LogicalPlan): Seq[JsonNode] =
+    fields(plan).flatMap(_.collectWithSubqueries {
+      case node if node.containsPattern(SQL_SCALAR_FUNCTION) =>
+        node.expressions.flatMap(_.collect { case call: SQLScalarFunction => call.function.properties.get(Viewed) })
+    }).flatten.flatten.map(viewed)
 
   private def tableOf(relation: LogicalRelation): Option[String] =
     relation.catalogTable.flatMap(_.ignoredProperties.get(Key))

@@ -39,6 +39,9 @@ final private[spark] class StatementScope {
   private var isOpened = false
   private var query: Option[AnalyzedQuery] = None
 
+  /** The functions of catalogs that were looked for, as an older version has them or as now; none: there is none. */
+  private var functions = Map.empty[(String, Seq[String], Option[String]), Option[Any]]
+
   private[spark] var text: Option[String] = None
 
   /** What names of Spark's session catalog mean, as was told first: they mean the same to the end of the analysis. */
@@ -94,6 +97,13 @@ final private[spark] class StatementScope {
     for ((_, pinned) <- told.headOption)
       pins += catalog -> Pin(Some(pinned.get("pin").asLong), pin.seen ++ told.map(_._1), pin.looked ++ unlooked)
     answer
+  }
+
+  /** What a catalog keeps of a function, asked for once: Spark looks for each name several times. */
+  private def function[T](catalog: String, ident: Identifier, when: Option[String])(asked: => Option[T]): Option[T] = {
+    val key = (catalog, ident.namespace.toSeq :+ ident.name, when)
+    if (!functions.contains(key)) functions += key -> asked
+    functions(key).map(_.asInstanceOf[T])
   }
 
   /** Notes what its plan has become: the last one of an analysis is the whole statement's. */
@@ -161,6 +171,10 @@ private[spark] object StatementScope {
     SinglePass.refuse(s"$catalog.$ident cannot be read or written")
     current.getOrElse(new StatementScope).load(session, catalog, ident, wanted)(request)
   }
+
+  /** What a catalog keeps of a function, asked for once in the analysis of a statement. */
+  def function[T](catalog: String, ident: Identifier, when: Option[String])(asked: => Option[T]): Option[T] =
+    current.fold(asked)(_.function(catalog, ident, when)(asked))
 
   /** What an answer says of the relations that were asked about with another. */
   private def ahead(answer: JsonNode): Seq[JsonNode] = Option(answer.get("ahead")).toSeq.flatMap(_.elements().asScala)

@@ -112,7 +112,8 @@ private[spark] object Commands {
       RefreshFunctionCommand RefreshTableCommand DropTempViewCommand
       AddArchivesCommand AddFilesCommand AddJarsCommand""") ++
       each(Sources, Harmless)("CreateTempViewUsing RefreshResource") ++
-      each("lockstep.spark.execution.", Harmless)("TransactionCommand AtomicBlock ProcedureCall") ++
+      each("lockstep.spark.execution.", Harmless)("""
+      TransactionCommand AtomicBlock ProcedureCall CreateSqlFunction DescribeSqlFunction DropSqlFunction""") ++
       // Spark itself refuses these; for its own catalog it makes others of them, which are refused below.
       each(Catalyst, Harmless)("AnalyzeColumn AnalyzeTable AnalyzeTables")
 

@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.datasources.FileIndex
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.scripting.SqlScriptingExecution
-import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
+import org.apache.spark.sql.types.{ArrayType, DataType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.Utils
 
@@ -88,6 +88,13 @@ object Internals {
 
   def sessionCatalog(session: SparkSession): CatalogPlugin = session.sessionState.catalogManager.v2SessionCatalog
 
+  /** A plan as Spark's analyzer has it; refused as a query would be. */
+  def analyzed(session: SparkSession, plan: LogicalPlan): LogicalPlan = {
+    val query = session.asInstanceOf[classic.SparkSession].sessionState.executePlan(plan)
+    query.assertAnalyzed()
+    query.analyzed
+  }
+
   /** What expressions give: texts, numbers, times as microseconds, and sequences of these; null for no value. */
   def evaluated(session: SparkSession, values: Seq[Expression]): Seq[Any] =
     if (values.isEmpty) Nil
@@ -137,6 +144,9 @@ object Internals {
 
   /** A text without what `spark.sql.redaction.string.regex` calls a secret, as Spark's own plans show it. */
   def redacted(text: String): String = Utils.redact(SQLConf.get.stringRedactionPattern, text)
+
+  /** The text of a parameter's default; none if it has none. */
+  def default(parameter: StructField): Option[String] = parameter.getDefault()
 
   def columns(schema: StructType): Array[Column] = CatalogV2Util.structTypeToV2Columns(schema)
 

@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
  * A catalog that has no functions, and says so: Spark lists its own for one that can list, and calls a misspelled name
  * an unknown function instead of complaining of the catalog.
  */
-private[spark] trait NoFunctions extends FunctionCatalog { this: SupportsNamespaces =>
+private[spark] trait Functions extends FunctionCatalog { this: SupportsNamespaces =>
 
   override def listFunctions(namespace: Array[String]): Array[Identifier] =
     if (namespaceExists(namespace)) Array.empty else throw new NoSuchNamespaceException(name +: namespace.toSeq)

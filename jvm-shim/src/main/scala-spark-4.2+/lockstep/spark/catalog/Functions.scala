@@ -1,0 +1,167 @@
+package lockstep.spark.catalog
+
+import com.fasterxml.jackson.databind.JsonNode
+import lockstep.spark.LockstepCatalog
+import lockstep.spark.reads.Reads
+import lockstep.spark.scans.Scans
+import lockstep.spark.statements.StatementScope
+import lockstep.spark.transactions.Transactions
+import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.catalyst.FunctionIdentifier
+import org.apache.spark.sql.catalyst.analysis.{NoSuchFunctionException, SQLFunctionExpression}
+import org.apache.spark.sql.catalyst.catalog.{SQLFunction, UserDefinedFunction}
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  ExpressionInfo,
+  NamedArgumentExpression,
+  NamedLambdaVariable,
+  UnresolvedNamedLambdaVariable
+}
+import org.apache.spark.sql.catalyst.plans.logical.{FunctionSignature, InputParameter, NamedParametersSupport}
+import org.apache.spark.sql.connector.catalog.{FunctionCatalog, Identifier}
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.internal.connector.V1Function
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.types.{DataType, StructField, StructType}
+
+import scala.jdk.CollectionConverters._
+
+/**
+ * The functions of a catalog, which are SQL. Spark takes one into a plan as it does those of its own catalog: its body stands
+ * in the place of the call, so nothing of it is called row by row. Python keeps the definitions in the timeline.
+ */
+private[spark] trait Functions extends FunctionCatalog {
+
+  protected def session: SparkSession
+  protected def ask(op: String, args: (String, Any)*): JsonNode
+  protected def names(ident: Identifier): Seq[(String, Any)]
+  protected def missingNamespace[T](namespace: Array[String])(body: => T): T
+
+  override def listFunctions(namespace: Array[String]): Array[Identifier] = missingNamespace(namespace) {
+    LockstepCatalog.listed(ask("functions", "namespace" -> namespace.toSeq))
+  }
+
+  override def loadFunction(ident: Identifier): UnboundFunction = {
+    val function = definition(ident).getOrElse(throw new NoSuchFunctionException(ident))
+    V1Function(
+      function.toExpressionInfo,
+      (arguments: Seq[Expression]) => Functions.called(session, function, arguments))
+  }
+
+  /** What Spark says of a function where it is asked to describe it; none if there is no such function. */
+  private[spark] def functionInfo(ident: Identifier): Option[ExpressionInfo] =
+    definition(ident).map(_.toExpressionInfo)
+
+  private[spark] def createFunction(ident: Identifier, function: SQLFunction, mode: String): Unit =
+    missingNamespace(ident.namespace) {
+      val _ = ask(
+        "create_function",
+        names(ident) ++ Seq("mode" -> mode, "function" -> Functions.written(session, function)): _*)
+    }
+
+  private[spark] def dropFunction(ident: Identifier): Boolean =
+    ask("drop_function", names(ident): _*).get("dropped").asBoolean
+
+  /** A function as the statement, or the view that is read as it was, has to see it; asked for once an analysis. */
+  private def definition(ident: Identifier): Option[SQLFunction] = {
+    val past = Scans.asOf(SQLConf.get).collect { case (view, version) if view.head == name => s"@$version" }
+    StatementScope.function(name, ident, past)(asked(ident, past))
+  }
+
+  private def asked(ident: Identifier, past: Option[String]): Option[SQLFunction] = {
+    val tx = Transactions.of(session)
+    val answer = StatementScope.ask(name, Functions.stored(ident), isLookedAt = false)(read =>
+      ask("function", names(ident) ++ read ++ past.map("version" -> _): _*))
+    Option.unless(answer.get("missing").asBoolean) {
+      val mark = if (past.isEmpty) Scans.viewed(name, answer.get("name"), answer.get("version")) else None
+      for (open <- tx; definition <- mark) Reads.toldView(open, definition)
+      Functions.read(Functions.identifier(name, ident), answer.get("function"), mark)
+    }
+  }
+}
+
+private[spark] object Functions {
+
+  /** The name under which a function is kept among the views: see Python's `lockstep.timeline.functions`. */
+  private def stored(ident: Identifier): Identifier = Identifier.of(ident.namespace, s"${ident.name}()")
+
+  /** What Spark calls a function; it knows a namespace by one text. */
+  def identifier(catalog: String, ident: Identifier): FunctionIdentifier =
+    FunctionIdentifier(ident.name, Some(ident.namespace.mkString(".")), Some(catalog))
+
+  /** The expression that a call is, as Spark's own catalog makes it: its analyzer puts the body in the place of that. */
+  def called(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Expression = {
+    if (arguments.exists(_.exists {
+        case _: NamedLambdaVariable | _: UnresolvedNamedLambdaVariable => true
+        case _ => false
+      }))
+      throw new LockstepException(
+        "LOCKSTEP_UNSUPPORTED",
+        s"function ${function.name.unquotedString} in a lambda: Spark takes no SQL function there. Write its body out",
+        "0A000")
+    val inOrder =
+      if (arguments.exists(_.isInstanceOf[NamedArgumentExpression])) ordered(session, function, arguments)
+      else arguments
+    SQLFunctionExpression(function.name.unquotedString, function, inOrder, Some(function.getScalarFuncReturnType))
+  }
+
+  /** The arguments in the order of the parameters, where some are said by name. */
+  private def ordered(session: SparkSession, function: SQLFunction, arguments: Seq[Expression]): Seq[Expression] = {
+    val parser = session.sessionState.sqlParser
+    val parameters = function.inputParam.toSeq.flatten.map(each =>
+      InputParameter(each.name, Internals.default(each).map(SQLFunction.parseDefault(_, parser))))
+    NamedParametersSupport.defaultRearrange(
+      FunctionSignature(parameters),
+      arguments,
+      function.name.unquotedString,
+      SQLConf.get.resolver)
+  }
+
+  def written(session: SparkSession, function: SQLFunction): Map[String, Any] = {
+    val manager = session.sessionState.catalogManager
+    Map(
+      "body" -> function.exprText.orElse(function.queryText),
+      "is_query" -> function.queryText.isDefined,
+      "parameters" -> function.inputParam.map(_.json),
+      "returns" -> StructType(Seq(StructField(function.name.funcName, function.getScalarFuncReturnType))).json,
+      "is_deterministic" -> function.deterministic.getOrElse(true),
+      "comment" -> function.comment,
+      "collation" -> function.collation,
+      "catalog" -> manager.currentCatalog.name,
+      "namespace" -> manager.currentNamespace.toSeq,
+      "configs" -> function.getSQLConfigs
+    )
+  }
+
+  /**
+   * @param mark
+   *   which definition it is, for the plans that use it to tell: a function in a plan has nothing else of ours
+   */
+  def read(name: FunctionIdentifier, node: JsonNode, mark: Option[String]): SQLFunction = {
+    val configs = LockstepCatalog.textMap(node.get("configs")).asScala.map { case (key, value) =>
+      (UserDefinedFunction.SQL_CONFIG_PREFIX + key) -> value
+    }
+    val (body, isQuery) = (text(node.get("body")), node.get("is_query").asBoolean)
+    SQLFunction(
+      name,
+      text(node.get("parameters")).map(struct),
+      Left(struct(node.get("returns").asText).head.dataType),
+      body.filterNot(_ => isQuery),
+      body.filter(_ => isQuery),
+      text(node.get("comment")),
+      text(node.get("collation")),
+      Some(node.get("is_deterministic").asBoolean),
+      containsSQL = Some(true),
+      isTableFunc = false,
+      SQLFunction.catalogAndNamespaceToProps(
+        node.get("catalog").asText,
+        Views.texts(node.get("namespace")).toSeq) ++ configs ++ mark.map(Scans.Viewed -> _),
+      createTimeMs = 0 // two analyses of one call are one plan
+    )
+  }
+
+  private def struct(json: String): StructType = DataType.fromJson(json).asInstanceOf[StructType]
+
+  private def text(node: JsonNode): Option[String] = Option(node).filterNot(_.isNull).map(_.asText)
+}

@@ -1,0 +1,162 @@
+package lockstep.spark.execution
+
+import lockstep.spark.LockstepCatalog
+import lockstep.spark.catalog.Functions
+import lockstep.spark.transactions.JudgedByPython
+import org.apache.spark.sql.{AnalysisException, Row, SparkSession}
+import org.apache.spark.sql.catalyst.{CapturesConfig, FunctionIdentifier}
+import org.apache.spark.sql.catalyst.analysis.{FunctionRegistry, NoSuchFunctionException, UnresolvedFunction}
+import org.apache.spark.sql.catalyst.catalog.{SQLFunction, UserDefinedFunction}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Cast, ExpressionInfo, Literal, VariableReference}
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project}
+import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
+import org.apache.spark.sql.connector.catalog.Identifier
+import org.apache.spark.sql.execution.command.{
+  CreateUserDefinedFunctionCommand,
+  DescribeFunctionCommand,
+  LeafRunnableCommand
+}
+import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.types.NullType
+
+/**
+ * `CREATE FUNCTION` of a Lockstep catalog.
+ *
+ * @param mode what becomes of a function that is there, as Python calls it
+ */
+private[spark] case class CreateSqlFunction(
+    catalog: LockstepCatalog,
+    ident: Identifier,
+    text: CreateSqlFunction.Text,
+    mode: String)
+    extends LeafRunnableCommand with JudgedByPython {
+
+  override def changesSomething: Boolean = true
+
+  override def run(session: SparkSession): Seq[Row] = {
+    catalog.createFunction(
+      ident,
+      CreateSqlFunction.checked(session, Functions.identifier(catalog.name, ident), text),
+      mode)
+    Nil
+  }
+}
+
+private[spark] object CreateSqlFunction extends CapturesConfig {
+
+  /** What a statement says of a function: texts, which are Spark's to parse. */
+  final case class Text(
+      parameters: Option[String],
+      returns: String,
+      expression: Option[String],
+      query: Option[String],
+      comment: Option[String],
+      collation: Option[String],
+      isDeterministic: Option[Boolean])
+
+  /**
+   * The function that a statement says, with the type of its result. Whether its body may stand in the place of a call is
+   * found by analyzing one: of it Spark's own catalog makes the plan that is analyzed, then as for each later call.
+   */
+  private def checked(session: SparkSession, name: FunctionIdentifier, text: Text): SQLFunction = {
+    val (parser, conf) = (session.sessionState.sqlParser, session.sessionState.conf)
+    val parameters = text.parameters.map(UserDefinedFunction.parseRoutineParam(_, parser, text.collation))
+    for (them <- parameters) {
+      CreateUserDefinedFunctionCommand.checkParameterNotNull(them, text.parameters.getOrElse(""))
+      CreateUserDefinedFunctionCommand.checkParameterNameDuplication(them, conf, name)
+      CreateUserDefinedFunctionCommand.checkDefaultsTrailing(them, name)
+    }
+    val said = SQLFunction.parseReturnTypeText(text.returns, isTableFunc = false, parser, text.collation)
+    val function = SQLFunction(
+      name,
+      parameters,
+      said.getOrElse(Left(NullType)),
+      text.expression,
+      text.query,
+      text.comment,
+      text.collation,
+      text.isDeterministic,
+      containsSQL = Some(true),
+      isTableFunc = false,
+      sqlConfigsToProps(conf, UserDefinedFunction.SQL_CONFIG_PREFIX)
+    )
+    for (each <- parameters.toSeq.flatten; default <- Internals.default(each)) {
+      // By itself: below a call it could mean a parameter before it.
+      val value = Alias(Cast(SQLFunction.parseDefault(default, parser), each.dataType), each.name)()
+      val _ = analyzedBody(session, function, Project(Seq(value), OneRowRelation()))
+    }
+    val needed =
+      parameters.toSeq.flatten.filter(Internals.default(_).isEmpty).map(each => Literal.create(null, each.dataType))
+    val call = session.sessionState.catalog.makeSQLFunctionPlan(name.funcName, function, needed)
+    val analyzed = analyzedBody(session, function, if (said.isEmpty) uncast(call) else call)
+    function.copy(
+      returnType = Left(analyzed.schema.head.dataType),
+      deterministic = Some(text.isDeterministic.getOrElse(analyzed.deterministic)))
+  }
+
+  /** A call without the type of its result, which is then that of the body. */
+  private def uncast(call: LogicalPlan): LogicalPlan = call match {
+    case Project(Seq(Alias(cast: Cast, label)), inputs) => Project(Seq(Alias(cast.child, label)()), inputs)
+    case other => throw new IllegalStateException(s"the call of a function is no cast: ${other.nodeName}")
+  }
+
+  private def analyzedBody(session: SparkSession, function: SQLFunction, call: LogicalPlan): LogicalPlan = {
+    if (call.containsPattern(PLAN_EXPRESSION))
+      throw unsupported(
+        function,
+        "has a query in it, and which tables that reads could not be judged. Join them where the function is called, or make a view")
+    val analyzed = Internals.analyzed(session, call)
+    val calls = call.collect { case node => node.expressions.flatMap(_.collect { case f: UnresolvedFunction => f }) }
+    calls.flatten.filterNot(isSparks).foreach(f =>
+      throw unsupported(
+        function,
+        s"calls ${f.nameParts.mkString(".")}, which is none of Spark's own functions. Write out what it does"))
+    if (analyzed.exists(node => !node.isInstanceOf[Project] && !node.isInstanceOf[OneRowRelation]))
+      throw new AnalysisException(
+        errorClass = "USER_DEFINED_FUNCTIONS.CANNOT_CONTAIN_COMPLEX_FUNCTIONS",
+        messageParameters = Map("queryText" -> function.exprText.orElse(function.queryText).getOrElse(""))
+      )
+    if (analyzed.exists(_.expressions.exists(_.exists(_.isInstanceOf[VariableReference]))))
+      throw unsupported(function, "uses a variable of the session. Make it a parameter")
+    analyzed
+  }
+
+  private def isSparks(call: UnresolvedFunction): Boolean =
+    call.isInternal ||
+      (call.nameParts.size == 1 && FunctionRegistry.builtin.functionExists(FunctionIdentifier(call.nameParts.head)))
+
+  private def unsupported(function: SQLFunction, what: String) = new LockstepException(
+    "LOCKSTEP_UNSUPPORTED",
+    s"function ${function.name.unquotedString} $what. Nothing was made",
+    "0A000")
+}
+
+/** `DROP FUNCTION` of a Lockstep catalog. */
+private[spark] case class DropSqlFunction(catalog: LockstepCatalog, ident: Identifier, ifExists: Boolean)
+    extends LeafRunnableCommand with JudgedByPython {
+
+  override def changesSomething: Boolean = true
+
+  override def run(session: SparkSession): Seq[Row] = {
+    if (!catalog.dropFunction(ident) && !ifExists) throw new NoSuchFunctionException(ident)
+    Nil
+  }
+}
+
+/**
+ * `DESCRIBE FUNCTION` of a Lockstep catalog: what Spark says, which takes each function for one of its own catalog, and asks
+ * for a time that is the timeline's to tell.
+ */
+private[spark] case class DescribeSqlFunction(name: String, info: ExpressionInfo, isExtended: Boolean)
+    extends LeafRunnableCommand with JudgedByPython {
+  private val said = DescribeFunctionCommand(info, isExtended)
+
+  override val output: Seq[Attribute] = said.output
+  override def changesSomething: Boolean = false
+
+  override def run(session: SparkSession): Seq[Row] =
+    said.run(session).map(_.getString(0)).filterNot(_.startsWith("Create Time:")).map {
+      case line if line.startsWith("Function:") => Row(line.replaceFirst("(Function:\\s*).*", "$1") + name)
+      case line => Row(line)
+    }
+}
