@@ -254,10 +254,11 @@ def test_a_table_is_vacuumed_whose_rows_lockstep_took_out(vacuuming: Any, root: 
         tx["t"].delete("id = 2")
         vacuuming.sql("DELETE FROM t WHERE id = 3")  # COMMIT makes one vector of the two
     left = [(0,), (4,), (5,)]
-    for statement in (f"VACUUM spark_catalog.delta.`{folder(root)}` DRY RUN", "VACUUM t LITE", "VACUUM t RETAIN 0 HOURS"):
-        vacuuming.sql(statement)
+    by_path = f"spark_catalog.delta.`{folder(root)}`"
+    for vacuum in (f"{by_path} DRY RUN", "t LITE", "t RETAIN 0 HOURS"):
+        vacuuming.sql(f"VACUUM {vacuum}")
         assert rows(vacuuming, "SELECT * FROM t") == left
-    assert rows(vacuuming, f"SELECT * FROM spark_catalog.delta.`{folder(root)}`") == left
+    assert rows(vacuuming, f"SELECT * FROM {by_path}") == left
 
 
 def vacuum_by(way: str, spark: Any, root: Path) -> None:

@@ -242,7 +242,7 @@ class Lapse(RequestBase, frozen=True, kw_only=True, tag="lapse"):
     """Roll back a transaction that nobody goes on with; a client that comes back must notice."""
 
     why: Literal["deserted", "left", "idle"]
-    """It is shared, and its clients are all gone; one of a session's clients is; or no statement of it was executed for too long."""
+    """It is shared, and its clients are gone; one of a session's clients is; or it was idle for too long."""
 
 
 # --- savepoints -------------------------------------------------------------------------------------------------------
