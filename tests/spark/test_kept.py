@@ -135,10 +135,10 @@ def inventory(spark: Any, path: Path, files: set[str]) -> None:
     spark.createDataFrame(listed, schema).createOrReplaceTempView("listed")
 
 
-DEEP_WAYS = [pytest.param(way, marks=pytest.mark.deep) for way in ("FULL", "inventory", "DeltaTable")]
+DEEP_WAYS = [pytest.param(way, marks=pytest.mark.deep) for way in ("FULL", "path", "inventory", "DeltaTable")]
 
 
-@pytest.mark.parametrize("way", ["LITE", "path", *DEEP_WAYS])
+@pytest.mark.parametrize("way", ["LITE", *DEEP_WAYS])
 def test_every_way_of_vacuum_keeps_it(vacuuming: Any, root: Path, way: str) -> None:
     spark = vacuuming
     spark.sql("CREATE TABLE t AS SELECT 1 AS id")
@@ -219,7 +219,7 @@ def open_beside(vacuuming: Any, spark: Any) -> tuple[Any, Any]:
     return vacuuming, spark
 
 
-@pytest.mark.parametrize("way", ["LITE", "path", *DEEP_WAYS])
+@pytest.mark.parametrize("way", ["LITE", *DEEP_WAYS])
 def test_a_vacuum_takes_nothing_of_an_open_transaction(open_beside: tuple[Any, Any], root: Path, way: str) -> None:
     vacuuming, spark = open_beside
     (folder(root) / "unstaged.parquet").write_bytes(b"what a statement is writing just now")

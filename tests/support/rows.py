@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from pyroaring import BitMap64
+
 from lockstep.delta.actions import Action, LogicalFile, bodies, parse
 from lockstep.delta.combine.deletion_vectors import decode
 from lockstep.delta.log import staging_folder
@@ -75,8 +77,12 @@ class Reader:
     def rows(self, location: str, file: Mapping[str, Any]) -> dict[int, Row]:
         """Return a data file's rows that are not deleted, by their positions."""
         data = data_of(self.storage, location, file["path"])
-        gone = decode(file.get("deletionVector"), self.storage.get, location=location, root=self.storage.url)
+        gone = self.gone(location, file)
         return {at: Row(*row) for at, row in enumerate(data) if at not in gone}
+
+    def gone(self, location: str, file: Mapping[str, Any]) -> BitMap64:
+        """Return the positions of a data file's rows that are deleted."""
+        return decode(file.get("deletionVector"), self.storage.get, location=location, root=self.storage.url)
 
     def contents(self, location: str, table: Replayed) -> Counter[Row]:
         """Return all rows of a table, each as often as it is there."""

@@ -14,14 +14,14 @@ What is there is read by `tests.support.rows`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyroaring import BitMap64
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import ROW_TRACKING, Action, render
-from lockstep.delta.combine.deletion_vectors import decode, serialize
+from lockstep.delta.combine.deletion_vectors import serialize
 from lockstep.delta.log import commit_path
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table
@@ -98,7 +98,7 @@ class Statements:
             found += hit.values()
             written += [changed for row in hit.values() if (changed := change(row)) is not None]
             if len(hit) < len(rows) and new.table.properties.get(VECTORS) == "true":
-                new.mark(file, hit)
+                new.mark(file, self.reader.gone(table.location, file) | BitMap64(hit))
             else:
                 new.remove(file)
                 written += [row for at, row in rows.items() if at not in hit]
@@ -162,10 +162,9 @@ class _Commit:
         kept = ("size", "deletionVector", "baseRowId", "defaultRowCommitVersion")
         self.actions.append(remove(file["path"], **{key: file[key] for key in kept if key in file}, **more))
 
-    def mark(self, file: Mapping[str, Any], positions: Iterable[int]) -> None:
-        """Mark more rows of a file as deleted."""
+    def mark(self, file: Mapping[str, Any], gone: BitMap64) -> None:
+        """Mark rows of a file as deleted, and those that were before."""
         self.remove(file)
-        gone = decode(file.get("deletionVector"), lambda _: None, location="", root="") | BitMap64(positions)
         stats = json.dumps({**json.loads(file["stats"]), "tightBounds": False})
         again = {**file, "deletionVector": inline(serialize(gone), len(gone)), "stats": stats, "dataChange": True}
         self.actions.append({"add": again})
