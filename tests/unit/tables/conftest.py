@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,17 @@ import pytest
 
 import lockstep
 from lockstep.tables.opened import OpenLake
+from tests.support.looking import Looking
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looking]:
+    """The process' keeper, which looks when the test says so."""
+    looking = Looking()
+    for module in ("lockstep.catalog", "lockstep.tables.statement", "lockstep.exports.promote"):
+        monkeypatch.setattr(f"{module}.KEEPER", looking)
+    yield looking
+    assert not looking._watched, "what has ended is watched"
 
 
 @pytest.fixture

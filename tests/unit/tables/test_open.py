@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,33 +26,10 @@ from lockstep.tables.transaction import LakeTransaction
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until
 from tests.support.lakes import open_catalog
+from tests.support.looking import Looking
 from tests.support.promotions import clone_to, promote
 
 SCHEMA = pa.schema([("id", pa.int64())])
-
-
-class Looking(Keeper):
-    """A keeper that looks when the test says so, by a clock that the test sets."""
-
-    def __init__(self) -> None:
-        super().__init__(seconds=lambda: self.now)
-        self.now = 1000.0
-
-    def after(self, seconds: float) -> None:
-        self.now += seconds
-        self.look()
-
-    def _run(self) -> None:
-        """Leave it to the test."""
-
-
-@pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looking]:
-    looking = Looking()
-    for module in ("lockstep.catalog", "lockstep.tables.statement", "lockstep.exports.promote"):
-        monkeypatch.setattr(f"{module}.KEEPER", looking)
-    yield looking
-    assert not looking._watched, "what has ended is watched"
 
 
 @pytest.fixture

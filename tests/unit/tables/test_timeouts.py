@@ -15,7 +15,7 @@ import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import keeping
 from lockstep.commit.ended import ended_transactions
-from lockstep.commit.keeping import RECORDED_AFTER, Keeper
+from lockstep.commit.keeping import RECORDED_AFTER
 from lockstep.commit.records import abort, open_transactions
 from lockstep.errors import (
     CancelledError,
@@ -32,29 +32,10 @@ from lockstep.transactions.limits import IDLED_OUT, TIMED_OUT
 from tests.support.faulty import FaultyStorage
 from tests.support.gate import wait_until
 from tests.support.lakes import open_catalog
+from tests.support.looking import Looking
 
 SCHEMA = pa.schema([("id", pa.int64())])
 ENDLESS = "SELECT count(*) AS n FROM range(100000000) a, range(100000000) b WHERE a.range + b.range < 0"
-
-
-class Looking(Keeper):
-    """A keeper that looks when the test says so, by a clock that the test sets."""
-
-    def __init__(self) -> None:
-        super().__init__(seconds=lambda: self.now)
-        self.now = 1000.0
-
-    def _run(self) -> None:
-        """Leave it to the test."""
-
-
-@pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Looking]:
-    looking = Looking()
-    for module in ("lockstep.catalog", "lockstep.tables.statement"):
-        monkeypatch.setattr(f"{module}.KEEPER", looking)
-    yield looking
-    assert not looking._watched, "what has ended is watched"
 
 
 @pytest.fixture

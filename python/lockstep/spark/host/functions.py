@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import structs
 
 from lockstep.errors import DuplicateError
+from lockstep.spark.host.definitions import DefinitionRequests, Seen
 from lockstep.spark.host.protocol import functions as protocol
 from lockstep.spark.host.protocol.base import AboutName, Answer, Dropped, Listing, RequestBase
 from lockstep.spark.host.protocol.tables import Missing
-from lockstep.spark.host.requests import Operation, Requests, listing, operation, stored_name
+from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.versions import database_version
-from lockstep.timeline.entry import Name, View
 from lockstep.timeline.functions import as_function, as_view, called, is_function, shown, stored_as
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
-    from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
 EXISTS = "42723"
@@ -38,7 +37,7 @@ _VERBS = {
 R = TypeVar("R", bound=AboutName)
 
 
-class FunctionRequests(Requests):
+class FunctionRequests(DefinitionRequests):
     """Answers about functions, for one host."""
 
     def __init__(self, host: Host) -> None:
@@ -53,42 +52,16 @@ class FunctionRequests(Requests):
         )
 
     def _function(self, session: Session, request: protocol.ResolveFunction) -> protocol.FunctionAnswer | Missing:
-        """Answer what a name says as a function, in the version that the statement, or the transaction, reads."""
+        """Answer what a name says as a function, in the version that is asked about."""
         house, request = self._house(request), _as_stored(request)
-        if request.version is not None:
-            return self._past_function(session, house, request, request.version)
-        if (tx := session.inside(house)) is not None:
-            name = self._name(session, house, request)
-            tx.read_view(name)
-            view = tx.names.views.get(name)
-            is_snapshots = view is not None and view == tx.base.views.get(name)
-            return _function_answer(view, version=tx.base.version if is_snapshots else UNSET)
-        database = self._pinned(house, request)
-        view = database.views.get(stored_name(request, database))
-        return _function_answer(view, version=database.version, pin=database.version)
-
-    def _past_function(
-        self, session: Session, house: Lakehouse, request: protocol.ResolveFunction, version: str
-    ) -> protocol.FunctionAnswer | Missing:
-        """Answer what a name said in an older version."""
-        when = database_version(version.removeprefix("@"))
-        if (tx := session.inside(house)) is None:
-            past = house.catalog.as_of(when)
-        else:
-            tx.seen.last_version = True
-            past = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names)
-        return _function_answer(past.views.get(stored_name(request, past)), version=past.version)
+        if request.version is None:
+            return _function_answer(self._now(session, house, request))
+        when = database_version(request.version.removeprefix("@"))
+        return _function_answer(self._past(session, house, request, when))
 
     def _list_functions(self, session: Session, request: protocol.Functions) -> Listing:
-        house = self._house(request)
-        if self._is_reserved(session, house, request.namespace):
-            return Listing(names=[], namespace=request.namespace)
-        scope = self._scope(session, house)
-        found = listing(request, scope, scope.views)
-        names = [Name(namespace=found.namespace, table=each) for each in found.names]
-        return Listing(
-            names=sorted(called(name) for name in names if is_function(scope.views[name])), namespace=found.namespace
-        )
+        namespace, names = self._listed(session, request, is_function)
+        return Listing(names=sorted(map(called, names)), namespace=namespace)
 
     def _create_function(self, session: Session, request: protocol.CreateFunction) -> Answer:
         request = _as_stored(request)
@@ -123,9 +96,8 @@ def _as_stored(request: R) -> R:
     return structs.replace(request, table=stored_as(request.table))
 
 
-def _function_answer(
-    view: View | None, *, version: int | UnsetType = UNSET, pin: int | UnsetType = UNSET
-) -> protocol.FunctionAnswer | Missing:
+def _function_answer(seen: Seen) -> protocol.FunctionAnswer | Missing:
+    view, version, pin = seen
     if view is None or not is_function(view):
         return Missing(pin=pin)
     whole = protocol.WholeFunction(**structs.asdict(as_function(view)))

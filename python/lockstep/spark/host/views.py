@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from lockstep.errors import DuplicateError, InvalidError
+from lockstep.spark.host.definitions import DefinitionRequests, Seen
 from lockstep.spark.host.protocol import views as protocol
 from lockstep.spark.host.protocol.base import Answer, Dropped, Listing, RequestBase
 from lockstep.spark.host.protocol.tables import Missing
-from lockstep.spark.host.requests import Operation, Requests, listing, operation, stored_name
+from lockstep.spark.host.requests import Operation, operation
 from lockstep.spark.host.times import time_of
 from lockstep.spark.host.versions import database_version
-from lockstep.timeline.entry import Name, View
+from lockstep.timeline.entry import View
 from lockstep.timeline.functions import PROPERTY, is_function, said
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
     from lockstep.spark.host.host import Host
-    from lockstep.spark.host.lakehouses import Lakehouse
     from lockstep.spark.host.sessions import Session
 
 _VERBS = {"create": "CREATE VIEW", "replace": "ALTER VIEW", "create_or_replace": "CREATE OR REPLACE VIEW"}
 
 
-class ViewRequests(Requests):
+class ViewRequests(DefinitionRequests):
     """Answers about views, for one host."""
 
     def __init__(self, host: Host) -> None:
@@ -43,50 +43,19 @@ class ViewRequests(Requests):
         )
 
     def _view(self, session: Session, request: protocol.ResolveView) -> protocol.ViewAnswer | Missing:
-        """Answer what a name says as a view, in the version that the statement, or the transaction, reads."""
+        """Answer what a name says as a view, in the version that is asked about."""
         house = self._house(request)
-        if request.version is not None or request.system_time_micros is not None:
-            return self._past_view(session, house, request)
-        if (tx := session.inside(house)) is not None:
-            name = self._name(session, house, request)
-            tx.read_view(name)
-            view = tx.names.views.get(name)
-            is_snapshots = view is not None and view == tx.base.views.get(name)
-            return _view_answer(view, version=tx.base.version if is_snapshots else UNSET)
-        database = self._pinned(house, request)
-        view = database.views.get(stored_name(request, database))
-        return _view_answer(view, version=database.version, pin=database.version)
-
-    def _past_view(
-        self, session: Session, house: Lakehouse, request: protocol.ResolveView
-    ) -> protocol.ViewAnswer | Missing:
-        """Answer what a name said in an older version; a time is no later than what else the statement reads."""
-        when = (
-            time_of(request.system_time_micros or 0)
-            if request.version is None
-            else database_version(request.version.removeprefix("@"))
-        )
-        pin: int | UnsetType
-        if (tx := session.inside(house)) is not None:
-            tx.seen.last_version = True
-            past, pin = house.catalog.as_of(when, at_most=tx.base.version, names=tx.names), UNSET
-        elif request.version is not None:
-            past, pin = house.catalog.as_of(when), UNSET
+        if request.version is not None:
+            when: int | str | datetime = database_version(request.version.removeprefix("@"))
+        elif request.system_time_micros is not None:
+            when = time_of(request.system_time_micros)
         else:
-            pinned = self._pinned(house, request)
-            past, pin = house.catalog.as_of(when, at_most=pinned.version), pinned.version
-        return _view_answer(past.views.get(stored_name(request, past)), version=past.version, pin=pin)
+            return _view_answer(self._now(session, house, request))
+        return _view_answer(self._past(session, house, request, when))
 
     def _list_views(self, session: Session, request: protocol.Views) -> Listing:
-        house = self._house(request)
-        if self._is_reserved(session, house, request.namespace):
-            return Listing(names=[], namespace=request.namespace)
-        scope = self._scope(session, house)
-        found = listing(request, scope, scope.views)
-        names = [Name(namespace=found.namespace, table=each) for each in found.names]
-        return Listing(
-            names=[name.table for name in names if not is_function(scope.views[name])], namespace=found.namespace
-        )
+        namespace, names = self._listed(session, request, lambda view: not is_function(view))
+        return Listing(names=[name.table for name in names], namespace=namespace)
 
     def _create_view(self, session: Session, request: protocol.CreateView) -> Answer:
         name, mode = self._name(session, self._house(request), request), request.replace
@@ -130,9 +99,8 @@ def _refuse_function(there: View | None) -> None:
         raise DuplicateError(f"{there.name} is the name under which {said(there.name)} is kept: choose another name")
 
 
-def _view_answer(
-    view: View | None, *, version: int | UnsetType = UNSET, pin: int | UnsetType = UNSET
-) -> protocol.ViewAnswer | Missing:
+def _view_answer(seen: Seen) -> protocol.ViewAnswer | Missing:
+    view, version, pin = seen
     if view is None or is_function(view):
         return Missing(pin=pin)
     whole = protocol.WholeDefinition(**msgspec.structs.asdict(view.definition))
