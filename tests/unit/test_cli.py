@@ -354,6 +354,9 @@ def test_sql_and_manifest_tell_of_one_version(root: Path) -> None:
     assert read("sql", root, "SELECT count(*) AS n FROM t") == [{"n": 1}]
     assert read("sql", root, "SELECT count(*) AS n FROM t", "--at", 1) == [{"n": 2}]
     assert read("sql", root, "SELECT count(*) AS n FROM t", "--at", "eod") == [{"n": 2}]
+    then = lake.catalog.timeline.at(1).committed_at.isoformat()
+    assert read("sql", root, "SELECT count(*) AS n FROM t", "--at", then) == [{"n": 2}]
+    assert "42704" in lockstep("sql", root, "FROM t", "--at", "2026-13-01").stderr
     assert "NULL" in lockstep("sql", root, "FROM t").stdout
     [table] = json.loads(lockstep("manifest", root, "--at", 1).stdout)["tables"]
     assert (table["table"], table["version"]) == ("default.t", 0)

@@ -99,7 +99,10 @@ def test_a_transaction_that_would_be_ended_is_told_and_goes_on(root: Path) -> No
     assert f"transaction {id_} of " in told
     assert "(there:1) would be ended: begun at " in told
     assert "has written sales.orders, 2,500 bytes" in told
-    assert read("abort", root, id_, "--dry-run") == {"transaction": id_, "aborted_by": None}
+    planned = read("abort", root, id_, "--dry-run")
+    assert [planned[key] for key in ("transaction", "process", "bytes_staged", "is_alive", "aborted_by")] == [
+        *(id_, "there:1", 2500, True, None)
+    ]
     assert "42704" in lockstep("abort", root, "0" * 24, "--dry-run").stderr
     assert everything(root) == before
 
@@ -108,6 +111,8 @@ def test_what_is_open_is_listed_with_its_state_and_what_it_staged(root: Path) ->
     id_ = begun(root)
     head, row = lockstep("transactions", root).stdout.splitlines()
     assert head.split()[:2] == ["transaction", "state"]
+    [told] = read("transactions", root)
+    assert (told["transaction"], told["is_alive"], told["age_seconds"] < 60) == (id_, True, True)
     assert (row.split()[:2], " 2,500 " in row, " 0:00:0" in row) == ([id_, "INFLIGHT"], True, True), row
 
 

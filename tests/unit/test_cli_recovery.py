@@ -115,8 +115,10 @@ def test_a_table_whose_files_are_gone_does_not_come_back(root: Path) -> None:
     assert read("undrop", root, "sales.orders")["table_version"] == 1
 
 
-def test_what_changed_is_told_by_numbers_and_tags(root: Path) -> None:
+def test_what_changed_is_told_by_numbers_tags_and_times(root: Path) -> None:
+    then = catalog(root).timeline.at(2).committed_at
     read("tag", root, "made", "--at", 2)
+    assert read("diff", root, then.isoformat(), 3) == read("diff", root, 2, 3)
     [change] = read("diff", root, "made", 3)
     assert (change["name"], change["change"], change["counts"]["files_added"]) == ("sales.orders", "written", 1)
     assert [each["kind"] for each in read("diff", root, 0)] == ["namespace", "table"]

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lockstep.cli.arguments import dry_run_option, goes_on, json_option, open_timeline, root_argument, yes_option
+from lockstep.cli.arguments import (
+    any_version_option,
+    dry_run_option,
+    goes_on,
+    json_option,
+    open_timeline,
+    root_argument,
+    version_of,
+    yes_option,
+)
 from lockstep.cli.printing import print_json, print_table
-from lockstep.cli.recovery import version_of
 from lockstep.display import counted
 
 if TYPE_CHECKING:
@@ -19,7 +27,6 @@ if TYPE_CHECKING:
     from lockstep.exports.promoted import Promoted
     from lockstep.timeline.entry import ExportMode
 
-_at = click.option("--at", "at", metavar="VERSION|TAG", help="The database version; the newest by default.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what would be written, and whether all files are there.")
 
 
@@ -33,29 +40,29 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Say what would be writt
     show_default=True,
     help="Copy all; or the tables' logs, which name the data where it is; or what the database is, as one file.",
 )
-@_at
+@any_version_option
 @_dry_run
 @json_option
-def export(root: str, to: str, *, mode: ExportMode, at: str | None, dry_run: bool, as_json: bool) -> None:
+def export(root: str, to: str, *, mode: ExportMode, when: str | None, dry_run: bool, as_json: bool) -> None:
     """Make a lake of its own at TO, or a file, of a database version; the same again goes on after an interruption.
 
     Example: lockstep export /data/lake /backup/lake --at eod-2026-03-01
     """
-    _export(root, to, mode, at, f"lockstep export --mode {mode}", dry_run=dry_run, as_json=as_json)
+    _export(root, to, mode, when, f"lockstep export --mode {mode}", dry_run=dry_run, as_json=as_json)
 
 
 @click.command()
 @root_argument
 @click.argument("to")
-@_at
+@any_version_option
 @_dry_run
 @json_option
-def clone(root: str, to: str, *, at: str | None, dry_run: bool, as_json: bool) -> None:
+def clone(root: str, to: str, *, when: str | None, dry_run: bool, as_json: bool) -> None:
     """Make a lake at TO whose tables have the data of this one and go on by themselves: a partial export.
 
     Example: lockstep clone /data/lake /scratch/lake
     """
-    _export(root, to, "partial", at, "lockstep clone", dry_run=dry_run, as_json=as_json)
+    _export(root, to, "partial", when, "lockstep clone", dry_run=dry_run, as_json=as_json)
 
 
 @click.command()
@@ -169,13 +176,13 @@ def drop_export(root: str, id_: str, *, dry_run: bool, yes: bool, as_json: bool)
 
 
 def _export(
-    root: str, to: str, mode: ExportMode, at: str | None, statement: str, *, dry_run: bool, as_json: bool
+    root: str, to: str, mode: ExportMode, when: str | None, statement: str, *, dry_run: bool, as_json: bool
 ) -> None:
     from lockstep.catalog import TransactionalCatalog
     from lockstep.exports.export import Asked, Exporter
 
     catalog = TransactionalCatalog.open(root, application="lockstep")
-    version = None if at is None else version_of(catalog.timeline, at)
+    version = None if when is None else version_of(catalog.timeline, when)
     asked = Asked(to=to, mode=mode, version=version, author=catalog.author, statement=statement, dry_run=dry_run)
     with _progress() as progress:
         done = Exporter(catalog.lake, progress=progress).run(asked)

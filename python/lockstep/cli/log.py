@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
-from lockstep.cli.arguments import json_option, open_timeline, root_argument
+from lockstep.cli.arguments import json_option, open_timeline, root_argument, time_option_value
 from lockstep.cli.printing import is_terminal, print_json, print_section, print_table, print_way_to_read
 from lockstep.display import BRIEF_COLUMNS, ID_CHARACTERS, LOG_COLUMNS, brief_row, log_row, sections, summary
 from lockstep.errors import ExpiredError, InvalidError
@@ -23,18 +23,6 @@ LATEST = "latest"
 SHORT_ID = ID_CHARACTERS
 """A number that is no database version may begin an id from this length on, which `log` prints: a shorter number is a
 mistyped version."""
-
-
-def time_option_value(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Read a date or a time in ISO 8601, which is UTC unless it says its zone."""
-    if value is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        examples = "2026-03-01, 2026-03-01T12:30:00Z or 2026-03-01T13:30:00+01:00"
-        raise click.BadParameter(f"{value!r} is no date and no time: write {examples}", param=param) from None
 
 
 @click.command()

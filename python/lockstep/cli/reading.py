@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lockstep.cli.arguments import json_option, root_argument
+from lockstep.cli.arguments import any_version_option, json_option, root_argument, version_of
 from lockstep.cli.printing import print_json, print_table
 from lockstep.errors import InvalidError
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 DUPLICATE_COLUMN = "42701"
 """PostgreSQL's duplicate_column."""
-
-any_version_option = click.option(
-    "--at", "when", metavar="VERSION|TAG", help="A database version or a tag; the newest by default."
-)
 
 
 @click.command()
@@ -79,6 +75,4 @@ def _version(root: str, when: str | None) -> LakeVersion:
     from lockstep.tables import opened
 
     lake = opened.open(root)
-    if when is None:
-        return lake.at()
-    return lake.at(int(when) if when.isdecimal() else when)
+    return lake.at() if when is None else lake.at(version_of(lake.catalog.timeline, when))

@@ -17,11 +17,19 @@ from typing import TYPE_CHECKING
 import click
 
 from lockstep.blocks import give_up
-from lockstep.cli.arguments import dry_run_option, goes_on, json_option, open_timeline, root_argument, yes_option
-from lockstep.cli.log import time_option_value
+from lockstep.cli.arguments import (
+    dry_run_option,
+    goes_on,
+    json_option,
+    open_timeline,
+    root_argument,
+    time_option_value,
+    version_of,
+    yes_option,
+)
 from lockstep.cli.printing import print_json, print_table, print_way_to_read
 from lockstep.display import counted
-from lockstep.errors import InvalidError, UndefinedError
+from lockstep.errors import InvalidError
 
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
@@ -326,26 +334,13 @@ def _print_restored(
         click.echo(f"{told}, as of database version {done.database_version}")
 
 
-def version_of(timeline: Timeline, text: str) -> int:
-    """Return the database version that a number or a tag names.
-
-    Raises:
-        UndefinedError (42704): there is no such tag.
-    """
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    if (tag := timeline.head.tag(text)) is None:
-        raise UndefinedError(f"no tag {text}; `lockstep tags` lists those that there are", sqlstate="42704")
-    return tag.version
-
-
 @click.command()
 @root_argument
 @click.argument("older")
 @click.argument("newer", required=False)
 @json_option
 def diff(root: str, older: str, newer: str | None, as_json: bool) -> None:
-    """Say what changed from one database version to another: OLDER and NEWER are numbers or tags; NEWER is the newest.
+    """Say what changed from OLDER to NEWER, which is the newest if it is not said: numbers, tags or times (UTC).
 
     Example: lockstep diff /data/lake eod-2026-03-01
     """

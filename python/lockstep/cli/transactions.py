@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import click
 
 from lockstep.cli.arguments import dry_run_option, goes_on, json_option, root_argument, yes_option
 from lockstep.cli.printing import print_json, print_table
+
+if TYPE_CHECKING:
+    from lockstep.commit.records import OpenRecord
 
 
 @click.command()
@@ -25,7 +29,7 @@ def transactions(root: str, as_json: bool) -> None:
     lake = TransactionalCatalog.open(root, application="lockstep").lake
     found, now = open_transactions(lake), lake.clock()
     if as_json:
-        print_json(found)
+        print_json([_told(each, now) for each in found])
         return
     rows = [
         [
@@ -59,6 +63,7 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
 
     catalog = TransactionalCatalog.open(root, application="lockstep")
     record, _ = look_at_abort(catalog.lake, transaction)
+    whose = _told(record, catalog.lake.clock())
     if not as_json and (dry_run or not yes):
         wrote = ", ".join(map(str, record.tables)) or "no table"
         click.echo(
@@ -67,7 +72,7 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
         )
     if not goes_on("aborted", yes=yes, dry_run=dry_run, as_json=as_json):
         if as_json:
-            print_json({"transaction": transaction, "aborted_by": None})
+            print_json({**whose, "aborted_by": None})
         return
     entry = end(
         catalog.lake,
@@ -78,6 +83,14 @@ def abort(root: str, transaction: str, *, reason: str, dry_run: bool, yes: bool,
         backoff=catalog.backoff,
     )
     if as_json:
-        print_json({"transaction": transaction, "aborted_by": entry.version})
+        print_json({**whose, "aborted_by": entry.version})
     else:
         click.echo(f"transaction {transaction} is ended by database version {entry.version}")
+
+
+def _told(record: OpenRecord, now: datetime) -> dict[str, object]:
+    """Return what is printed as JSON of an open transaction: its record, how old it is, and if its process is there."""
+    import msgspec
+
+    age, alive = record.age_seconds(now), record.is_alive(now)
+    return {**msgspec.structs.asdict(record), "age_seconds": age, "is_alive": alive}
