@@ -20,7 +20,7 @@ from datetime import timedelta
 
 import msgspec
 
-from lockstep.commit.ended import ended_by_conflict, note
+from lockstep.commit.ended import note_conflict
 from lockstep.commit.killing import Asker, end
 from lockstep.conflict.lock_policy import (
     FORMAT,
@@ -134,9 +134,7 @@ class Announcer:
         if tx.is_open or (conflict := self._refused.pop(tx.id, None)) is None:
             return
         if tx.state is State.ROLLED_BACK and not tx.is_noted:
-            tx.is_noted = True
-            tables = [table.name for table in tx.written_tables()]
-            note(self._lake, ended_by_conflict(tx.info(), conflict, self._lake.clock(), tables=tables))
+            note_conflict(self._lake, tx, conflict)
 
     # --- one statement ------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from lockstep.commit.scans import NO_VIEWS, Scan, judge_statement, table_reads
 from lockstep.commit.staging import store
 from lockstep.conflict.serializable import Antidependency
 from lockstep.conflict.writes import Changes, Conflict
-from lockstep.delta.actions import Action, bodies, operation_on, traced
+from lockstep.delta.actions import Action, bodies, operation_on, render, size_of_added, traced
 from lockstep.delta.counts import total
 from lockstep.delta.log import staging_folder
 from lockstep.delta.real_paths import assert_real, real_paths
@@ -35,8 +35,8 @@ from lockstep.timeline.database import Database
 from lockstep.timeline.entry import FORMAT, NEW, Entry, Name, Table, TableDdl, TableRead, TableWrite, TransactionInfo
 from lockstep.timeline.outcomes import MakeEntry, Ratified, Unknown
 from lockstep.timeline.places import folders_above, overlap
+from lockstep.transactions.creations import Creation
 from lockstep.transactions.ddl import check_name, holder
-from lockstep.transactions.savepoint import Creation
 
 
 def commit_statement(
@@ -88,7 +88,8 @@ def commit_statement(
         undo()
     if isinstance(outcome, Conflict):
         table = lake.timeline.head.table_at(location)
-        note(lake, ended_by_conflict(info, outcome, lake.clock(), tables=[] if table is None else [table.name]))
+        tables, size = [] if table is None else [table.name], size_of_added(render(actions).decode())
+        note(lake, ended_by_conflict(info, outcome, lake.clock(), tables=tables, bytes_staged=size))
     return outcome
 
 

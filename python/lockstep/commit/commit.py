@@ -24,7 +24,7 @@ import msgspec
 
 from lockstep.commit.drafts import Draft, changes_of, collect
 from lockstep.commit.elsewhere import surrounded, taken
-from lockstep.commit.ended import ended_by_conflict, note
+from lockstep.commit.ended import note_conflict
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, lost_claim, settle_doubt, undo
 from lockstep.commit.files import Gone, look_for
 from lockstep.commit.going import check, old_files, wanted_by
@@ -84,7 +84,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     files = set[str]().union(*(draft.files for draft in drafts))
     probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time
     _flush(lake, tx, files)
-    around = surrounded(lake, tx.made_elsewhere())
+    around = surrounded(lake, tx.creations.elsewhere(tx.names))
     keeping = Keeping(lake, tx, [draft.table.id for draft in drafts])
     keeping.ahead()  # before our turn: what has changed by then is little
 
@@ -101,7 +101,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
         keeping.up_to(head)
         # Behind the look for the newest version, for `lockstep.lake.deletions`.
         gone = check(lake, wanted.with_files(keeping.paths), head, f"transaction {tx.id}")
-        going = gone or lost_claim(lake, tx) or around or taken(lake, tx.id, tx.made_elsewhere())
+        going = gone or lost_claim(lake, tx) or around or taken(lake, tx.id, tx.creations.elsewhere(tx.names))
         if going is not None:
             return Settled(_beaten(lake, tx, going, turn))
         merge.new_attempt()
@@ -222,8 +222,7 @@ def _beaten(lake: Lake, tx: Transaction, by: Conflict | Contended | Gone, turn: 
         return result
     undo(lake, tx)
     if isinstance(by, Conflict):
-        tx.is_noted = True
-        note(lake, ended_by_conflict(tx.info(), by, lake.clock(), tables=[t.name for t in tx.written_tables()]))
+        note_conflict(lake, tx, by)
     return by
 
 

@@ -12,7 +12,9 @@ go: how long versions are kept, so long are these.
 from __future__ import annotations
 
 import logging
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,6 +28,7 @@ from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Isolation, Name, TransactionInfo, Value
 from lockstep.timeline.files import UNREADABLE
+from lockstep.transactions.transaction import Transaction
 
 FOLDER = "_lockstep/ended"
 FORMAT = 1
@@ -90,10 +93,22 @@ class EndedRecord(Value, frozen=True):
 _decode = msgspec.json.Decoder(EndedRecord).decode
 
 
+def this_process() -> str:
+    """Return the machine's name and the number of the process there, for records."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def note_conflict(lake: Lake, tx: Transaction, conflict: Conflict) -> None:
+    """Keep why a transaction was rolled back that lost to another one, as `note` does."""
+    tx.is_noted = True
+    tables = [table.name for table in tx.written_tables()]
+    note(lake, ended_by_conflict(tx.info(), conflict, lake.clock(), tables=tables, bytes_staged=tx.staged_bytes()))
+
+
 def ended_by_conflict(
-    info: TransactionInfo, conflict: Conflict, now: datetime, *, tables: Sequence[Name]
+    info: TransactionInfo, conflict: Conflict, now: datetime, *, tables: Sequence[Name], bytes_staged: int
 ) -> EndedRecord:
-    """Return the record of a transaction, or of a statement on its own, that lost to another one."""
+    """Return the record of a transaction of this process, or of a statement on its own, that lost to another one."""
     return EndedRecord(
         format=FORMAT,
         transaction=info.id,
@@ -102,10 +117,12 @@ def ended_by_conflict(
         ended_at=now,
         base_version=info.base_version,
         isolation=info.isolation,
+        process=this_process(),
         author=info.author,
         application=info.application,
         message=info.message,
         tables=tuple(tables[:MAX_TABLES]),
+        bytes_staged=bytes_staged,
         conflict=Refusal(
             rule=conflict.rule,
             about=conflict.about,

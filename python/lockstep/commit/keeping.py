@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from lockstep.commit import records
-from lockstep.commit.ended import note
+from lockstep.commit.ended import note, this_process
 from lockstep.commit.killing import entries_since
 from lockstep.commit.records import OpenRecord, record_of
 from lockstep.commit.timing import end_if_late
@@ -40,11 +39,6 @@ LINGERING = 20
 """After so many looks that found no open transaction the thread ends: short ones in a row do not start one each."""
 
 _log = logging.getLogger(__name__)
-
-
-def this_process() -> str:
-    """Return the machine's name and the number of the process there, for records."""
-    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import ended
-from lockstep.commit.ended import FOLDER, MAX_KEPT, ended_transactions, note
+from lockstep.commit.ended import FOLDER, MAX_KEPT, ended_transactions, note, this_process
 from lockstep.commit.records import ALIVE, abort, record_of, write
 from lockstep.commit.records import ended as ended_record
 from lockstep.errors import ConflictError
@@ -46,6 +46,7 @@ def test_a_conflict_is_kept_once_with_its_rule_and_its_winner(
     [record] = ended_transactions(catalog.lake)
     assert record.transaction == loser.id
     assert (record.author, record.message, record.tables) == ("ada", "late", (named("a"),))
+    assert record.process == this_process()
     assert record.conflict == ended.Refusal(
         rule="file", about="default.a", winner=winner.id, winner_version=winner.version
     )

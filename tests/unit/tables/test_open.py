@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
 from lockstep.commit import keeping
-from lockstep.commit.ended import ended_transactions
+from lockstep.commit.ended import ended_transactions, this_process
 from lockstep.commit.keeping import HEARTBEAT, RECORDED_AFTER, Keeper
 from lockstep.commit.records import FOLDER, OpenRecord, abort, open_transactions
-from lockstep.errors import CancelledError, InvalidError
+from lockstep.errors import CancelledError, ConflictError, InvalidError
 from lockstep.retention.beside import beside
 from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
@@ -105,6 +105,19 @@ def test_so_is_one_that_only_changed_names(keeper: Looking, lake: OpenLake, othe
         tx.create_namespace("sales")
         keeper.after(RECORDED_AFTER)
         assert [each.transaction for each in seen(other)] == [tx.id]
+
+
+def test_of_one_that_lost_it_is_kept_how_much_it_had_written(lake: OpenLake, other: TransactionalCatalog) -> None:
+    with lake.transaction() as tx:
+        tx["t"].overwrite({"id": [2]})
+        with lake.transaction() as first:
+            first["t"].overwrite({"id": [3]})
+        with pytest.raises(ConflictError):
+            tx.commit()
+    lake.catalog.lake.upkeep.settle()
+    [record] = ended_transactions(other.lake)
+    assert (record.transaction, record.process) == (tx.id, this_process())
+    assert record.bytes_staged > 0
 
 
 def test_why_it_was_rolled_back_is_kept(keeper: Looking, lake: OpenLake, other: TransactionalCatalog) -> None:

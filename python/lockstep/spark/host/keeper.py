@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from lockstep.commit.keeping import TICK, Watched, this_process
+from lockstep.commit.ended import this_process
+from lockstep.commit.keeping import TICK, Watched
 from lockstep.commit.records import OpenRecord, record_of
 from lockstep.lake.lake import Lake
 from lockstep.settings import TRANSACTION_TIMEOUT
