@@ -27,7 +27,10 @@ STEPS = 100
 
 
 class States:
-    """What tables' logs come to, kept between the transactions of a lake; safe to share between threads."""
+    """What tables' logs come to, kept between the transactions of a lake; safe to share between threads.
+
+    By the tables' ids: a folder whose log was settled, or that was adopted again, is another table (`lockstep settle`).
+    """
 
     def __init__(self, storage: Storage) -> None:
         """Read the logs of a lake's tables."""
@@ -90,14 +93,14 @@ class States:
 
     def _published(self, table: Table) -> Snapshot:
         with self._lock:
-            kept = self._kept.get(table.location)
+            kept = self._kept.get(table.id)
         if kept is not None and kept[0] == table.version:
             return kept[1]
         snapshot = self._carried_on(kept, table) or read_snapshot(self._storage, table.location, table.version)
         with self._lock:
-            newest = self._kept.get(table.location)
+            newest = self._kept.get(table.id)
             if len(snapshot.files) < KEPT_FILES and (newest is None or newest[0] < table.version):
-                self._kept[table.location] = table.version, snapshot
+                self._kept[table.id] = table.version, snapshot
         return snapshot
 
     def _carried_on(self, kept: tuple[int, Snapshot] | None, table: Table) -> Snapshot | None:

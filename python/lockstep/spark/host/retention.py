@@ -42,7 +42,7 @@ class RetentionRequests(Requests):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._needed: LRUCache[tuple[str, Need], int] = LRUCache(REMEMBERED_LOGS)
+        self._needed: LRUCache[tuple[str, str, Need], int] = LRUCache(REMEMBERED_LOGS)
         self._lock = Lock()
         self.operations: Mapping[type[RequestBase], Operation] = dict(
             (operation(protocol.KeptVersions, self._versions), operation(protocol.KeptLog, self._log))
@@ -87,13 +87,13 @@ class RetentionRequests(Requests):
         need = self._need(house, location)
         if not need.versions:
             return protocol.KeptLogAnswer(first=None)
-        key = (request.uri, need)
+        table = house.catalog.timeline.head.table_at(location)
+        key = (request.uri, "" if table is None else table.id, need)  # another table in that folder has another log
         with self._lock:
             first = self._needed.get(key)
         if first is None:
             # A checkpoint that is made meanwhile can only make less needed; none before the first that is needed goes.
             log = log_files(house.catalog.lake.storage, location)
-            table = house.catalog.timeline.head.table_at(location)
             lake = house.catalog.lake
             need = with_kept(lake, location, need)
             told = {version for id_, version in need.kept if not is_whole(lake.storage, id_, version)}
