@@ -91,8 +91,7 @@ def _is_clustered(snapshot: Snapshot) -> bool:
     domain = snapshot.domains.get("delta.clustering")
     if domain is None or "clustering" not in snapshot.features:
         return False
-    said: dict[str, Any] = msgspec.json.decode(domain.get("configuration", "{}"))
-    return bool(said.get("clusteringColumns"))
+    return bool(_said(domain.get("configuration")).get("clusteringColumns"))
 
 
 def _bins(files: Iterable[Mapping[str, Any]]) -> list[list[int]]:
@@ -117,6 +116,13 @@ def _bins(files: Iterable[Mapping[str, Any]]) -> list[list[int]]:
 def _has_lost_rows(file: Mapping[str, Any]) -> bool:
     if (vector := file.get("deletionVector")) is None:
         return False
-    stats = msgspec.json.decode(file.get("stats") or "{}")
-    rows = stats.get("numRecords") if isinstance(stats, dict) else None
+    rows = _said(file.get("stats")).get("numRecords")
     return not isinstance(rows, int) or (rows > 0 and vector["cardinality"] / rows > DELETED)
+
+
+def _said(text: str | None) -> dict[str, Any]:
+    """Return what JSON in a log says, which is advice: nothing, where it is broken."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[list[Action], tuple[int, int] | None]] = {
     "large ones that have lost few rows": ([file(each, LARGEST, deleted=5) for each in "ab"], None),
     "large ones that have lost more, of which no two have room": ([file(e, LARGEST, deleted=6) for e in "ab"], None),
     "a large one that has lost rows, and an empty one": ([file("a", LARGEST, deleted=6), file("b", 0)], (2, LARGEST)),
+    "its statistics are broken": ([file("a", LARGEST, deleted=1, stats="{"), file("b", 0)], (2, LARGEST)),
     "nobody knows how many": ([file("a", LARGEST, deleted=1, stats="{}"), file("b", 0)], (2, LARGEST)),
 }
 
