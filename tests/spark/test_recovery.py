@@ -127,6 +127,49 @@ def test_undrop_knows_a_namespace_from_the_catalog_of_its_name(spark: Any) -> No
     assert rows(spark, "SELECT * FROM lake.default.a") == [(2,)]
 
 
+def test_each_way_to_say_when_takes_the_lake_back_and_the_timeline_says_to_which_version(
+    spark: Any, root: Path
+) -> None:
+    spark.sql("CREATE NAMESPACE n")
+    spark.sql("CREATE TABLE n.t AS SELECT 1 AS id")
+    spark.sql("CREATE TAG good")
+    good = newest(root)
+    then = f"TIMESTAMP '{good.committed_at.isoformat()}'"
+    for way, says_the_version in (
+        (f"RESTORE DATABASE lake TO VERSION {good.version}", True),
+        (f"RESTORE DATABASE lake TO {then}", False),
+        ("RESTORE DATABASE lake TO TAG good", False),
+        (f"CALL lake.system.restore({good.version})", True),
+        (f"CALL lake.system.restore(timestamp => {then} + INTERVAL 0 SECONDS)", False),
+        ("CALL lake.system.restore(tag => 'good', namespaces => array('n'))", False),
+        (f"CALL lake.system.restore(version => {good.version}, tables => array('n.t'))", True),
+    ):
+        spark.sql("INSERT INTO n.t VALUES (2)")
+        spark.sql(way)
+        assert rows(spark, "SELECT * FROM n.t") == [(1,)], way
+        [said] = newest(root).transaction.statements
+        assert said == (way if says_the_version else f"{way} /* database version {good.version} */")
+    spark.sql("INSERT INTO n.t VALUES (3)")
+    for option in (("systemVersionAsOf", "good"), ("systemTimeAsOf", good.committed_at.isoformat())):
+        assert [row.id for row in spark.read.option(*option).table("lake.n.t").collect()] == [1], option
+
+
+def test_a_revert_is_a_part_of_the_transaction_around_it(spark: Any, root: Path) -> None:
+    for name in ("a", "b"):
+        spark.sql(f"CREATE TABLE {name} AS SELECT 1 AS id")
+    spark.sql("INSERT INTO a VALUES (2)")
+    wrong = newest(root).version
+    for end, left in (("ROLLBACK", [(1,), (2,)]), ("COMMIT", [(1,)])):
+        spark.sql("BEGIN")
+        spark.sql("INSERT INTO b VALUES (2)")
+        spark.sql(f"CALL lake.system.revert({wrong})")
+        assert rows(spark, "SELECT * FROM a") == [(1,)]
+        spark.sql(end)
+        assert rows(spark, "SELECT * FROM a") == left
+    assert newest(root).version == wrong + 1
+    assert rows(spark, "SELECT * FROM b") == [(1,), (2,)]
+
+
 def test_a_restore_that_cannot_find_its_files_changes_nothing(spark: Any, root: Path) -> None:
     spark.sql("CREATE TABLE a AS SELECT 1 AS id")
     spark.sql("CREATE TABLE b AS SELECT 1 AS id")
@@ -140,8 +183,11 @@ def test_a_restore_that_cannot_find_its_files_changes_nothing(spark: Any, root: 
         row.path for row in spark.sql("SELECT DISTINCT _metadata.file_path AS path FROM b VERSION AS OF 0").collect()
     ]
     (root / b.location / Path(old).name).unlink()
-    with pytest.raises(PySparkException, match=r"(?i)missing|not exist|no longer"):
+    with pytest.raises(
+        PySparkException, match=rf"default\.b cannot come back: files of it are gone.*{Path(old).name}"
+    ) as e:
         spark.sql("RESTORE DATABASE lake TO TAG good")
+    assert state(e) == "58P01"
     assert not is_open(spark)
     assert newest(root).version == database.version
     assert rows(spark, "SELECT a.id, b.id FROM a JOIN b") == [(2, 2)]

@@ -115,7 +115,9 @@ def _taken_back(
     version, restores = decide(tx, dry_run=False)
     # Delta takes logs back by what the transaction sees of them, which has to have those versions.
     session.restored |= {tx.names.tables[restore.name].id: restore.version for restore in restores}
-    tx.note_statement(request.text)
+    # Which version a tag or a time led to, nobody can tell later: tags move, and times may be computed.
+    said = request.arguments.get("version") is not None
+    tx.note_statement(request.text if said else f"{request.text} /* database version {version} */")
     nothing = not (restores or tx.changes_names())
     return answer_of([[version, len(restores), None]], restores, _as_they_were(tx, restores), nothing=nothing)
 

@@ -15,6 +15,7 @@ import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.lockstep.MissingFiles
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types._
 
@@ -51,15 +52,20 @@ private[spark] case class ProcedureCall(
     val answer = Transactions.exclusively(session) {
       catalog.called(procedure, arguments, text, LockstepCatalog.in(session))
     }
-    answer.get("looks").elements().asScala.foreach(name => look(name.elements().asScala.map(_.asText).toSeq))
-    ProcedureCall.whateverTheAge(session) {
-      answer.get("restores").elements().asScala.foreach { restore =>
-        val table = catalog.name +: restore.get("table").elements().asScala.map(_.asText).toSeq
-        session.sql(s"RESTORE TABLE ${ProcedureCall.written(table)} TO VERSION AS OF ${restore.get("version").asLong}")
+    answer.get("looks").elements().asScala.foreach(name => look(ProcedureCall.parts(name)))
+    val restores = answer.get("restores").elements().asScala.map { restore =>
+      (ProcedureCall.parts(restore.get("table")), restore.get("version").asLong)
+    }.toSeq
+    // At all of them before Delta writes for the first: it would look at one table after the other, and at no vector.
+    restores.foreach { case (table, version) => look(table, Some(version)) }
+    ProcedureCall.asTheyWere(session) {
+      restores.foreach { case (table, version) =>
+        val name = ProcedureCall.written(catalog.name +: table)
+        session.sql(s"RESTORE TABLE $name TO VERSION AS OF $version")
       }
     }
     val compacted = answer.get("compacts").elements().asScala.flatMap { table =>
-      compact(session, catalog.name, table.elements().asScala.map(_.asText).toSeq)
+      compact(session, catalog.name, ProcedureCall.parts(table))
     }.toSeq
     TransactionCommand.checkpoints(session, answer)
     // What a dry run says of these is in its row.
@@ -88,11 +94,18 @@ private[spark] case class ProcedureCall(
         None
     }
 
-  /** Refuses a table that comes back as it was and whose files are gone; Delta looks for those of what it restores. */
-  private def look(name: Seq[String]): Unit =
+  /**
+   * Refuses a table that comes back and whose files are gone.
+   *
+   * @param version
+   *   to which its log is taken back, where it does not come back as it was: then those files are looked for that it has not
+   */
+  private def look(name: Seq[String], version: Option[Long] = None): Unit =
     catalog.loadTable(Identifier.of(name.init.toArray, name.last)) match {
       case table: DeltaTableV2 =>
-        val missing = MissingFiles.of(table.initialSnapshot, ProcedureCall.ShownFiles)
+        val now = table.initialSnapshot
+        val wanted = version.fold(now)(now.deltaLog.getSnapshotAt(_))
+        val missing = MissingFiles.of(wanted, ProcedureCall.ShownFiles, version.map(_ => now))
         if (missing.nonEmpty)
           throw new LockstepException(
             "LOCKSTEP_MISSING_FILES",
@@ -153,15 +166,19 @@ private[spark] object ProcedureCall {
   private val EnforcesAge = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
   /**
-   * Has Delta restore versions that are older than `delta.deletedFileRetentionDuration`, too: what a tag keeps is there
-   * for as long as the tag is. Delta looks for every file all the same.
+   * Has Delta restore what was looked for, without another look, and versions that are older than
+   * `delta.deletedFileRetentionDuration`, too: what a tag keeps is there.
    */
-  private def whateverTheAge(session: SparkSession)(restores: => Unit): Unit = {
-    val before = session.conf.getOption(EnforcesAge)
-    session.conf.set(EnforcesAge, "false")
+  private def asTheyWere(session: SparkSession)(restores: => Unit): Unit = {
+    val settings = Map(EnforcesAge -> "false", SQLConf.IGNORE_MISSING_FILES.key -> "true")
+    val before = settings.keys.map(key => key -> session.conf.getOption(key)).toMap
+    settings.foreach { case (key, value) => session.conf.set(key, value) }
     try restores
-    finally before.fold(session.conf.unset(EnforcesAge))(session.conf.set(EnforcesAge, _))
+    finally before.foreach { case (key, value) => value.fold(session.conf.unset(key))(session.conf.set(key, _)) }
   }
+
+  /** A name as Python writes it. */
+  private def parts(name: JsonNode): Seq[String] = name.elements().asScala.map(_.asText).toSeq
 
   /** A name in a statement of Delta's grammar, to which other words than to Spark's are reserved: each part in backquotes. */
   private def written(table: Seq[String]): String = table.map(quoteIdentifier).mkString(".")
