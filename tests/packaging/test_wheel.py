@@ -1,7 +1,7 @@
 """A wheel is built, installed into an empty environment, and used there, by python and by spark-submit.
 
 `make test` only builds it. `make test-wheel` takes that of `make wheel`, installs it into an empty environment, with
-PySpark, and starts two Spark drivers there.
+PySpark, and starts two Spark drivers there; and into another one, without PySpark and Java.
 """
 
 from __future__ import annotations
@@ -106,6 +106,22 @@ def test_a_script_uses_the_wheel(environment: Path, job: Path, tmp_path: Path) -
     """`pip install` and `lockstep.configure` are enough."""
     out = run(environment / "python", job, tmp_path / "lake", "local[1]", PYSPARK_PYTHON=str(environment / "python"))
     assert "version 1, sum 3" in out
+
+
+@installed
+def test_tables_are_written_where_there_is_neither_pyspark_nor_java(
+    wheel: Path, repository: Path, tmp_path: Path
+) -> None:
+    """The first block of the guide, in an environment from which what pip brings for Spark was taken again."""
+    python = tmp_path / "environment" / "bin" / "python"
+    venv.create(tmp_path / "environment", with_pip=True)
+    run(python, "-m", "pip", "install", "--quiet", f"{wheel}[python]")
+    run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "pyspark", "delta-spark", "py4j")
+    first = blocks((repository / "docs" / "python.md").read_text(encoding="utf-8"))[0]
+    assert first.text.startswith("import datetime")
+    (tmp_path / "job.py").write_text(f"import os\n\nos.chdir({str(tmp_path)!r})\n{first.text}")
+    out = run(python, tmp_path / "job.py", PATH="/nowhere", JAVA_HOME="")
+    assert "both tables changed in database version 2" in out
 
 
 @installed

@@ -152,6 +152,21 @@ def test_importing_lockstep_imports_nothing_heavy() -> None:
     assert not HEAVY & set(found)
 
 
+def test_tables_are_written_and_read_without_anything_of_sparks(tmp_path: Path) -> None:
+    work = f"""
+import sys, lockstep, pyarrow as pa
+lake = lockstep.open({str(tmp_path / "lake")!r}, create=True)
+with lake.transaction() as tx:
+    tx.create("t", pa.schema([("id", pa.int64())])).append({{"id": [1, 2]}})
+    tx["t"].delete("id = 1")
+assert lake.at()["t"].to_arrow().num_rows == lake.at().sql("FROM t").num_rows == 1
+print(*sys.modules)
+"""
+    found = run_alone(work).split()
+    assert "duckdb" in found
+    assert not {module for module in found if module.partition(".")[0] in SPARK}
+
+
 def test_the_rules_see_what_they_forbid() -> None:
     """A check that finds nothing must be able to find something."""
     text = "import lockstep.catalog\ndef f():\n    import pyspark.sql\n    from py4j.java_gateway import JavaGateway"
