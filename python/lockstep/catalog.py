@@ -52,9 +52,9 @@ from lockstep.timeline.entry import Batch, Isolation, Name, Table, TransactionIn
 from lockstep.timeline.known import CHECKPOINT_EVERY
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.batches import check_batch
+from lockstep.transactions.creations import Creation
 from lockstep.transactions.folders import check_root, new_location
 from lockstep.transactions.names import Names
-from lockstep.transactions.savepoint import Creation
 from lockstep.transactions.state import State
 from lockstep.transactions.statements import shortened
 from lockstep.transactions.transaction import Transaction

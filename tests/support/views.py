@@ -33,7 +33,7 @@ def do(tx: Transaction, text: str) -> None:
             if word[0] == "-":
                 tx.changing().drop_table(named(word[1:-1]))
             else:
-                tx.stage(tx.reserve(named(word[1:-1]), f"new-{len(tx.created_folders())}").location, 0)
+                tx.stage(tx.reserve(named(word[1:-1]), f"new-{len(tx.creations.folders())}").location, 0)
         elif word[0] == "-":
             tx.changing().drop_view(named(word[1:]))
         elif word[0] == "/":

@@ -48,7 +48,7 @@ def begin(*names: str, read_only: bool = False) -> Transaction:
 
 
 def make(tx: Transaction, name: str) -> Table:
-    creation = tx.reserve(named(name), f"new-{name}-{len(tx.created_folders())}")
+    creation = tx.reserve(named(name), f"new-{name}-{len(tx.creations.folders())}")
     tx.stage(creation.location, 0)
     return tx.table(named(name))
 
@@ -169,8 +169,8 @@ def test_folders_of_tables_that_it_does_not_have_are_known() -> None:
     dropped = make(tx, "b")
     tx.changing().drop_table(named("b"))
     failed = tx.reserve(named("c"), "id-c")
-    assert tx.abandoned_folders() == [dropped.location, failed.location]
-    assert tx.created_folders() == [kept.location, dropped.location, failed.location]
+    assert tx.creations.abandoned(tx.names) == [dropped.location, failed.location]
+    assert tx.creations.folders() == [kept.location, dropped.location, failed.location]
 
 
 REFUSED: list[tuple[str, Callable[[Transaction], object], type[LockstepError], str, str]] = [
@@ -299,7 +299,7 @@ def test_a_reserved_name_is_taken_by_the_first_that_is_staged() -> None:
     with pytest.raises(DuplicateError):
         tx.stage(first.location, 0)
     assert tx.table(named("a")).id == "two"
-    assert tx.abandoned_folders() == [first.location]
+    assert tx.creations.abandoned(tx.names) == [first.location]
 
 
 def test_a_pin_stays_while_versions_are_staged() -> None:

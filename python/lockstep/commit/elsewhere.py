@@ -24,7 +24,7 @@ from lockstep.lake.claims import SETTLED_AFTER, confirm, give_up, read_claim
 from lockstep.lake.lake import Lake
 from lockstep.storage.outside import comparable, url_below
 from lockstep.timeline.entry import Name, Table
-from lockstep.transactions.savepoint import Creation
+from lockstep.transactions.creations import Creation
 from lockstep.transactions.transaction import Transaction
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def hold(lake: Lake, tx: Transaction, location: str, content: str | None = None)
         DuplicateError (42P07): another transaction, of this lake or another, was first.
         LockstepError: see `hold_new`.
     """
-    if tx.reserved_elsewhere(location) is None:
+    if tx.creations.begun_elsewhere(location, tx.names) is None:
         return
     tx.claimed.add(location)  # first, for what failed may have been written: whoever gives it up looks whose it is
     try:

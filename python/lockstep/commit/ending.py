@@ -74,7 +74,7 @@ def _leftovers(lake: Lake, tx: Transaction, entry: Entry) -> list[str]:
     in_entry = {write.id for write in entry.writes}
     others = [table for table in (*tx.written_tables(), *tx.dropped_tables) if table.id not in in_entry]
     folders = staging_folders(lake, entry) + [staging_folder(table.location, tx.id) for table in others]
-    abandoned = tx.abandoned_folders()
+    abandoned = tx.creations.abandoned(tx.names)
     if abandoned and any(_names_others(lake, tx, table) for table in tx.written_tables()):
         return folders
     return folders + abandoned
@@ -95,7 +95,7 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
         except LockstepError as error:
             _log.warning("what Lockstep left in the log of %s stays, which does no harm: %s", table.location, error)
     _keep_claims(lake, tx)
-    abandoned = [table for table in tx.dropped_tables if tx.is_made_elsewhere(table)]
+    abandoned = [table for table in tx.dropped_tables if tx.creations.is_elsewhere(table)]
     if abandoned and any(_names_others(lake, tx, table) for table in tx.written_tables()):
         abandoned = []
     _give_up(lake, tx, {each.location: remove_staged(lake, tx.id, each, tx.staged[each.id]) for each in abandoned})
@@ -150,7 +150,7 @@ def _give_up(lake: Lake, tx: Transaction, emptied: Mapping[str, set[str]]) -> No
     for location in tx.claimed:
         if lake.timeline.head.table_at(location) is not None:
             continue
-        if location in emptied or tx.reserved_elsewhere(location) is not None:
+        if location in emptied or tx.creations.begun_elsewhere(location, tx.names) is not None:
             give_back(lake, tx.id, location, emptied.get(location, ()))
         else:
             give_up(lake.storage, location, tx.id)
@@ -267,10 +267,10 @@ def discard(lake: Lake, tx: Transaction) -> None:
     if tx.keeps_files:
         lake.delete([staging_folder(table.location, tx.id) for table in tx.written_tables()], tx.vectors)
         return
-    folders, files = [*tx.created_folders()], [*tx.vectors]
+    folders, files = [*tx.creations.folders()], [*tx.vectors, *tx.written_vectors]
     emptied: dict[str, set[str]] = {}
     for table in (*tx.written_tables(), *tx.dropped_tables):
-        if tx.is_made_elsewhere(table):
+        if tx.creations.is_elsewhere(table):
             emptied[table.location] = remove_staged(lake, tx.id, table, tx.staged[table.id])
         if table.version == NEW:
             continue

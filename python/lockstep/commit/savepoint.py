@@ -37,6 +37,7 @@ def rollback_to(lake: Lake, tx: Transaction, name: str) -> None:
     try:
         for table, kept_versions, cut_versions in undone.cut:
             _cut(lake, tx, table, kept_versions, cut_versions)
+        lake.delete([], undone.vectors)  # nothing names them any more
     except UnavailableError as error:
         tx.failure = f"ROLLBACK TO {name} could not undo everything: {error.message}"
         raise

@@ -139,11 +139,13 @@ class TakenOut:
         actions: removes, and adds of files with other deletion vectors.
         kept: rows that are to be written anew.
         removed_files: how many files are removed, for good or to be written anew.
+        vectors: what is still to be written of the adds' deletion vectors: the content of each file, by its path.
     """
 
     actions: list[Action]
     kept: Placed
     removed_files: int
+    vectors: Mapping[str, bytes]
 
 
 def take_out(found: Candidates, gone: pa.ChunkedArray, *, now_ms: int) -> TakenOut:
@@ -155,7 +157,7 @@ def take_out(found: Candidates, gone: pa.ChunkedArray, *, now_ms: int) -> TakenO
         now_ms: when, in ms since 1970.
 
     Raises:
-        UnavailableError: a deletion vector cannot be written.
+        UnavailableError: a deletion vector that is there cannot be read.
     """
     lists = found.rows.select([FILE, ROW]).take(gone).group_by(FILE, use_threads=False).aggregate([(ROW, "list")])
     live = dict(zip(*(column.to_pylist() for column in _counts(found.rows)), strict=True))
@@ -172,7 +174,8 @@ def take_out(found: Candidates, gone: pa.ChunkedArray, *, now_ms: int) -> TakenO
         removed_files += 1
         if len(rows) < live[number]:
             anew.append(number)
-    return TakenOut([*actions, *_with_vectors(found.files, marked)], _kept(found, anew, gone), removed_files)
+    adds, vectors = _with_vectors(found.files, marked)
+    return TakenOut([*actions, *adds], _kept(found, anew, gone), removed_files, vectors)
 
 
 def removed(add: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -213,17 +216,19 @@ def _marked(files: Files, add: Mapping[str, Any], rows: pa.Array, live: int) -> 
     return {**body, "dataChange": True, "stats": stats}, after
 
 
-def _with_vectors(files: Files, marked: Sequence[tuple[dict[str, Any], RowSet]]) -> list[Action]:
-    """Write the vectors of files into one file, and return their `add`s."""
+def _with_vectors(
+    files: Files, marked: Sequence[tuple[dict[str, Any], RowSet]]
+) -> tuple[list[Action], dict[str, bytes]]:
+    """Return the `add`s of files with their vectors, and the file, by its path, that is to hold these."""
     if not marked:
-        return []
+        return [], {}
     descriptors, content = in_a_file([(serialize(rows), len(rows)) for _, rows in marked], uuid4())
     path = file_path(descriptors[0], location=files.location, root=files.storage.url)
-    files.storage.put_once(path, content)
-    return [
+    adds: list[Action] = [
         {"add": {**body, "deletionVector": descriptor}}
         for (body, _), descriptor in zip(marked, descriptors, strict=True)
     ]
+    return adds, {path: content}
 
 
 def _loosened(stats: str | None, *, records: int) -> str:

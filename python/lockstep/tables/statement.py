@@ -86,4 +86,5 @@ def limit(lake: Lake, tx: Transaction, limits: Limits, undo: Callable[[], object
     """
     if limits.are_set:
         tx.timing = Timing(limits, KEEPER.seconds, undo)
+    if limits.total or limits.idle:
         KEEPER.watch(lake, tx)

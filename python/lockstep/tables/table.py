@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 SchemaMode: TypeAlias = Literal["merge"] | None
 """What becomes of columns that rows have and a table has not: it gets them; without, the rows are refused."""
+
+NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,7 @@ class TransactionTable:
         now = now_ms(self._scope.catalog)
         told: Told | None = None
         kept: Placed | None = None
+        vectors: Mapping[str, bytes] = NOTHING
         if where is None:  # the files that go and come say all of it
             snapshot = self._scope.states.snapshot(self._scope.tx, table)
             self._scope.tx.read(table)
@@ -178,7 +182,7 @@ class TransactionTable:
             found = self._find(table, files, where)
             gone = found.matching(where)
             out = self._take_out(found, gone)
-            actions, kept = out.actions, out.kept
+            actions, kept, vectors = out.actions, out.kept, out.vectors
 
             def told() -> list[tuple[str, pa.Table]]:
                 return [("delete", found.take(gone)), ("insert", rows)]
@@ -186,7 +190,8 @@ class TransactionTable:
         parameters = {"mode": "Overwrite", "partitionBy": "[]", **({} if where is None else {"predicate": where})}
         metrics = {"numOutputRows": rows.num_rows}
         operation = Operation("WRITE", f"overwrite {self.name}{_where(where)}", parameters, metrics)
-        self._write(table, files, operation, actions=[*changes, *actions], rows=[Placed(rows)], kept=kept, told=told)
+        done = [*changes, *actions]
+        self._write(table, files, operation, actions=done, rows=[Placed(rows)], kept=kept, vectors=vectors, told=told)
         return int(rows.num_rows)
 
     @writes
@@ -284,7 +289,9 @@ class TransactionTable:
         """
         out = self._take_out(found, gone)
         said = operation(out.removed_files, out.kept.rows.num_rows)
-        self._write(table, found.files, said, actions=out.actions, rows=rows, kept=out.kept, told=told)
+        self._write(
+            table, found.files, said, actions=out.actions, rows=rows, kept=out.kept, vectors=out.vectors, told=told
+        )
 
     def evolve(self, table: Table, before: Layout, after: Layout, operation: Operation) -> None:
         """Stage a change of the table's columns or properties; none is no commit."""
@@ -346,11 +353,13 @@ class TransactionTable:
         actions: Sequence[Action],
         rows: Sequence[Placed],
         kept: Placed | None = None,
+        vectors: Mapping[str, bytes] = NOTHING,
         told: Told | None = None,
     ) -> None:
         """Write rows, those of other files that are kept, and what is told of them, and stage it; nothing is no commit.
 
         Args:
+            vectors: the files of deletion vectors that the actions name, and that are still to be written, by path.
             told: what readers of changes are told; None where files that come and go say it.
         """
         if rows:
@@ -363,13 +372,16 @@ class TransactionTable:
         try:
             parts = [each for each in (kept, *rows) if each is not None]
             placed = together(parts, files.layout.schema.empty_table())
+            for path, content in vectors.items():
+                catalog.lake.storage.put_once(path, content)
             writer.write(placed.rows, placed.ids)
             if told is not None and files.layout.has_feed and actions:
                 for kind, changed in told():
                     writer.write_changes(kind, changed)
         except BaseException:
-            catalog.lake.delete([], writer.paths)
+            catalog.lake.delete([], [*writer.paths, *vectors])
             raise
+        self._scope.tx.written_vectors |= vectors.keys()
         if actions or writer.actions:
             added = sum(1 for action in writer.actions if "add" in action)
             metrics = {"numAddedFiles": added, "numFiles": added, **operation.metrics}

@@ -151,9 +151,11 @@ class LakeTransaction(Block):
             CommitUnknownError (40003): the store did not say; `commit` again finds out, as the block's end does once.
             LockstepError: why not, see `TransactionalCatalog.commit`.
         """
-        self._is_ended_here = True
-        with ending(self.core):
-            return self._catalog.commit(self.core).version
+        try:
+            with ending(self.core):
+                return self._catalog.commit(self.core).version
+        finally:
+            self._is_ended_here = not self.core.is_open  # else it may be rolled back before the block ends
 
     def rollback(self) -> None:
         """Roll back now instead of by an exception.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final
 
 from lockstep.errors import InvalidError
@@ -39,10 +38,10 @@ FOR_EVER: Final = Limits()
 
 
 def check_seconds(**seconds: float | None) -> None:
-    """Raise InvalidError, with the argument's name, unless each is None or a number of seconds, 0 or more."""
+    """Raise InvalidError, with the argument's name, unless each is None or seconds that can be waited for."""
     for argument, value in seconds.items():
-        if value is not None and not 0 <= value < inf:
-            raise InvalidError(f"{argument} {value!r}: expected seconds, 0 or more")
+        if value is not None and not 0 <= value <= threading.TIMEOUT_MAX:
+            raise InvalidError(f"{argument} {value!r}: expected seconds, from 0 to {threading.TIMEOUT_MAX:.0f}")
 
 
 @dataclass(frozen=True, slots=True)

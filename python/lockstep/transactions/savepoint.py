@@ -1,32 +1,18 @@
-"""What a transaction can still take back: the tables that it began to make, and what it had done at its savepoints."""
+"""What a transaction can still take back: what it has done since its savepoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lockstep.errors import InvalidError, UndefinedError
-from lockstep.timeline.entry import Name, Table
+from lockstep.timeline.entry import Table
+from lockstep.transactions.creations import Creation, Creations
 from lockstep.transactions.names import Names
 
 MAX_SAVEPOINTS = 1000
 NO_SAVEPOINT = "3B001"
-
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """A table that is about to be created: its name is taken once its first version is staged.
-
-    Attributes:
-        elsewhere: whether the statement said where it is to lie: then the folder, and what others have put into it, is
-            not the lake's to delete.
-    """
-
-    id: str
-    name: Name
-    location: str
-    case_sensitive: bool = True
-    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +24,14 @@ class Undone:
         folders: folders of tables that were made since.
         made: tables that were made since where statements said, with all their versions.
         elsewhere: where statements have said that tables are to lie which were made since, or begun.
+        vectors: files of deletion vectors that were written since.
     """
 
     cut: list[tuple[Table, list[int], list[int]]]
     folders: list[str]
     made: list[tuple[Table, list[int]]]
     elsewhere: list[str]
+    vectors: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +41,17 @@ class Savepoint:
     name: str
     staged: Mapping[str, tuple[int, ...]]
     names: Names
-    creations: Mapping[str, Creation]
+    creations: Creations
     statements: tuple[str, ...]
+    vectors: frozenset[str]
 
     def undone(
-        self, staged: Mapping[str, list[int]], tables: Mapping[str, Table], *, since: Iterable[Creation]
+        self,
+        staged: Mapping[str, list[int]],
+        tables: Mapping[str, Table],
+        *,
+        since: Iterable[Creation],
+        vectors: AbstractSet[str],
     ) -> Undone:
         """Return what going back to it leaves in the store.
 
@@ -65,12 +59,13 @@ class Savepoint:
             staged: by table id, the versions that are staged now.
             tables: those tables by their ids.
             since: what was made since.
+            vectors: the files of deletion vectors that are written now.
         """
         by_place: dict[bool, dict[str, str]] = {False: {}, True: {}}
         for creation in since:
             by_place[creation.elsewhere][creation.location] = creation.id
         folders, elsewhere = by_place[False], by_place[True]
-        undone = Undone([], [*folders], [], [*elsewhere])
+        undone = Undone([], [*folders], [], [*elsewhere], sorted(vectors - self.vectors))
         for id, versions in staged.items():
             table, kept = tables[id], list(self.staged.get(id, ()))
             # By its id: what was taken in where a statement failed to make a table has its location, and is another's.

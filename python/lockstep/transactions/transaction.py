@@ -19,7 +19,6 @@ from typing import TypeVar
 from lockstep.delta.pruning.row_sets import RowsRead, predicates_of
 from lockstep.errors import (
     CancelledError,
-    DuplicateError,
     FailedTransactionError,
     InvalidError,
     NoTransactionError,
@@ -39,12 +38,12 @@ from lockstep.timeline.entry import (
     TransactionInfo,
     View,
 )
-from lockstep.timeline.places import overlap
 from lockstep.transactions.contents import Contents
+from lockstep.transactions.creations import Creation, Creations
 from lockstep.transactions.folders import new_location
 from lockstep.transactions.limits import TimedOut, Timing
 from lockstep.transactions.names import Names
-from lockstep.transactions.savepoint import Creation, Savepoint, Savepoints, Undone
+from lockstep.transactions.savepoint import Savepoint, Savepoints, Undone
 from lockstep.transactions.seen import Seen
 from lockstep.transactions.state import State
 from lockstep.transactions.statements import note
@@ -70,12 +69,14 @@ class Transaction:
         names: what the names of tables, views and namespaces mean to it; `changing` is how to change that. Who looks
             there has to note what it was told in `seen`.
         seen: what it has seen of its snapshot.
+        creations: the tables that it made, or began to make.
         failure: what the first failed write said, once one failed, after which only a rollback is left.
         failed_statement: what a statement said that failed and left nothing behind; going back to a savepoint from
             before it makes that good.
         in_doubt: the database version that a COMMIT tried to write without learning whether it did; None once that is
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
         vectors: files of deletion vectors that COMMIT wrote for it, relative to the lake's root.
+        written_vectors: those that its own statements wrote without Spark, which a rollback removes.
         keeps_files: whether a rollback leaves the data files that its commits add, and the folders of tables that it
             made: another attempt at the same has, or will have, the same files.
         claimed: the locations of tables that it claimed for its lake, or found claimed, see `lockstep.lake.claims`.
@@ -107,6 +108,7 @@ class Transaction:
     failed_statement: str | None = None
     in_doubt: int | None = None
     vectors: set[str] = field(default_factory=set)
+    written_vectors: set[str] = field(default_factory=set)
     keeps_files: bool = False
     claimed: set[str] = field(default_factory=set)
     released: set[str] = field(default_factory=set)
@@ -119,11 +121,11 @@ class Transaction:
     statements: list[str] = field(default_factory=list)
     names: Names = field(init=False)
     seen: Seen = field(init=False)
+    creations: Creations = field(init=False, default_factory=Creations)
     _reads: RowsRead = field(init=False, default_factory=RowsRead)
     _view_reads: set[Name] = field(init=False, default_factory=set)
     _contents: Contents = field(init=False, default_factory=Contents)
     _looked_at: set[str] = field(init=False, default_factory=set)
-    _creations: dict[str, Creation] = field(init=False, default_factory=dict)
     _savepoints: Savepoints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -362,7 +364,7 @@ class Transaction:
         if version != (expected := self.next_version(location)):
             raise InvalidError(f"table folder {location}: version {version} was staged where {expected} was expected")
         table = self._table_at(location)
-        (self.names.create_elsewhere if self.is_made_elsewhere(table) else self.names.put)(table)
+        (self.names.create_elsewhere if self.creations.is_elsewhere(table) else self.names.put)(table)
         self.staged.setdefault(table.id, []).append(version)
         self._contents.keep(table.id, version, content)
         self.state = State.INFLIGHT
@@ -379,7 +381,7 @@ class Transaction:
     def _table_at(self, location: str) -> Table:
         if (table := self.names.table_at(location)) is not None:
             return table
-        if (creation := self._creations.get(location)) is None:
+        if (creation := self.creations.at(location)) is None:
             raise InvalidError(f"nothing at {location} belongs to transaction {self.id}")
         self.names.check_free(creation.name)
         return Table(id=creation.id, name=creation.name, location=location, version=NEW, since=self.base.version)
@@ -400,41 +402,15 @@ class Transaction:
             self.check_place(name, elsewhere)
         location = elsewhere or new_location(name, id, self._is_taken)
         creation = Creation(id=id, name=name, location=location, elsewhere=elsewhere is not None)
-        self._creations[creation.location] = creation
+        self.creations.add(creation)
         return creation
 
     def _is_taken(self, folder: str) -> bool:
-        return folder in self._creations or self.names.table_at(folder) is not None
+        return self.creations.at(folder) is not None or self.names.table_at(folder) is not None
 
     def check_place(self, name: Name, location: str) -> None:
-        """Raise unless a new table may lie where a statement says, for what this transaction's others began to make.
-
-        A statement that began to make a table of the same name there may be said again. Those that are made are among
-        the names that the transaction sees.
-
-        Raises:
-            InvalidError: it made a table there, and dropped it.
-            DuplicateError (42P07): another statement of it began to make a table there, inside of it or around it.
-        """
-        if any(table.location == location and self.is_made_elsewhere(table) for table in self.dropped_tables):
-            raise InvalidError(
-                f"no new table can be made at {location}: this transaction itself has made one there and dropped it, "
-                "and its files stay until COMMIT or ROLLBACK. Choose another folder, or ROLLBACK TO a savepoint from "
-                "before"
-            )
-        begun = [each for each in self._creations.values() if each.id not in self.staged and each.name != name]
-        if (other := next((each for each in begun if overlap(each.location, location)), None)) is not None:
-            raise DuplicateError(
-                f"new table {name} cannot lie at {location}: this transaction has begun to make table {other.name} at "
-                f"{other.location}. Choose another folder; or, if the statement that made it failed, ROLLBACK TO a "
-                "savepoint from before it"
-            )
-
-    def reserved_elsewhere(self, location: str) -> Creation | None:
-        """Return the new table that a statement began to make at a location that it named, as long as none is there."""
-        creation = self._creations.get(location)
-        is_there = self.names.table_at(location) is not None
-        return None if creation is None or is_there or not creation.elsewhere else creation
+        """Raise unless a new table may lie where a statement says, see `Creations.check_place`."""
+        self.creations.check_place(name, location, staged=self.staged, dropped=self.dropped_tables)
 
     def changing(self) -> Names:
         """Return the names that it sees, to be changed.
@@ -484,7 +460,8 @@ class Transaction:
                 name=name.casefold(),
                 staged={id: tuple(versions) for id, versions in self.staged.items()},
                 names=self.names.copied(),
-                creations=dict(self._creations),
+                creations=self.creations.copied(),
+                vectors=frozenset(self.written_vectors),
                 statements=tuple(self.statements),
             )
         )
@@ -503,12 +480,13 @@ class Transaction:
         by_id = {table.id: table for table in self.dropped_tables}
         for names in (self.names, point.names):
             by_id |= {id: table for id in self.staged if (table := names.table_by_id(id)) is not None}
-        since = [each for location, each in self._creations.items() if point.creations.get(location) != each]
-        undone = point.undone(self.staged, by_id, since=since)
+        undone = point.undone(
+            self.staged, by_id, since=self.creations.since(point.creations), vectors=self.written_vectors
+        )
         self.epoch += 1
         self.staged = {id: list(versions) for id, versions in point.staged.items()}
-        self.statements, self._creations = list(point.statements), dict(point.creations)
-        self.names = point.names.copied()
+        self.statements, self.creations = list(point.statements), point.creations.copied()
+        self.names, self.written_vectors = point.names.copied(), {*point.vectors}
         return undone
 
     def release(self, name: str) -> None:
@@ -527,24 +505,6 @@ class Transaction:
         """The tables with staged commits, by their names now."""
         tables = map(self.names.table_by_id, [*self.staged])
         return sorted((table for table in tables if table is not None), key=lambda table: table.name)
-
-    def created_folders(self) -> list[str]:
-        """The folders of tables that it made, or began to make: nobody else knows them before it commits."""
-        return [creation.location for creation in self._creations.values() if not creation.elsewhere]
-
-    def abandoned_folders(self) -> list[str]:
-        """Those of them whose table it does not have: the CREATE failed, or the table was dropped again."""
-        return [location for location in self.created_folders() if self.names.table_at(location) is None]
-
-    def is_made_elsewhere(self, table: Table) -> bool:
-        """Whether it made a table where a statement said, be it dropped since."""
-        creation = self._creations.get(table.location)
-        return creation is not None and creation.elsewhere and creation.id == table.id
-
-    def made_elsewhere(self) -> list[Table]:
-        """The tables that it made where statements said, and that it has."""
-        tables = [table for location in self._creations if (table := self.names.table_at(location)) is not None]
-        return [table for table in tables if self.is_made_elsewhere(table)]
 
     @property
     def dropped_tables(self) -> list[Table]:

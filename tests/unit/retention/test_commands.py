@@ -69,7 +69,7 @@ def litter(catalog: TransactionalCatalog) -> str:
     """Leave what a dead transaction staged, older than litter has to be; return where."""
     tx = catalog.begin()
     stage_new(catalog, tx, "never", add("x"))
-    [folder] = tx.created_folders()
+    [folder] = tx.creations.folders()
     return folder
 
 

@@ -15,7 +15,7 @@ from lockstep.tables.opened import OpenLake
 from lockstep.tables.transaction import LakeTransaction
 from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import open_catalog
+from tests.support.lakes import open_catalog, tree
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])
 
@@ -87,6 +87,38 @@ def test_nothing_goes_on_after_it(table: OpenLake, what: str) -> None:
             LATER[what](tx)
         tx.rollback()
     assert ids(table) == [1]
+
+
+@pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}], ids=["files", "vectors"])
+def test_nothing_stays_in_the_store_of_what_was_undone(lake: OpenLake, properties: dict[str, str]) -> None:
+    """Neither data files nor deletion vectors: of a rollback, of one to a savepoint, of a statement that failed."""
+    with lake.transaction() as tx:
+        tx.create("t", SCHEMA, properties=properties).append({"id": [1, 2, 3], "v": [1, 2, 3]})
+        tx["t"].alter.add_constraint({"positive": "v > 0"})
+    storage = lake.catalog.lake.storage
+    before = tree(storage)
+    with lake.transaction() as tx:
+        tx["t"].delete("id = 2")
+        tx["t"].update({"v": "v + 1"}, "id = 1")
+        tx.rollback()
+    assert tree(storage) == before
+    with lake.transaction() as tx:
+        tx.savepoint("here")
+        tx["t"].delete("id = 2")
+        tx.rollback_to("here")
+        assert tree(storage) == before
+        tx["t"].delete("id = 1")
+        kept = tree(storage)
+        assert set(before) < set(kept)
+        tx.savepoint("later")
+        with pytest.raises(InvalidError, match="positive"):
+            tx["t"].update({"v": "-v"}, "id = 2")
+        assert tree(storage) == kept
+        tx.rollback_to("later")
+        tx["t"].overwrite({"id": [2], "v": [9]}, where="id = 2")
+        tx.rollback_to("later")
+        assert tree(storage) == kept
+    assert ids(lake) == [2, 3]
 
 
 @pytest.mark.parametrize("how", FAILING)

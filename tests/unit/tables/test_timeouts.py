@@ -23,6 +23,7 @@ from lockstep.errors import (
     FailedTransactionError,
     InvalidError,
     LockstepError,
+    UnavailableError,
 )
 from lockstep.storage import open_storage
 from lockstep.tables.opened import OpenLake
@@ -222,6 +223,27 @@ def test_one_that_a_person_had_ended_is_told_so_however_late(keeper: Looking, la
     assert ids(lake) == [1]
 
 
+def test_a_block_says_so_though_its_program_had_tried_to_commit(keeper: Looking, lake: OpenLake) -> None:
+    store = lake.catalog.lake.storage
+    assert isinstance(store, FaultyStorage)
+    with refused(FailedTransactionError, lake, IDLED_OUT, idle_timeout=60) as tx:
+        tx["t"].append({"id": [2]})
+        store.die_at(1)
+        with pytest.raises(UnavailableError):
+            tx.commit()
+        store.heal()
+        assert tx.status == "OPEN"
+        keeper.now += 60
+        keeper.look()
+    assert ids(lake) == [1]
+
+
+def test_a_block_that_is_never_left_is_not_watched_for_its_statements_alone(keeper: Looking, lake: OpenLake) -> None:
+    tx = lake.transaction(statement_timeout=60).__enter__()
+    assert tx["t"].to_arrow().num_rows == 1
+    assert not keeper._watched
+
+
 def test_of_one_in_doubt_nobody_says_that_it_is_rolled_back(keeper: Looking, lake: OpenLake) -> None:
     store = lake.catalog.lake.storage
     assert isinstance(store, FaultyStorage)
@@ -257,7 +279,7 @@ def test_the_lake_s_limits_hold_unless_a_transaction_says_another(keeper: Lookin
 
 
 @pytest.mark.parametrize("argument", ["timeout", "idle_timeout", "statement_timeout"])
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "3s", True])
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 1e10, "3s", True])
 def test_a_timeout_that_is_none_is_refused_by_name(lake: OpenLake, root: Path, argument: str, value: Any) -> None:
     given: dict[str, Any] = {argument: value}
     with pytest.raises(InvalidError, match=argument):

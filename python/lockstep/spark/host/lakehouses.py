@@ -54,7 +54,7 @@ from lockstep.spark.host.uris import Uris, outside_location
 from lockstep.storage import url_of
 from lockstep.storage.outside import comparable
 from lockstep.timeline.entry import Isolation
-from lockstep.transactions.savepoint import Creation
+from lockstep.transactions.creations import Creation
 
 REMEMBERED_CATALOGS = 200
 """Catalogs that are kept although no transaction is open in them, those that were used last: each may hold a lake."""
