@@ -141,7 +141,7 @@ DRIVER_STATE_FILES = Setting(
     "Of a table with no more files and tombstones than these, the driver keeps in its memory which files it has, once "
     "for all sessions and transactions ([how](design.md#which-uri-which-version)). Of a larger one, or with `0`, "
     "Spark's executors do, once for each transaction.",
-    default="2000",
+    default="10000",
 )
 
 # --- of a catalog -----------------------------------------------------------------------------------------------------

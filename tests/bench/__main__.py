@@ -191,8 +191,8 @@ suits small tables. *Delta's and Spark's defaults* set neither. All kinds of wor
 just after writes to their tables. `SELECT 1` and `BEGIN; ROLLBACK` are the mean of {SMALL["nothing"]} in a row.
 
 A ratio below 1 is a small table's: which files it has, the driver remembers and plain Delta finds out by Spark jobs
-([how](design.md#which-uri-which-version)). A table of more than 2,000 files and tombstones is not measured here; its
-state is computed once more for each transaction that writes it.
+([how](design.md#which-uri-which-version)). Tables of [many files](#tables-of-many-files) are measured
+by themselves.
 
 {tables}
 

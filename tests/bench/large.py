@@ -191,7 +191,7 @@ def section(found: Mapping[int, Mapping[str, Mapping[str, Sequence[float]]]], re
             Tables of so many files of {ROWS} rows each, a process for each column, in turn, on a local disk with
             Delta's and Spark's defaults (`make bench-large`, `local[2]`; {repeats} repeats, medians, and
             those of the paired ratios with quartiles; {conditions()}). By default the driver keeps no state of a table
-            that has more than 2,000 files and tombstones; *kept* has
+            that has more than 10,000 files and tombstones; *kept* has
             `lockstep.driver_state_files = {SIDES["lockstep-kept"]}`.
         """),
         "",
@@ -209,7 +209,7 @@ def _ratio(some: Sequence[float], others: Sequence[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.large", description=__doc__)
     parser.add_argument("--files", type=int, nargs="+", default=[5_000, 20_000])
-    parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=4)
     parser.add_argument("--no-write", action="store_true", help="print only; leave docs/benchmarks.md as it is")
     args = parser.parse_args()
     from tests.bench.page import DOCUMENT, with_section

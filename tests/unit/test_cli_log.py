@@ -20,7 +20,8 @@ import pytest
 from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.cli.log import find, log, time_option_value
+from lockstep.cli.arguments import time_option_value
+from lockstep.cli.log import find, log
 from lockstep.display import BRIEF_COLUMNS, LOG_COLUMNS, brief_row, log_row
 from lockstep.errors import InvalidError
 from lockstep.storage import open_storage

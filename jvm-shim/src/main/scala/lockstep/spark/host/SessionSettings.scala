@@ -25,7 +25,7 @@ private[spark] object SessionSettings {
   /** The files of a table whose state is kept in the driver. */
   def driverStateFiles(session: SparkSession): Int = {
     val name = "lockstep.driver_state_files"
-    session.conf.getOption(name).fold(2000)(value =>
+    session.conf.getOption(name).fold(10000)(value =>
       value.toIntOption.filter(_ >= 0).getOrElse(
         throw new LockstepException("LOCKSTEP_INVALID", s"$name is '$value': expected a whole number", "22023")))
   }
