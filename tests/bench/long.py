@@ -386,7 +386,8 @@ def run(lengths: list[int], tables: int, versions: int, repeats: int) -> tuple[s
         expiry = expired(root, versions)
     finally:
         shutil.rmtree(root)
-    return text(rows, tables, expiry), missed(rows, expiry)
+    goals = missed(rows, expiry)
+    return text(rows, tables, expiry, goals), goals
 
 
 def _cost(cost: Cost) -> str:
@@ -399,8 +400,9 @@ def _row(row: Row) -> str:
     return f"| {row.versions:,} | {opened} | {row.memory_mib:.1f} | {costs} |"
 
 
-def text(rows: list[Row], tables: int, expiry: Expiry) -> str:
-    """Return a table of what was measured."""
+def text(rows: list[Row], tables: int, expiry: Expiry, goals: list[str]) -> str:
+    """Return a table of what was measured, and which goals were missed."""
+    verdict = f"Missed in this run: {'; '.join(goals)}." if goals else "All were kept in this run."
     lines = "\n".join(map(_row, rows))
     return f"""## A lake that grows to a million versions
 
@@ -419,6 +421,7 @@ newest 100 entries (those of the shortest history are in one segment with the en
 Bounds that fail `make bench-scale`: to open, {OPEN_SECONDS} s and {OPEN_REQUESTS} requests in sequence, and
 {MEMORY_MIB} MiB; the longest history no more than {FLAT} times a shorter one and {NOISE_SECONDS * 1e3:.0f} ms, and
 {MORE_REQUESTS} requests more; {EXPIRY_REQUESTS} requests for each version that expires, and {EXPIRY_MIB} MiB.
+{verdict}
 """
 
 
