@@ -364,6 +364,9 @@ def test_sql_and_manifest_tell_of_one_version(root: Path) -> None:
     assert read("manifest", root) == {"database_version": 3, "tables": [table | {"version": 1}]}
     refused = lockstep("sql", root, "SELECT id, v AS id FROM t", "--json")
     assert (refused.exit_code, "SQLSTATE 42701" in refused.stderr) == (1, True)
+    for format in ((), ("--json",)):
+        refused = lockstep("sql", root, "SELECT '290000-01-01'::DATE AS d", *format)
+        assert (refused.exit_code, "SQLSTATE 22008" in refused.stderr) == (1, True)
     refused = lockstep("sql", root, "DELETE FROM t")
     assert (refused.exit_code, "SQLSTATE 0A000" in refused.stderr) == (1, True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
@@ -27,7 +28,9 @@ mistyped version."""
 
 @click.command()
 @root_argument
-@click.option("-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option(
+    "-n", "count", type=click.IntRange(1, sys.maxsize), default=20, show_default=True, help="How many at most."
+)
 @click.option("--table", help="Only those that changed the table or view of this name: namespace.table.")
 @click.option(
     "--since",

@@ -30,6 +30,12 @@ def sql(root: str, query: str, when: str | None, as_json: bool) -> None:
     """
     answer = _version(root, when).sql(query)
     names = answer.column_names
+    try:
+        columns = [column.to_pylist() for column in answer.columns]
+    except OverflowError as error:
+        raise InvalidError(
+            f"the answer has a date or time that cannot be printed ({error}): CAST it to VARCHAR", sqlstate="22008"
+        ) from error
     if as_json:
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise InvalidError(
@@ -37,9 +43,9 @@ def sql(root: str, query: str, when: str | None, as_json: bool) -> None:
                 "another name (AS)",
                 sqlstate=DUPLICATE_COLUMN,
             )
-        print_json([_of_json(row) for row in answer.to_pylist()])
+        print_json([_of_json(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)])
     else:
-        rows = zip(*(column.to_pylist() for column in answer.columns), strict=True)
+        rows = zip(*columns, strict=True)
         print_table(names, [["NULL" if value is None else value for value in row] for row in rows])
 
 

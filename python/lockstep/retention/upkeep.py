@@ -191,7 +191,7 @@ def status(lake: Lake, retention: Retention) -> Status:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
     found = plan(lake, Scope(EVERYTHING, orphan_age=retention.orphan_age), retention)
-    head, now = lake.refresh(), lake.clock()
+    head, now = lake.newest(), lake.clock()  # with what is set aside
     records = open_transactions(lake)
     files, size = totals(found.doomed)
     names = {table.id: str(table.name) for table in head.tables.values()}

@@ -133,10 +133,12 @@ class LakeVersion:
             names: which tables; all by default. Those of the namespace `default` are in the schema `main`, too.
 
         Raises:
-            UndefinedError, UnsupportedError, InvalidError: see `__getitem__`; a table that cannot be read so.
+            UndefinedError, UnsupportedError, InvalidError: see `__getitem__`; a table that cannot be read so; two that
+                have one name there (42702), as `t` of the namespaces `("b", "c")` and `("b.c",)`.
             CorruptTimelineError: a file of a table's log is lost; DuckDB itself says which data file is.
         """
         wanted = [name_of(name) for name in names or self.tables]
+        _refuse_two_of_one_name(wanted)
         for name, table in zip(wanted, self._tables(wanted), strict=True):
             register(connection, name, table.relation(), f"__lockstep_{self.version}_{name}")
 
@@ -144,6 +146,21 @@ class LakeVersion:
         tables = [find_table(self._database, name) for name in names]
         self._check(tables)
         return [VersionTable(self._storage, table, self._options, is_past=self._is_past) for table in tables]
+
+
+def _refuse_two_of_one_name(names: Iterable[Name]) -> None:
+    """Raise InvalidError (42702) if two names are one in DuckDB, where a namespace of several parts is one name."""
+    seen: dict[tuple[str, str], Name] = {}
+    for name in names:
+        schema = ".".join(name.namespace).casefold()
+        schemas = ("main", schema) if schema == "default" else (schema,)
+        others = [seen.setdefault((each, name.table.casefold()), name) for each in schemas]
+        if other := next((each for each in others if each != name), None):
+            raise InvalidError(
+                f"tables {other} and {name} of namespaces {other.namespace} and {name.namespace} have one name in "
+                "DuckDB: give `names` without one of them",
+                sqlstate="42702",
+            )
 
 
 class VersionTable:

@@ -94,7 +94,9 @@ def test_ours_of_a_table_that_was_written_over_stays_until_a_person_decides(
         maintain(process.lake, Retention.of({}))
         process.lake.upkeep.settle()
         assert "ours" in data(process, "a")
-    assert "it is set aside" in status(again(catalog).lake, RETENTION).kept_whole[place]
+    found = status(again(catalog).lake, RETENTION)
+    assert "it is set aside" in found.kept_whole[place]
+    assert found.set_aside, "whoever looks at that alone learns of it"
     with pytest.raises(MissingFilesError, match="cannot be read"):
         shared_files(again(catalog).lake, location(catalog, "b"))  # which a clone may name in the timeline alone
 

@@ -432,6 +432,25 @@ def test_duckdb_and_polars_read_a_version(lake: OpenLake) -> None:
     assert lake.at(2)["t"].polars().select(pl.len()).collect().item() == 2
 
 
+def test_duckdb_is_given_no_two_tables_under_one_name(lake: OpenLake) -> None:
+    """A namespace of several parts is one name to DuckDB, and `default` is `main`, too."""
+    import duckdb
+
+    with lake.transaction() as tx:
+        for namespace in (("b",), ("b", "c"), ("b.c",), ("main",)):
+            tx.create_namespace(namespace)
+            tx.create((*namespace, "t"), pa.schema([("id", pa.int64())])).append({"id": [len(namespace)]})
+        tx.create("t", pa.schema([("id", pa.int64())]))
+    at, names = lake.at(), [("b",), ("b", "c")]
+    for wrong in ([("b", "c"), ("b.c",)], [("main",), ("default",)], [("b", "c"), ("b",), ("b.c",)]):
+        with duckdb.connect() as connection, pytest.raises(InvalidError, match="have one name in DuckDB") as refused:
+            at.duckdb(connection, [(*namespace, "t") for namespace in wrong])
+        assert refused.value.sqlstate == "42702"
+    with duckdb.connect() as connection:
+        at.duckdb(connection, [(*namespace, "t") for namespace in names])
+        assert connection.sql('FROM "b.c".t').fetchall() == [(2,)]
+
+
 def test_duckdb_is_given_all_tables_or_none(lake: OpenLake) -> None:
     import duckdb
 
