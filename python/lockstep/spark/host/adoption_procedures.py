@@ -156,7 +156,9 @@ def _settle(requests: ProcedureRequests, session: Session, request: protocol.Cal
     if request.arguments.get("dry_run"):
         return answer_of([[*_choice(found, each), None] for each in offered])
     if keep is None:
-        raise InvalidError("settle: say which side to keep, ours or theirs, or dry_run => true to look what each means")
+        raise InvalidError(
+            "settle: say which side to keep, ours, theirs or both, or dry_run => true to look what each means"
+        )
 
     def run(change: Callable[[Transaction], None]) -> int:
         made = requests.change(session, request, change)
@@ -211,7 +213,7 @@ ADOPTION_PROCEDURES: Mapping[str, Procedure] = {
         changes=True,
     ),
     "settle": Procedure(
-        says="Settles a table that has diverged: what the timeline has is kept, or what a plain Delta writer wrote.",
+        says="Settles a table that has diverged: what the timeline has is kept, what a plain Delta writer wrote, or both.",
         parameters={"table": "string", "keep": "string", "dry_run": "boolean"},
         required=1,
         columns={
