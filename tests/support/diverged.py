@@ -86,7 +86,7 @@ def settled(catalog: TransactionalCatalog, keep: Side) -> int:
 
 
 def as_it_is(folder: Path, to: Path) -> Path:
-    """Copy a table, for a plain writer that has read it and does not hear of what comes; without what Lockstep has there."""
+    """Copy a table, without what Lockstep has there: a plain writer has read it, and does not hear of what comes."""
     return shutil.copytree(folder, to, ignore=shutil.ignore_patterns("_lockstep", "*.crc"))
 
 

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any
 
 from lockstep.conflict.writes import Changes, first_conflict
-from lockstep.delta.actions import ROW_TRACKING, Action, LogicalFile, bodies, logical_file, split
+from lockstep.delta.actions import ROW_TRACKING, Action, LogicalFile, split
 from lockstep.delta.combine.collapse import KINDS
 from lockstep.delta.combine.evolution import TableState
 from lockstep.delta.combine.going_back import removal, said

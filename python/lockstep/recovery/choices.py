@@ -63,9 +63,7 @@ def choices(lake: Lake, found: Divergence) -> list[Choice]:
             UNKNOWN if found.gone else _counts([*ours.values()]),
             None if found.is_ahead else damaged or _why_not(partial(check_end, found)),
         ),
-        Choice(
-            "both", (), Counts(), None if found.is_ahead else damaged or _why_not(partial(two_sides, lake, found))
-        ),
+        Choice("both", (), Counts(), None if found.is_ahead else damaged or _why_not(partial(two_sides, lake, found))),
     ]
 
 
@@ -141,7 +139,9 @@ def two_sides(lake: Lake, found: Divergence) -> TwoSides:
     try:
         theirs = {version: parse(data) for version, data in log.items() if data is not None}
     except InvalidError as error:
-        raise InvalidError(f"table {name}: both cannot be kept, for a commit of its log is damaged: {error.message}") from error
+        raise InvalidError(
+            f"table {name}: both cannot be kept, for a commit of its log is damaged: {error.message}"
+        ) from error
     if gone := [path for path, data in zip(paths, log.values(), strict=True) if data is None]:
         raise _not_both(found, f"{gone[0]} is gone, and nobody knows what it did")
     sides = TwoSides(found.common, base, ours, theirs)

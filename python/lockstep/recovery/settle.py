@@ -4,8 +4,9 @@ It rolls forward, by one entry of the timeline. Where the log merely goes on, wi
 theirs are kept, or both, they are taken in. Else the table is taken out of the catalog, and its folder is taken in as
 it is, under the same name and in the same transaction (`lockstep.adoption`). That transaction commits behind theirs: if
 ours is kept, what makes the table what the timeline had (`lockstep.delta.combine.going_back`); if both are, what ours
-did and the log has not (`lockstep.recovery.both`); and in any case the metadata anew. So the newest version is another than either side had, and Delta refuses statements that began before, whichever
-of the two they have read, as it does after any change of the metadata.
+did that the log has not (`lockstep.recovery.both`); and in any case the metadata anew. So the newest version is another
+than either side had, and Delta refuses statements that began before, whichever of the two they have read, as it does
+after any change of the metadata.
 
 No file is moved, written over or deleted, of the log or of the data, but for checksums, which are advice. So a process
 that dies in the middle has changed nothing, or all; who comes late with what was decided before meets another table in

@@ -106,7 +106,7 @@ WAYS: dict[str, tuple[list[Ours], Theirs, dict[int, str]]] = {
     ),
     "each changes rows of other files": (
         [lambda t: t.update({"v": "'ours'"}, "id = 1")],
-        lambda at: DeltaTable(at).update({"v": "'theirs'"}, "id = 2"),
+        lambda at: DeltaTable(at).update({"v": "'theirs'"}, predicate="id = 2"),
         {1: "ours", 2: "theirs", 3: "old", 4: "old"},
     ),
     "ours deletes, theirs appends": (
@@ -181,16 +181,18 @@ def test_what_conflicts_is_refused_by_name_before_anything_is_written(lake: Open
     folder = made(lake)
     copy = as_it_is(folder, tmp_path / "plain")
     did(lake, lambda t: t.update({"v": "'ours'"}, "id = 1"))
-    DeltaTable(copy).update({"v": "'theirs'"}, "id = 1")
+    DeltaTable(copy).update({"v": "'theirs'"}, predicate="id = 1")
     write_over(folder, copy)
     catalog = lake.catalog
-    head, before = catalog.timeline.head.version, {path for path in folder.rglob("*")}
+    head, before = catalog.timeline.head.version, set(folder.rglob("*"))
     *_, choice = choices(catalog.lake, divergence(catalog.lake, named("t")))
-    with pytest.raises(InvalidError, match=r"both cannot be kept, for both changed data file .*Keep ours or theirs") as no:
+    with pytest.raises(
+        InvalidError, match=r"both cannot be kept, for both changed data file .*Keep ours or theirs"
+    ) as no:
         settled(catalog, "both")
     assert (choice.keep, choice.refused, no.value.sqlstate) == ("both", no.value.message, "22023")
     assert TransactionalCatalog.open(str(tmp_path / "lake")).timeline.head.version == head
-    assert {path for path in folder.rglob("*")} == before
+    assert set(folder.rglob("*")) == before
     settled(catalog, "ours")
     assert read(folder)[0] == (1, "ours")
 
@@ -198,7 +200,7 @@ def test_what_conflicts_is_refused_by_name_before_anything_is_written(lake: Open
 # --- without data -----------------------------------------------------------------------------------------------------
 
 
-def written_over(store: FaultyStorage, *ours: Any, theirs: Any = (add("theirs"),), more: Any = ()) -> TransactionalCatalog:
+def written_over(store: FaultyStorage, *ours: Any, more: Any = ()) -> TransactionalCatalog:
     """Return a lake whose table t has the file p, and then ours, in whose place a plain writer's commit is."""
     catalog = open_catalog(store)
     create(catalog, "t", "u", files=["p"])
@@ -210,7 +212,7 @@ def written_over(store: FaultyStorage, *ours: Any, theirs: Any = (add("theirs"),
     stage(catalog, tx, "t", *(ours or (add("ours"),)))
     catalog.commit(tx)
     catalog.lake.upkeep.settle()
-    put_foreign(catalog, catalog.timeline.head.tables[named("t")].version, *theirs)
+    put_foreign(catalog, catalog.timeline.head.tables[named("t")].version, add("theirs"))
     return catalog
 
 
@@ -331,7 +333,7 @@ def test_times_of_commits_go_on_behind_theirs(store: FaultyStorage) -> None:
 
 def test_ours_that_nobody_has_any_more_cannot_be_kept(store: FaultyStorage) -> None:
     """A large commit is in no entry."""
-    catalog = written_over(store, large("ours"))
+    written_over(store, large("ours"))
     other = open_catalog(store)
     with pytest.raises(InvalidError, match="too large for its entry"):
         settled(other, "both")
@@ -350,7 +352,7 @@ def test_files_that_are_gone_refuse_both(store: FaultyStorage, side: str) -> Non
 
 
 def test_a_log_whose_commits_are_gone_is_not_kept_with_ours(store: FaultyStorage) -> None:
-    """Nobody knows what they did; and one that ends before what statements have read of ours gets no version of theirs."""
+    """Nobody knows what they did. Nor is one that ends before what statements have read of ours."""
     catalog = written_over(store)
     put_foreign(catalog, 2, add("theirs2"))
     where = location(catalog, "t")

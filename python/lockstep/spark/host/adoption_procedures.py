@@ -213,7 +213,7 @@ ADOPTION_PROCEDURES: Mapping[str, Procedure] = {
         changes=True,
     ),
     "settle": Procedure(
-        says="Settles a table that has diverged: what the timeline has is kept, what a plain Delta writer wrote, or both.",
+        says="Settles a table that has diverged: the timeline's side is kept, a plain Delta writer's, or both.",
         parameters={"table": "string", "keep": "string", "dry_run": "boolean"},
         required=1,
         columns={
