@@ -23,7 +23,7 @@ PROPERTIES = ", ".join(
 def merge(table: str, changed: int, new: int, who: str) -> str:
     """Return a statement that changes one row, and inserts one."""
     return (
-        f"MERGE INTO {table} t USING (VALUES ({changed}), ({new})) AS s(id) ON t.id = s.id "
+        f"MERGE INTO {table} t USING (SELECT explode(array({changed}, {new})) AS id) s ON t.id = s.id "
         f"WHEN MATCHED THEN UPDATE SET v = '{who}' WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, '{who}')"
     )
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from lockstep.commit.files import added_files
-from lockstep.delta.actions import parse
+from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.going_back import why_not as why_no_commit_does
 from lockstep.delta.counts import total
-from lockstep.delta.log import commit_path
+from lockstep.delta.log import commit_path, log_files, read_published
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
@@ -131,24 +131,28 @@ def two_sides(lake: Lake, found: Divergence) -> TwoSides:
         LockstepError: the log cannot be read.
     """
     check_end(found)
-    name, versions = found.table.name, range(found.common + 1, found.newest + 1)
     base = _base(lake, found)
-    paths = [commit_path(found.table.location, version) for version in versions]
-    log = dict(zip(versions, lake.side_by_side(lake.storage.get, paths), strict=True))
-    ours = {version: parse(data) for version, data in found.ours.items()}
-    try:
-        theirs = {version: parse(data) for version, data in log.items() if data is not None}
-    except InvalidError as error:
-        raise InvalidError(
-            f"table {name}: both cannot be kept, for a commit of its log is damaged: {error.message}"
-        ) from error
-    if gone := [path for path, data in zip(paths, log.values(), strict=True) if data is None]:
-        raise _not_both(found, f"{gone[0]} is gone, and nobody knows what it did")
-    sides = TwoSides(found.common, base, ours, theirs)
+    sides = TwoSides(
+        found.common, base, {version: parse(data) for version, data in found.ours.items()}, _log_of(lake, found)
+    )
     if (reason := why_not_both(sides)) is not None:
         raise _not_both(found, reason)
     _check_files(lake, found, sides)
     return sides
+
+
+def _log_of(lake: Lake, found: Divergence) -> dict[int, list[Action]]:
+    """Return the commits of the log from where the two sides part.
+
+    Raises:
+        InvalidError: one is gone.
+        LockstepError: one is damaged, or the store failed.
+    """
+    where, versions = found.table.location, range(found.common + 1, found.newest + 1)
+    if gone := sorted({*versions} - log_files(lake.storage, where, found.common).commits):
+        raise _not_both(found, f"{commit_path(where, gone[0])} is gone, and nobody knows what it did")
+    commits = lake.side_by_side(partial(read_published, lake.storage, where), versions)
+    return dict(zip(versions, commits, strict=True))
 
 
 def _check_files(lake: Lake, found: Divergence, sides: TwoSides) -> None:

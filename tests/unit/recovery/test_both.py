@@ -80,6 +80,8 @@ def moved(number: int) -> Action:
     return {"metaData": {**body, "schemaString": json.dumps(schema)}}
 
 
+TXN = txn("s")
+
 Case = tuple[Sequence[Sequence[Action]], Sequence[Sequence[Action]]]
 
 GO_IN: dict[str, tuple[Case, set[str]]] = {
@@ -138,7 +140,7 @@ def test_where_they_do_not_conflict_each_file_is_as_the_side_has_it_that_touched
 
 CONFLICTS: dict[str, tuple[Case, str]] = {
     "both removed a file": (([[remove("p"), add("o")]], [[remove("p"), add("t")]]), "both changed data file p"),
-    "both removed two": (([[remove("p"), remove("q")]], [[remove("p"), remove("q"), add("t")]]), "data file p and 1 more"),
+    "both removed two": (([[remove("p"), remove("q")]], [[remove("p"), remove("q"), TXN]]), "data file p and 1 more"),
     "both deleted rows of a file": ((([deleted("p", "a")]), [deleted("p", "b")]), "which of its rows are deleted"),
     "ours deleted rows of what theirs removed": (([deleted("p", "a")], [[remove("p")]]), "both changed data file p"),
     "theirs told statistics anew": (
