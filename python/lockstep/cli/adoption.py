@@ -118,7 +118,7 @@ def settle(
         raise click.UsageError("give --ours, --theirs or --both, or --dry-run to look what each means")
     catalog = TransactionalCatalog.open(root, application="lockstep")
     found = divergence(catalog.lake, name_of(table))
-    offered = [each for each in choices(catalog.lake, found) if keep in (None, each.keep)]
+    offered = choices(catalog.lake, found, keep)
     made = None
     if not as_json:
         click.echo(found.why.message)

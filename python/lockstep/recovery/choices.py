@@ -45,26 +45,33 @@ class Choice:
     refused: str | None = None
 
 
-def choices(lake: Lake, found: Divergence) -> list[Choice]:
-    """Return what each choice takes from readers; no data file is deleted by either.
+def choices(lake: Lake, found: Divergence, keep: str | None = None) -> list[Choice]:
+    """Return what each choice takes from readers, or the one that is asked for; no data file is deleted by any.
 
     Raises:
         UnavailableError: the store failed.
     """
-    theirs = tuple(version for version in range(found.common + 1, found.newest + 1) if version not in found.same)
     damaged = _why_not(partial(check_condensed, lake, found))
-    why_not_ours = damaged or _why_not(partial(wanted_and_there, lake, found))
-    ours = {version: data for version, data in found.ours.items() if version not in found.same}
-    return [
-        Choice("ours", theirs, _counts_there(lake, found, theirs), why_not_ours),
-        Choice(
-            "theirs",
-            tuple(ours),
-            UNKNOWN if found.gone else _counts([*ours.values()]),
-            None if found.is_ahead else damaged or _why_not(partial(check_end, found)),
-        ),
-        Choice("both", (), Counts(), None if found.is_ahead else damaged or _why_not(partial(two_sides, lake, found))),
-    ]
+    offers = {"ours": _ours, "theirs": _theirs, "both": _both}
+    return [offer(lake, found, damaged) for side, offer in offers.items() if keep in (None, side)]
+
+
+def _ours(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
+    lost = tuple(version for version in range(found.common + 1, found.newest + 1) if version not in found.same)
+    refused = damaged or _why_not(partial(wanted_and_there, lake, found))
+    return Choice("ours", lost, _counts_there(lake, found, lost), refused)
+
+
+def _theirs(lake: Lake, found: Divergence, damaged: str | None) -> Choice:  # noqa: ARG001 - one of several
+    lost = {version: data for version, data in found.ours.items() if version not in found.same}
+    counts = UNKNOWN if found.gone else _counts([*lost.values()])
+    refused = None if found.is_ahead else damaged or _why_not(partial(check_end, found))
+    return Choice("theirs", tuple(lost), counts, refused)
+
+
+def _both(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
+    refused = None if found.is_ahead else damaged or _why_not(partial(two_sides, lake, found))
+    return Choice("both", (), Counts(), refused)
 
 
 def _why_not(check: Callable[[], object]) -> str | None:

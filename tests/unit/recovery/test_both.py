@@ -323,8 +323,8 @@ def test_it_is_what_would_be_had_ours_been_done_behind_theirs(
         assert touched[0] & touched[1]
         return
     behind, before = base(), base()
-    for commit in (*found.foreign.values(), *ours):
-        behind.take(commit)
-    for commit in (*ours, *found.foreign.values()):
-        before.take(commit)
+    foreign = found.foreign.values()
+    for one, other in zip((*foreign, *ours), (*ours, *foreign), strict=True):
+        behind.take(one)
+        before.take(other)
     assert settled(found)[1].files.keys() == behind.files.keys() == before.files.keys()

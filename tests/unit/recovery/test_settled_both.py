@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -91,32 +91,33 @@ def rows(root: str) -> list[tuple[int, str]]:
     return sorted((row["id"], row["v"]) for row in lockstep.open(root).at()["t"].to_arrow().to_pylist())
 
 
-Ours, Theirs = Callable[[TransactionTable], object], Callable[[Path], object]
+Ours: TypeAlias = Callable[[TransactionTable], object]
+Theirs: TypeAlias = Callable[[Path], object]
 
-WAYS: dict[str, tuple[list[Ours], Theirs, dict[int, str]]] = {
+WAYS: dict[str, tuple[list[Ours], list[Theirs], dict[int, str]]] = {
     "both append": (
         [lambda t: t.append({"id": [5], "v": ["ours"]})],
-        lambda at: plain_append(at, 6),
+        [lambda at: plain_append(at, 6)],
         {1: "old", 2: "old", 3: "old", 4: "old", 5: "ours", 6: "theirs"},
     ),
     "theirs goes on": (
         [lambda t: t.append({"id": [5], "v": ["ours"]})],
-        lambda at: (plain_append(at, 6, 7), DeltaTable(at).delete("id IN (6, 2)")),
+        [lambda at: plain_append(at, 6, 7), lambda at: DeltaTable(at).delete("id IN (6, 2)")],
         {1: "old", 3: "old", 4: "old", 5: "ours", 7: "theirs"},
     ),
     "each changes rows of other files": (
         [lambda t: t.update({"v": "'ours'"}, "id = 1")],
-        lambda at: DeltaTable(at).update({"v": "'theirs'"}, predicate="id = 2"),
+        [lambda at: DeltaTable(at).update({"v": "'theirs'"}, predicate="id = 2")],
         {1: "ours", 2: "theirs", 3: "old", 4: "old"},
     ),
     "ours deletes, theirs appends": (
         [lambda t: t.delete("id <= 2")],
-        lambda at: plain_append(at, 6),
+        [lambda at: plain_append(at, 6)],
         {3: "old", 4: "old", 6: "theirs"},
     ),
     "ours appends, theirs compacts": (
         [lambda t: t.append({"id": [5], "v": ["ours"]})],
-        lambda at: DeltaTable(at).optimize.compact(),
+        [lambda at: DeltaTable(at).optimize.compact()],
         {1: "old", 2: "old", 3: "old", 4: "old", 5: "ours"},
     ),
     "several of ours": (
@@ -125,7 +126,7 @@ WAYS: dict[str, tuple[list[Ours], Theirs, dict[int, str]]] = {
             lambda t: t.update({"v": "'ours'"}, "id IN (1, 5)"),
             lambda t: t.append({"id": [8], "v": ["ours"]}),
         ],
-        lambda at: (plain_append(at, 6, 7, 9), DeltaTable(at).delete("id = 9")),
+        [lambda at: plain_append(at, 6, 7, 9), lambda at: DeltaTable(at).delete("id = 9")],
         {1: "ours", 2: "old", 3: "old", 4: "old", 5: "ours", 6: "theirs", 7: "theirs", 8: "ours"},
     ),
 }
@@ -139,7 +140,8 @@ def test_each_row_of_both_is_there_once(lake: OpenLake, tmp_path: Path, way: str
     folder, root = made(lake, properties), str(tmp_path / "lake")
     copy = as_it_is(folder, tmp_path / "plain")
     did(lake, *ours)
-    theirs(copy)
+    for each in theirs:
+        each(copy)
     write_over(folder, copy)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix in (".json", ".parquet")}
     with pytest.raises(ForeignCommitError, match="--both"):

@@ -152,7 +152,7 @@ def _settle(requests: ProcedureRequests, session: Session, request: protocol.Cal
     found = divergence(lake, stored_name_in(request, str(request.arguments["table"]), lake.refresh()))
     said = request.arguments.get("keep")
     keep = None if said is None else side_of(str(said))
-    offered = [each for each in choices(lake, found) if keep in (None, each.keep)]
+    offered = choices(lake, found, keep)
     if request.arguments.get("dry_run"):
         return answer_of([[*_choice(found, each), None] for each in offered])
     if keep is None:
