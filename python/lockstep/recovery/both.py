@@ -173,9 +173,14 @@ def _takes_appends_only(sides: TwoSides) -> bool:
 
 
 def both(sides: TwoSides, version: int, now_ms: int) -> list[Action]:
-    """Return what a commit of a version behind the log says, all but its `commitInfo`, for which there is no reason.
+    """Return the commit that adds to the log what ours did, all but its `commitInfo`.
 
-    It is absolute: whoever finds it done has nothing done twice. What the metadata is it tells in any case.
+    It is absolute, so whoever has it twice has nothing twice; and it tells the metadata in any case.
+
+    Args:
+        sides: of which `why_not_both` has nothing to say.
+        version: that of the commit, behind the log.
+        now_ms: when files are removed that no commit of ours removes as it was.
     """
     ours, wanted, there = sides.our_changes, sides.wanted, sides.there
     protocol = [wanted.protocol] if ours.protocol and said(wanted.protocol) != said(there.protocol) else []
@@ -183,7 +188,7 @@ def both(sides: TwoSides, version: int, now_ms: int) -> list[Action]:
     domains = {name: wanted.domains[name] for name in sorted(ours.domains)}
     marks = [wanted.domains[ROW_TRACKING]] if ours.row_id_mark is not None else []
     files = _retold(sides, now_ms) if _must_be_told_anew(sides) else _own_files(sides)
-    landing = rebase(
+    [landing] = rebase(
         [[*({"domainMetadata": mark} for mark in marks), *(action for action in files if "add" in action)]],
         pin=sides.common,
         first_version=version,
@@ -195,7 +200,7 @@ def both(sides: TwoSides, version: int, now_ms: int) -> list[Action]:
         *({"txn": body} for name, body in applications.items() if body != there.transactions.get(name)),
         *({"domainMetadata": body} for name, body in domains.items() if body != there.domains.get(name)),
         *(action for action in files if "remove" in action),
-        *landing[0],
+        *landing,
         *(action for action in files if "cdc" in action),
     ]
 

@@ -119,7 +119,10 @@ def test_the_command_asks_for_a_side_and_for_a_yes(tmp_path: Path, folder: Path)
     run(root, "orders", "--theirs", "--yes", code=1)
 
 
-def test_ours_is_kept_by_the_command(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize(("side", "lost", "left"), [("ours", [4], [1, 3]), ("both", [], [1, 3, 9])])
+def test_a_side_or_both_are_kept_by_the_command(
+    tmp_path: Path, folder: Path, side: str, lost: list[int], left: list[int]
+) -> None:
     """Of commits that the table refuses."""
     root = tmp_path / "lake"
     run(root, "orders", "--theirs", "--yes")
@@ -135,8 +138,8 @@ def test_ours_is_kept_by_the_command(tmp_path: Path, folder: Path) -> None:
     (log / f"{3:020d}.json").write_bytes(render([{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, body]))
     assert catalog.database([named("orders")]).tables[named("orders")].version == 3
     plain_table(folder, 9)
-    shown = json.loads(run(root, "orders", "--ours", "--yes", "--json"))
-    assert shown["choices"][0]["lost_versions"] == [4]
+    shown = json.loads(run(root, "orders", f"--{side}", "--yes", "--json"))
+    assert [(each["keep"], each["lost_versions"]) for each in shown["choices"]] == [(side, lost)]
     assert shown["database_version"] == 4
-    assert ids(folder) == [1, 3]
+    assert ids(folder) == left
     assert ids(folder, 4) == [1, 3, 9]
