@@ -120,3 +120,25 @@ def test_what_a_plain_driver_writes_over_is_noticed(pair: tuple[Writer, Writer],
             assert "a plain Delta writer wrote over version 2" in answer["message"]
     reader = TransactionalCatalog.open(root)
     assert verify(reader.lake.storage, reader.timeline).differences, "and `lockstep verify` says so"
+
+
+def test_both_commits_are_there_once_a_person_says_so(pair: tuple[Writer, Writer], tmp_path: Path) -> None:
+    """What was told to have committed is there once, to Lockstep, to plain drivers and to delta-rs."""
+    root = root_in(tmp_path)
+    one, two = pair
+    with Driver(root) as ours:
+        ours.sql("CREATE TABLE t (id INT)", "INSERT INTO t VALUES (1)")
+        table = f"{root}/{location(TransactionalCatalog.open(root), 't')}"
+        held = one.held_at(2, f"INSERT INTO delta.`{as_spark(table)}` VALUES (3)", "as it comes")
+        ours.sql("INSERT INTO t VALUES (2)")
+        held.go.set()
+        assert one.answer()["thrown"] == [], "it was told that it has committed"
+        assert two.run(f"INSERT INTO delta.`{as_spark(table)}` VALUES (4)") == []
+        assert ours.ask({"sql": "SELECT * FROM t"})["sqlstate"] == "40002"
+        ours.sql("CALL lake.system.settle(table => 't', keep => 'both')")
+        assert [row["id"] for row in ours.sql("SELECT id FROM t ORDER BY id")] == [1, 2, 3, 4]
+        assert two.run(f"INSERT INTO delta.`{as_spark(table)}` SELECT max(id) + 1 FROM delta.`{as_spark(table)}`") == []
+        assert [row["id"] for row in ours.sql("SELECT id FROM t ORDER BY id")] == [1, 2, 3, 4, 5]
+    assert sorted(delta(table).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+    reader = TransactionalCatalog.open(root)
+    assert verify(reader.lake.storage, reader.timeline).differences == ()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -81,6 +83,24 @@ def diverged(store: FaultyStorage, case: str) -> TransactionalCatalog:
 
 def settled(catalog: TransactionalCatalog, keep: Side) -> int:
     return settle(catalog.lake, divergence(catalog.lake, named("t")), keep, lambda do: catalog.run(do).version)
+
+
+def as_it_is(folder: Path, to: Path) -> Path:
+    """Copy a table, without what Lockstep has there: a plain writer has read it, and does not hear of what comes."""
+    return shutil.copytree(folder, to, ignore=shutil.ignore_patterns("_lockstep", "*.crc"))
+
+
+def write_over(folder: Path, theirs: Path) -> None:
+    """Have a plain writer, which worked in a copy of a table, come late: its commits take the place of those there.
+
+    As Delta's own log store for S3 does it. Nothing else of what is there is written over, checksums neither.
+    """
+    for path in sorted(theirs.rglob("*")):
+        to = folder / path.relative_to(theirs)
+        is_commit = path.parent.name == "_delta_log" and path.suffix == ".json"
+        if path.is_file() and (not to.exists() or (is_commit and to.read_bytes() != path.read_bytes())):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, to)
 
 
 def write_checkpoint(

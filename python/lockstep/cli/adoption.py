@@ -98,11 +98,12 @@ def release(root: str, tables: tuple[str, ...], *, yes: bool, as_json: bool) -> 
 @click.argument("table")
 @click.option("--ours", "keep", flag_value="ours", help="Keep what the timeline has.")
 @click.option("--theirs", "keep", flag_value="theirs", help="Keep what a plain Delta writer wrote.")
+@click.option("--both", "keep", flag_value="both", help="Keep both, where they do not conflict.")
 @click.option("--dry-run", is_flag=True, help="Say what each choice, or the one that is given, takes from readers.")
 @yes_option
 @json_option
 def settle(
-    root: str, table: str, *, keep: Literal["ours", "theirs"] | None, dry_run: bool, yes: bool, as_json: bool
+    root: str, table: str, *, keep: Literal["ours", "theirs", "both"] | None, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Settle a TABLE whose log and timeline say different things (40002): no file is moved, or deleted but checksums.
 
@@ -114,10 +115,10 @@ def settle(
     from lockstep.recovery.settle import settle as decide
 
     if keep is None and not dry_run:
-        raise click.UsageError("give --ours or --theirs, or --dry-run to look what each means")
+        raise click.UsageError("give --ours, --theirs or --both, or --dry-run to look what each means")
     catalog = TransactionalCatalog.open(root, application="lockstep")
     found = divergence(catalog.lake, name_of(table))
-    offered = [each for each in choices(catalog.lake, found) if keep in (None, each.keep)]
+    offered = choices(catalog.lake, found, keep)
     made = None
     if not as_json:
         click.echo(found.why.message)

@@ -159,7 +159,8 @@ def undecided(table: Name) -> str:
     """Return what there is to do about a table that has diverged."""
     return (
         f"The table cannot be used until a person decides: `lockstep settle ROOT {table} --ours` keeps what the "
-        "timeline has, `--theirs` what the log has, and --dry-run says what each takes from readers"
+        "timeline has, `--theirs` what the log has, `--both` both where they do not conflict, and --dry-run says what "
+        "each takes from readers"
     )
 
 

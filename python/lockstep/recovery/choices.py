@@ -1,4 +1,7 @@
-"""What it means to keep one side of a table that has diverged: what readers lose, or why it cannot be; reads only."""
+"""What it means to keep a side of a table that has diverged, or both: what readers lose, or why it cannot be.
+
+Reads only.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lockstep.delta.actions import parse
+from lockstep.commit.files import added_files
+from lockstep.delta.actions import Action, parse
 from lockstep.delta.combine.going_back import why_not as why_no_commit_does
 from lockstep.delta.counts import total
-from lockstep.delta.log import commit_path
+from lockstep.delta.log import commit_path, log_files, read_published
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
+from lockstep.recovery.both import TwoSides, new_files, why_not_both
 from lockstep.recovery.condensed import check_condensed
 from lockstep.recovery.divergence import Divergence
 from lockstep.timeline.entry import NEW, Counts
@@ -25,10 +30,10 @@ COUNTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What it means to keep one side.
+    """What it means to keep one side, or both.
 
     Attributes:
-        keep: "ours" or "theirs".
+        keep: "ours", "theirs" or "both".
         lost_versions: those versions of the log, or of the timeline, whose commits readers see no more.
         counts: what these did; -1 is not known.
         refused: why it cannot be kept; None if it can.
@@ -40,25 +45,33 @@ class Choice:
     refused: str | None = None
 
 
-def choices(lake: Lake, found: Divergence) -> list[Choice]:
-    """Return what each choice takes from readers; no data file is deleted by either.
+def choices(lake: Lake, found: Divergence, keep: str | None = None) -> list[Choice]:
+    """Return what each choice takes from readers, or the one that is asked for; no data file is deleted by any.
 
     Raises:
         UnavailableError: the store failed.
     """
-    theirs = tuple(version for version in range(found.common + 1, found.newest + 1) if version not in found.same)
     damaged = _why_not(partial(check_condensed, lake, found))
-    why_not_ours = damaged or _why_not(partial(wanted_and_there, lake, found))
-    ours = {version: data for version, data in found.ours.items() if version not in found.same}
-    return [
-        Choice("ours", theirs, _counts_there(lake, found, theirs), why_not_ours),
-        Choice(
-            "theirs",
-            tuple(ours),
-            UNKNOWN if found.gone else _counts([*ours.values()]),
-            None if found.is_ahead else damaged or _why_not(partial(check_end, found)),
-        ),
-    ]
+    offers = {"ours": _ours, "theirs": _theirs, "both": _both}
+    return [offer(lake, found, damaged) for side, offer in offers.items() if keep in (None, side)]
+
+
+def _ours(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
+    lost = tuple(version for version in range(found.common + 1, found.newest + 1) if version not in found.same)
+    refused = damaged or _why_not(partial(wanted_and_there, lake, found))
+    return Choice("ours", lost, _counts_there(lake, found, lost), refused)
+
+
+def _theirs(lake: Lake, found: Divergence, damaged: str | None) -> Choice:  # noqa: ARG001 - one of several
+    lost = {version: data for version, data in found.ours.items() if version not in found.same}
+    counts = UNKNOWN if found.gone else _counts([*lost.values()])
+    refused = None if found.is_ahead else damaged or _why_not(partial(check_end, found))
+    return Choice("theirs", tuple(lost), counts, refused)
+
+
+def _both(lake: Lake, found: Divergence, damaged: str | None) -> Choice:
+    refused = None if found.is_ahead else damaged or _why_not(partial(two_sides, lake, found))
+    return Choice("both", (), Counts(), refused)
 
 
 def _why_not(check: Callable[[], object]) -> str | None:
@@ -108,21 +121,84 @@ def wanted_and_there(lake: Lake, found: Divergence) -> tuple[Snapshot, Snapshot]
         LockstepError: the log cannot be read.
     """
     name = found.table.name
-    if found.gone:
-        raise InvalidError(f"table {name}: ours cannot be kept, for {found.gone}. Put it back, if there is a backup")
-    try:
-        wanted = _snapshot(lake, found, found.common)
-    except LockstepError as error:
-        raise InvalidError(
-            f"table {name}: ours cannot be kept, for the log cannot be read up to version {found.common}, behind which "
-            f"the two differ: {error.message}"
-        ) from error
+    wanted = _base(lake, found)
     for data in found.ours.values():
         wanted.take(parse(data))
     there = _snapshot(lake, found, found.newest)
     if (reason := why_no_commit_does(wanted, there)) is not None:
         raise InvalidError(f"table {name}: ours cannot be kept behind theirs, for {reason}. It takes a person's hand")
     return wanted, there
+
+
+def two_sides(lake: Lake, found: Divergence) -> TwoSides:
+    """Return what both sides did, of which one commit behind the log can have all.
+
+    Raises:
+        InvalidError: none can, or nobody knows what one of them did; the message says why.
+        LockstepError: the log cannot be read.
+    """
+    check_end(found)
+    base = _base(lake, found)
+    sides = TwoSides(
+        found.common, base, {version: parse(data) for version, data in found.ours.items()}, _log_of(lake, found)
+    )
+    if (reason := why_not_both(sides)) is not None:
+        raise _not_both(found, reason)
+    _check_files(lake, found, sides)
+    return sides
+
+
+def _log_of(lake: Lake, found: Divergence) -> dict[int, list[Action]]:
+    """Return the commits of the log from where the two sides part.
+
+    Raises:
+        InvalidError: one is gone.
+        LockstepError: one is damaged, or the store failed.
+    """
+    where, versions = found.table.location, range(found.common + 1, found.newest + 1)
+    if gone := sorted({*versions} - log_files(lake.storage, where, found.common).commits):
+        raise _not_both(found, f"{commit_path(where, gone[0])} is gone, and nobody knows what it did")
+    commits = lake.side_by_side(partial(read_published, lake.storage, where), versions)
+    return dict(zip(versions, commits, strict=True))
+
+
+def _check_files(lake: Lake, found: Divergence, sides: TwoSides) -> None:
+    """See that the files of both sides are there: a plain VACUUM may have taken those that the log does not name.
+
+    Raises:
+        InvalidError: one is gone.
+        LockstepError: the store failed, or a deletion vector is no file of this lake.
+    """
+    adds = [{"add": {**add, "dataChange": True}} for add in new_files(sides)]
+    files = sorted(added_files([adds], found.table.location, lake.storage.url))
+    are_there = lake.side_by_side(lake.storage.exists, files)
+    if gone := [file for file, is_there in zip(files, are_there, strict=True) if not is_there]:
+        raise _not_both(found, f"{gone[0]} is gone, a file that one of them added")
+
+
+def _not_both(found: Divergence, reason: str) -> InvalidError:
+    return InvalidError(
+        f"table {found.table.name}: both cannot be kept, for {reason}. Keep ours or theirs; what the other side wrote "
+        "stays in the folder until VACUUM"
+    )
+
+
+def _base(lake: Lake, found: Divergence) -> Snapshot:
+    """Return the table where the two sides part.
+
+    Raises:
+        InvalidError: it cannot be read, or nobody knows what ours did from there on.
+    """
+    name = found.table.name
+    if found.gone:
+        raise InvalidError(f"table {name}: ours cannot be kept, for {found.gone}. Put it back, if there is a backup")
+    try:
+        return _snapshot(lake, found, found.common)
+    except LockstepError as error:
+        raise InvalidError(
+            f"table {name}: ours cannot be kept, for the log cannot be read up to version {found.common}, behind which "
+            f"the two differ: {error.message}"
+        ) from error
 
 
 def _snapshot(lake: Lake, found: Divergence, version: int) -> Snapshot:

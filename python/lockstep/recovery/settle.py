@@ -1,11 +1,12 @@
 """Settling a table that has diverged: the timeline says one thing, the log another, and a person says which it is.
 
 It rolls forward, by one entry of the timeline. Where the log merely goes on, with commits that the table refuses, and
-theirs are kept, they are taken in. Else the table is taken out of the catalog, and its folder is taken in as it is,
-under the same name and in the same transaction (`lockstep.adoption`). That transaction commits behind theirs: if ours
-is kept, what makes the table what the timeline had (`lockstep.delta.combine.going_back`), and in any case the metadata
-anew. So the newest version is another than either side had, and Delta refuses statements that began before, whichever
-of the two they have read, as it does after any change of the metadata.
+theirs are kept, or both, they are taken in. Else the table is taken out of the catalog, and its folder is taken in as
+it is, under the same name and in the same transaction (`lockstep.adoption`). That transaction commits behind theirs: if
+ours is kept, what makes the table what the timeline had (`lockstep.delta.combine.going_back`); if both are, what ours
+did that the log has not (`lockstep.recovery.both`); and in any case the metadata anew. So the newest version is another
+than either side had, and Delta refuses statements that began before, whichever of the two they have read, as it does
+after any change of the metadata.
 
 No file is moved, written over or deleted, of the log or of the data, but for checksums, which are advice. So a process
 that dies in the middle has changed nothing, or all; who comes late with what was decided before meets another table in
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from lockstep import __version__
 from lockstep.adoption.adopt import Wanted, adopt, look
@@ -29,7 +30,8 @@ from lockstep.delta.snapshot import Snapshot, read_header
 from lockstep.errors import InvalidError, ReadOnlyError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.lake.policy import SETTLED
-from lockstep.recovery.choices import check_end, wanted_and_there
+from lockstep.recovery.both import both
+from lockstep.recovery.choices import check_end, two_sides, wanted_and_there
 from lockstep.recovery.condensed import check_condensed
 from lockstep.recovery.divergence import Divergence
 from lockstep.storage import Theirs
@@ -38,7 +40,7 @@ from lockstep.timeline.entry import Name
 from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction
 
-Side: TypeAlias = Literal["ours", "theirs"]
+Side: TypeAlias = Literal["ours", "theirs", "both"]
 Run: TypeAlias = Callable[[Callable[[Transaction], None]], int]
 """Runs a change in a transaction of its own, and returns its database version."""
 
@@ -47,11 +49,16 @@ def side_of(text: str) -> Side:
     """Return which side a text says.
 
     Raises:
-        InvalidError: neither.
+        InvalidError: none.
     """
-    if (side := text.lower()) == "ours" or side == "theirs":
-        return "ours" if side == "ours" else "theirs"
-    raise InvalidError(f"keep = {text!r}: expected ours, what the timeline has, or theirs, what the log has")
+    for side in get_args(Side):
+        if text.lower() == side:
+            found: Side = side
+            return found
+    raise InvalidError(
+        f"keep = {text!r}: expected ours, what the timeline has, theirs, what the log has, or both, where they do not "
+        "conflict"
+    )
 
 
 def settle(lake: Lake, found: Divergence, keep: Side, run: Run) -> int:
@@ -68,7 +75,7 @@ def settle(lake: Lake, found: Divergence, keep: Side, run: Run) -> int:
     """
     if lake.refusal:
         raise ReadOnlyError(lake.refusal)
-    if keep == "theirs" and found.is_ahead:
+    if keep != "ours" and found.is_ahead:
         return lake.accept(found.table, found.newest)
     check_condensed(lake, found)
     lake.timeline.prove_store()
@@ -82,7 +89,7 @@ def settle(lake: Lake, found: Divergence, keep: Side, run: Run) -> int:
 def _decide(lake: Lake, tx: Transaction, found: Divergence, keep: Side) -> str:
     """Do it in a transaction, which has not used the table, and return the table's new id."""
     table = found.table
-    actions = _back(lake, found) if keep == "ours" else _as_it_is(lake, found)
+    actions = {"ours": _back, "theirs": _as_it_is, "both": _both}[keep](lake, found)
     if tx.names.table(table.name) != table:
         raise InvalidError(f"table {table.name} has changed meanwhile: settle it again")
 
@@ -137,6 +144,18 @@ def _back(lake: Lake, found: Divergence) -> list[Action]:
     if not bodies(actions, "metaData"):
         actions = [{"metaData": wanted.metadata}, *actions]
     return _commit(lake, found, "ours", actions, wanted)
+
+
+def _both(lake: Lake, found: Divergence) -> list[Action]:
+    """Return the commit that adds to what the log has what ours did.
+
+    Raises:
+        LockstepError: there is none, see `two_sides`.
+    """
+    sides = two_sides(lake, found)
+    actions = both(sides, found.newest + 1, int(lake.clock().timestamp() * 1000))
+    [metadata] = bodies(actions, "metaData")
+    return _commit(lake, found, "both", actions, replace(sides.there, metadata=metadata))
 
 
 def _commit(lake: Lake, found: Divergence, keep: Side, actions: list[Action], after: Snapshot) -> list[Action]:

@@ -280,7 +280,7 @@ def test_files_that_are_gone_refuse_ours(store: FaultyStorage) -> None:
 def test_a_dry_run_says_what_readers_lose(store: FaultyStorage) -> None:
     catalog = diverged(store, "in conflict")
     version = catalog.timeline.head.version
-    ours, theirs = choices(catalog.lake, divergence(catalog.lake, named("t")))
+    ours, theirs, _ = choices(catalog.lake, divergence(catalog.lake, named("t")))
     assert (ours.keep, ours.lost_versions, ours.refused) == ("ours", (1, 2), None)
     assert (ours.counts.files_added, ours.counts.files_removed) == (2, 1)
     assert (theirs.keep, theirs.lost_versions, theirs.refused) == ("theirs", (1,), None)
@@ -292,7 +292,7 @@ def test_a_dry_run_says_why_ours_cannot_be_kept(store: FaultyStorage) -> None:
     catalog = open_catalog(store)
     create(catalog, "t", files=["p"])
     overtaken(catalog, store, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}, remove("p"))
-    ours, _ = choices(catalog.lake, divergence(catalog.lake, named("t")))
+    ours, _, _ = choices(catalog.lake, divergence(catalog.lake, named("t")))
     assert "its protocol was changed" in (ours.refused or "")
 
 
@@ -307,7 +307,7 @@ def test_a_table_that_was_settled_is_not_brought_back_beside_itself(store: Fault
     assert files(catalog, "t") == HELD["theirs"]
 
 
-@pytest.mark.parametrize(("text", "side"), [("ours", "ours"), ("THEIRS", "theirs"), ("Ours", "ours")])
+@pytest.mark.parametrize(("text", "side"), [("ours", "ours"), ("THEIRS", "theirs"), ("Ours", "ours"), ("both", "both")])
 def test_a_side_is_said_in_any_case(text: str, side: str) -> None:
     assert side_of(text) == side
 

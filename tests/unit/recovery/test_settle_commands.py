@@ -47,7 +47,9 @@ def call(client: Client, **arguments: Any) -> list[list[Any]]:
 
 def test_a_dry_run_shows_both_choices_and_changes_nothing(client: Client, folder: Path) -> None:
     before = files_of(folder)
-    ours, theirs = call(client, table="orders", dry_run=True)
+    ours, theirs, both = call(client, table="orders", dry_run=True)
+    assert (both[2], both[3]) == ("both", "")
+    assert "is nowhere else" in both[8]
     assert ours[:7] == ["default", "orders", "ours", "0, 1", 2, 0, 2]
     assert "is nowhere else" in ours[8]
     assert theirs == ["default", "orders", "theirs", "", None, None, None, None, None, None]
@@ -86,6 +88,7 @@ def test_what_cannot_be_is_refused(client: Client) -> None:
         ({"table": "orders"}, "22023"),
         ({"table": "orders", "keep": "mine"}, "22023"),
         ({"table": "orders", "keep": "ours"}, "22023"),
+        ({"table": "orders", "keep": "both"}, "22023"),
         ({"table": "nothing", "keep": "ours"}, "42P01"),
     ):
         assert client.refused("call", procedure="settle", arguments=arguments, text="")[0] == expected
@@ -110,12 +113,16 @@ def test_the_command_asks_for_a_side_and_for_a_yes(tmp_path: Path, folder: Path)
     assert "theirs" in shown
     run(root, "orders", "--theirs", code=1)
     run(root, "orders", "--ours", "--yes", code=1)
+    run(root, "orders", "--both", "--yes", code=1)
     assert "settled, as of database version 2" in run(root, "orders", "--theirs", "--yes")
     assert ids(folder) == [1, 3]
     run(root, "orders", "--theirs", "--yes", code=1)
 
 
-def test_ours_is_kept_by_the_command(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize(("side", "lost", "left"), [("ours", [4], [1, 3]), ("both", [], [1, 3, 9])])
+def test_a_side_or_both_are_kept_by_the_command(
+    tmp_path: Path, folder: Path, side: str, lost: list[int], left: list[int]
+) -> None:
     """Of commits that the table refuses."""
     root = tmp_path / "lake"
     run(root, "orders", "--theirs", "--yes")
@@ -131,8 +138,8 @@ def test_ours_is_kept_by_the_command(tmp_path: Path, folder: Path) -> None:
     (log / f"{3:020d}.json").write_bytes(render([{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, body]))
     assert catalog.database([named("orders")]).tables[named("orders")].version == 3
     plain_table(folder, 9)
-    shown = json.loads(run(root, "orders", "--ours", "--yes", "--json"))
-    assert shown["choices"][0]["lost_versions"] == [4]
+    shown = json.loads(run(root, "orders", f"--{side}", "--yes", "--json"))
+    assert [(each["keep"], each["lost_versions"]) for each in shown["choices"]] == [(side, lost)]
     assert shown["database_version"] == 4
-    assert ids(folder) == [1, 3]
+    assert ids(folder) == left
     assert ids(folder, 4) == [1, 3, 9]

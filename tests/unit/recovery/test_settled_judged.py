@@ -58,7 +58,7 @@ def test_an_equal_version_hides_no_older_one_that_differs(store: FaultyStorage, 
         put_foreign(catalog, version, add(f"theirs{version}"))
     found = divergence(catalog.lake, named("t"))
     assert (found.common, found.same) == (0, frozenset({2}))
-    ours, theirs = choices(catalog.lake, found)
+    ours, theirs, _ = choices(catalog.lake, found)
     assert (ours.lost_versions, theirs.lost_versions) == ((1, 3), (1, 3))
     assert (ours.counts.files_added, theirs.counts.files_added) == (2, 2)
     settled(catalog, keep)
@@ -126,7 +126,7 @@ def test_not_more_is_read_to_count_than_a_bound(store: FaultyStorage) -> None:
     catalog = diverged(store, "written over")
     found = replace(divergence(catalog.lake, named("t")), newest=5_000)
     before = store.count("get")
-    ours, _ = choices(catalog.lake, found)
+    ours, _, _ = choices(catalog.lake, found)
     assert store.count("get") - before < 50
     assert ours.counts.files_added == -1
 

@@ -59,6 +59,9 @@ OPERATION = "TRANSACTION"
 """What DESCRIBE HISTORY calls a commit made of more than one statement."""
 
 _ORDER = ("commitInfo", "protocol", "metaData", "txn", "domainMetadata", "remove", "add", "cdc")
+KINDS = frozenset(_ORDER)
+"""The kinds of actions that commits are known here to have (Protocol, "Actions")."""
+
 _ISOLATION = ("SnapshotIsolation", "WriteSerializable", "Serializable")  # weakest first; Delta's own names
 _WHO = ("userId", "userName", "job", "notebook", "clusterId")
 
@@ -118,7 +121,7 @@ def _must_stay_separate(commits: Sequence[Commit]) -> bool:
     """
     kinds = {split(action)[0] for commit in commits for action in commit}
     changing = sum(1 for commit in commits if _changes_rows(commit))
-    return ("cdc" in kinds and changing > 1) or not kinds <= set(_ORDER)
+    return ("cdc" in kinds and changing > 1) or not kinds <= KINDS
 
 
 def _separate_commit(commit: Commit, transaction_id: str) -> list[Action]:

@@ -121,12 +121,13 @@ def going_back(wanted: Snapshot, there: Snapshot, now_ms: int) -> list[Action]:
     added = [add for file, add in wanted.files.items() if file not in there.files]
     return [
         *actions,
-        *({"remove": _remove(add, now_ms)} for add in removed),
+        *({"remove": removal(add, now_ms)} for add in removed),
         *({"add": {**add, "dataChange": True}} for add in added),
     ]
 
 
-def _remove(add: dict[str, Any], now_ms: int) -> dict[str, Any]:
+def removal(add: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Return the fields of the action that removes a file, as it was added; rows go with it."""
     kept = {key: add[key] for key in _ONE_FILE if add.get(key) is not None}
     return {**kept, "deletionTimestamp": now_ms, "dataChange": True, "extendedFileMetadata": True}
 

@@ -152,11 +152,13 @@ def _settle(requests: ProcedureRequests, session: Session, request: protocol.Cal
     found = divergence(lake, stored_name_in(request, str(request.arguments["table"]), lake.refresh()))
     said = request.arguments.get("keep")
     keep = None if said is None else side_of(str(said))
-    offered = [each for each in choices(lake, found) if keep in (None, each.keep)]
+    offered = choices(lake, found, keep)
     if request.arguments.get("dry_run"):
         return answer_of([[*_choice(found, each), None] for each in offered])
     if keep is None:
-        raise InvalidError("settle: say which side to keep, ours or theirs, or dry_run => true to look what each means")
+        raise InvalidError(
+            "settle: say which side to keep, ours, theirs or both, or dry_run => true to look what each means"
+        )
 
     def run(change: Callable[[Transaction], None]) -> int:
         made = requests.change(session, request, change)
@@ -211,7 +213,7 @@ ADOPTION_PROCEDURES: Mapping[str, Procedure] = {
         changes=True,
     ),
     "settle": Procedure(
-        says="Settles a table that has diverged: what the timeline has is kept, or what a plain Delta writer wrote.",
+        says="Settles a table that has diverged: the timeline's side is kept, a plain Delta writer's, or both.",
         parameters={"table": "string", "keep": "string", "dry_run": "boolean"},
         required=1,
         columns={
