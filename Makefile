@@ -4,7 +4,7 @@ PYTHON ?= python3
 # Parts of the tests, if not all.
 TESTS ?=
 CORE_TESTS := tests/spark
-S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spark/test_signed.py tests/crash/test_race.py tests/crash/test_log_store_of_s3.py
+S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spark/test_told_same_root.py tests/spark/test_signed.py tests/hosts/test_one_place.py tests/crash/test_race.py tests/crash/test_log_store_of_s3.py
 # s3proxy asks for no keys; versitygw does, and is built with Go.
 S3_SERVER ?= s3proxy
 S3_FAULT_TESTS := tests/spark/test_contract.py tests/crash
@@ -138,8 +138,8 @@ test-s3: setup jar ## run the contract in Spark on s3a, and two drivers on one l
 	@$(BIN)/python -m tests.support.on_s3 --server $(S3_SERVER) $(or $(TESTS),$(S3_TESTS)) $(PYTEST_ARGS)
 
 .PHONY: test-s3-sample
-test-s3-sample: PYTEST_ARGS := -k 'begin_commit or same_root or log_store'
-test-s3-sample: test-s3 ## run one file of sql/ on s3a, what Spark sees of the root, and plain Delta's drivers beside Lockstep's
+test-s3-sample: PYTEST_ARGS := -k 'begin_commit or same_root or log_store or command_line'
+test-s3-sample: test-s3 ## run one file of sql/ on s3a, what Spark sees and is told of the root, and plain Delta's drivers beside Lockstep's
 
 .PHONY: test-contract-s3 test-contract-hdfs
 test-contract-s3 test-contract-hdfs: test-contract-%: setup jar ## run all of sql/ in Spark on lakes in an S3 server, or in HDFS

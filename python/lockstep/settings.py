@@ -309,9 +309,9 @@ STORE = Setting(
     "store.*",
     "catalog",
     "text",
-    "What Lockstep's own requests to an object store need: `store.endpoint`, `store.region`, `store.access_key_id`, … "
-    "([all of them](storage.md#options)). `options=` of `lockstep.configure` sets them, and what Spark's own requests "
-    "need. HDFS has none.",
+    "How an object store is reached, by Lockstep's requests and by Spark's: `store.endpoint`, `store.region`, "
+    "`store.access_key_id`, … ([all of them](storage.md#options)). `options=` of `lockstep.configure` sets them. "
+    "HDFS has none.",
     otherwise="the `AWS_*`, `GOOGLE_*` and `AZURE_*` variables",
 )
 SESSION_NAMES = Setting(
@@ -367,8 +367,8 @@ REDACTION = Setting(
     "spark.redaction.regex",
     "driver",
     "text",
-    "Names of settings whose values Spark hides: its own default, and what stores have for keys. Filled in with "
-    "`options=` of a store, beside what the builder says; see docs/security.md.",
+    "Names of settings whose values Spark hides: its own default, and what stores have for keys. Filled in, beside "
+    "what is said; see docs/security.md.",
     otherwise="Spark's",
 )
 FILE_SYSTEM = Setting(
@@ -513,3 +513,9 @@ SETTINGS: tuple[Setting, ...] = tuple(value for value in list(vars().values()) i
 def at(place: Place) -> list[Setting]:
     """Return the settings of one place, in the order of the list."""
     return [setting for setting in SETTINGS if setting.place == place]
+
+
+def store_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a catalog's store, by their own names."""
+    prefix = STORE.key.removesuffix("*")
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

@@ -28,11 +28,12 @@ OF_PAST_VIEWS = {"version", "system_time_micros"}
 PROCEDURES = {"procedures", "procedure"}
 """What no Spark before 4.1 asks."""
 
-ELSEWHERE = {"lost", "claim", "session_names", "drop_session_schema"}
+ELSEWHERE = {"lost", "claim", "session_names", "drop_session_schema", "spark_started"}
 """What only a host is told that took over from one that died: `tests/hosts/test_servers.py` kills one.
 
-And what is asked only where conflicts are settled before COMMIT: `tests/spark/test_waiting.py`; or where a lake stands
-for Spark's session catalog: `tests/spark/test_session_names.py`.
+And one that has a second Spark to answer: `tests/hosts/test_one_place.py`. And what is asked only where conflicts are
+settled before COMMIT: `tests/spark/test_waiting.py`; or where a lake stands for Spark's session catalog:
+`tests/spark/test_session_names.py`.
 """
 
 OF_CLIENTS = {"user"}

@@ -420,6 +420,26 @@ def test_what_the_user_has_hidden_stays_hidden() -> None:
     assert not re.search(said, "spark.app.name")
 
 
+def test_keys_of_options_alone_are_kept_from_the_command_line_of_java() -> None:
+    """PySpark starts the JVM with all else: what its start needs is there, and what a user says is the user's."""
+    builder = SparkSession.builder.config("spark.ssl.keyPassword", "mine").config(
+        "spark.hadoop.fs.s3a.secret.key", "mine"
+    )
+    for number in (1, 2):
+        options = {"access_key_id": "i", "secret_access_key": "s", "region": "r"}
+        builder = lockstep.configure(builder, root=f"s3://b{number}/lake", catalog=f"lake{number}", options=options)
+    assert {*builder._keys} == {
+        f"{prefix}.{name}"
+        for number in (1, 2)
+        for prefix, names in (
+            (f"spark.sql.catalog.lake{number}.store", ("access_key_id", "secret_access_key")),
+            (f"spark.hadoop.fs.s3a.bucket.b{number}", ("access.key", "secret.key")),
+        )
+        for name in names
+    }
+    assert not lockstep.configure(SparkSession.builder, root="/lake")._keys
+
+
 def test_a_certificate_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match=r"cannot read ca_certificate .*none.pem: No such file"):
         open_storage("s3://b/lake", options={"ca_certificate": str(tmp_path / "none.pem")})

@@ -58,7 +58,7 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
 
 def saw(houses: Lakehouses, root: str) -> dict[str, Any]:
     """Return what a shim tells of a lake's root that sees what the host sees."""
-    _, expected = houses.same_roots._pending[root]
+    expected = houses.same_roots._pending[root].expected
     return {
         "root": root,
         "settings": {},
@@ -67,6 +67,9 @@ def saw(houses: Lakehouses, root: str) -> dict[str, Any]:
         "digest": expected.digest,
         "failures": [],
         "message": None,
+        "kept": [],
+        "others": {},
+        "untold": None,
     }
 
 

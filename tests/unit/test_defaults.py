@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError
 from lockstep.spark.bridge import EXTENSION
-from lockstep.spark.defaults import require_lockstep
+from lockstep.spark.defaults import is_of_connect, require_lockstep
 
 LINE = f"spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension,{EXTENSION}\n"
 
@@ -77,3 +77,26 @@ def test_a_client_of_spark_connect_is_not_asked() -> None:
 def test_settings_that_cannot_be_read_are_not_judged(defaults: Path) -> None:
     defaults.mkdir()
     require_lockstep({})
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "expected"),
+    [
+        ({}, {}, False),
+        ({"spark.master": "local"}, {"PYSPARK_GATEWAY_PORT": "1"}, False),
+        ({"spark.api.mode": "Classic"}, {}, False),
+        ({"spark.api.mode": "connect"}, {}, True),
+        ({}, {"SPARK_API_MODE": "connect"}, True),
+        ({"spark.remote": "sc://localhost"}, {}, True),
+        ({}, {"SPARK_REMOTE": "sc://localhost"}, True),
+        ({}, {"SPARK_CONNECT_MODE_ENABLED": "1"}, True),
+    ],
+)
+def test_a_client_of_connect_is_told_from_what_starts_a_jvm(
+    settings: dict[str, str], variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_API_MODE", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert is_of_connect(settings) == expected

@@ -182,7 +182,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "digest": "ab" * 32,
         "failures": ["java.io.IOException", "java.lang.Exception"],
         "message": None,
+        "kept": ["fs.s3a.access.key"],
+        "others": {"fs.s3a.bucket.b.endpoint": "lake"},
+        "untold": "session",
     },
+    "spark_started": {},
     "drop_session_schema": {
         **CATALOG,
         "schema": "shop",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,15 @@ import lockstep.catalog
 from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.spark.host.host import Host
 from lockstep.spark.host.protocol.roots import SawRoot
-from lockstep.spark.host.same_root import MOST_READ, Expected, Verdict, refusal_of, spark_side, verdict_of
+from lockstep.spark.host.same_root import (
+    MOST_READ,
+    Expected,
+    Verdict,
+    refusal_of,
+    spark_side,
+    verdict_of,
+    why_untold,
+)
 from lockstep.storage import open_storage
 from lockstep.storage.options import hadoop_addresses, hadoop_settings, place_of
 from lockstep.timeline.entry import Batch
@@ -23,9 +32,11 @@ from lockstep.timeline.files import entry_path
 from tests.support.client import Client, saw, usual
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import append, create
+from tests.support.s3 import KEYS, moto, serving
 
 EXPECTED = Expected(entry_path(7), 700, 700, "ab" * 32, is_first=False)
 NOTHING: dict[str, Any] = {"session": "s1", "root": "r", "settings": {}, "file_system": None, "length": None}
+NOTHING |= {"kept": [], "others": {}, "untold": None}
 SEEN = SawRoot(**NOTHING | {"length": 700}, digest="ab" * 32, failures=[], message=None)
 IO = ["java.io.IOException", "java.lang.Exception"]
 S3A = "org.apache.hadoop.fs.s3a"
@@ -113,6 +124,23 @@ def test_a_refusal_says_who_saw_what_where_and_what_to_do(
     assert not [text for text in needed if text not in error.message]
 
 
+@pytest.mark.parametrize("verdict", ["other", "absent", "denied", "failed"])
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"untold": "session"}, "was set by this session, and is not told to Spark"),
+        ({"untold": "opened"}, "Spark had opened this store before catalog lake was used"),
+        ({"kept": ["fs.s3a.access.key"]}, "Spark keeps what is set: fs.s3a.access.key;"),
+        ({}, "role_arn: Hadoop has nothing for that"),
+    ],
+)
+def test_a_refusal_says_what_spark_was_not_told(verdict: Verdict, told: dict[str, Any], says: str) -> None:
+    """Of what the catalog's options say: the name of what is in the way, and what to do."""
+    why = why_untold("lake", structs.replace(SEEN, **told), () if told else ("role_arn",))
+    assert says in refusal_of(verdict, EXPECTED, "", "", "it broke", why=why).message
+    assert why_untold("lake", SEEN) == ""
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_who_has_just_made_a_lake_is_told_where_it_is(is_first: bool) -> None:
     expected = Expected(EXPECTED.path, 1, 1, "", is_first=is_first)
@@ -149,7 +177,7 @@ def test_spark_is_asked_for_no_setting_that_is_a_key(url: str) -> None:
 class Shim:
     """A shim of which each answer can be looked at."""
 
-    def __init__(self, host: Host, root: Path, **options: str) -> None:
+    def __init__(self, host: Host, root: Path | str, **options: str) -> None:
         self.host, self.options = host, {"root": str(root), "create": "true", **options}
 
     def ask(self, op: str, **args: Any) -> dict[str, Any]:
@@ -288,3 +316,60 @@ def test_a_root_that_lockstep_does_not_read_any_more_is_asked_of_nobody(
     host.lakehouses.opened("lake", {"root": str(tmp_path / "lake"), "create": "true"})
     store.fail("get", times=1)
     assert Shim(host, tmp_path / "lake").ask("begin")["error"]["sqlstate"] == "58030"
+
+
+# --- what Spark's side is told with it --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_a_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Return the settings of a catalog whose lake is in a bucket of a server."""
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(moto(), bucket="told") as endpoint:
+        store = {**KEYS, "endpoint": endpoint}
+        yield {f"store.{name}": value for name, value in store.items()}
+
+
+def test_the_options_of_a_catalog_are_told_before_spark_looks(host: Host, in_a_bucket: dict[str, str]) -> None:
+    shim = Shim(host, "s3://told/lake", **in_a_bucket)
+    look = shim.ask("begin")["look"]
+    told = {name: value for each in look["tells"] for name, value in each["settings"].items()}
+    assert told["fs.s3a.bucket.told.endpoint"] == in_a_bucket["store.endpoint"]
+    assert told["fs.s3a.bucket.told.secret.key"] == KEYS["secret_access_key"]
+    assert (look["catalog"], {*told} <= {*look["names"]}) == ("lake", True)
+    shim.tell(look)
+    assert "ok" in shim.ask("begin")
+
+
+def test_spark_is_told_once_for_each_name_of_a_lake(host: Host, in_a_bucket: dict[str, str]) -> None:
+    """A session's own catalog is told nothing, and may have looked first."""
+    shim = Shim(host, "s3://told/lake", **in_a_bucket)
+    shim.tell(shim.ask("tables", namespace=["default"])["look"])
+    assert shim.ask("tables", namespace=["default"], catalog="another")["look"]["catalog"] == "another"
+    assert "ok" in shim.ask("tables", namespace=["default"])
+
+
+def test_another_spark_of_the_driver_is_told_again(host: Host, in_a_bucket: dict[str, str]) -> None:
+    shim = Shim(host, "s3://told/lake", **in_a_bucket)
+    shim.tell(shim.ask("tables", namespace=["default"])["look"])
+    assert shim.ask("spark_started") == {"ok": {}}
+    assert "look" in shim.ask("tables", namespace=["default"])
+
+
+def test_a_catalog_that_says_otherwise_than_another_is_refused_by_name(host: Host, in_a_bucket: dict[str, str]) -> None:
+    shim = Shim(host, "s3://told/lake", **in_a_bucket)
+    look = shim.ask("tables", namespace=["default"])["look"]
+    error = shim.tell(look, others={"fs.s3a.bucket.told.secret.key": "first"}, **ABSENT)["error"]
+    assert error["sqlstate"] == "F0000"
+    for said in (
+        "catalog lake says other options of s3a://told/lake than catalog first",
+        "fs.s3a.bucket.told.secret.key",
+    ):
+        assert said in error["message"]
+    assert KEYS["secret_access_key"] not in error["message"]
+
+
+def test_a_local_root_is_told_nothing(shim: Shim) -> None:
+    look = shim.ask("begin")["look"]
+    assert (look["tells"], look["names"]) == ([], [])

@@ -12,7 +12,8 @@ from lockstep.errors import InvalidError
 from lockstep.spark.bridge import EXTENSION
 from lockstep.spark.jars import spark_jars_folder
 
-_ELSEWHERE = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+_ELSEWHERE = (_GATEWAY, "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
 """Variables of an environment in which somebody else has started Spark, with settings that cannot be seen from here."""
 
 
@@ -50,6 +51,13 @@ def require_lockstep(settings: Mapping[str, str]) -> None:
             "which lake? Give its path or URL with --root, or put what `lockstep conf ROOT` prints into "
             f"{file}, where nothing configures Lockstep"
         )
+
+
+def is_of_connect(settings: Mapping[str, object]) -> bool:
+    """Tell whether a builder makes a client of Spark Connect, which starts no JVM, or in a way of its own."""
+    if "spark.remote" in settings or any(os.environ.get(name) for name in _ELSEWHERE if name != _GATEWAY):
+        return True
+    return str(settings.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or "classic").lower() != "classic"
 
 
 def defaults_file() -> Path:

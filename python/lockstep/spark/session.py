@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from lockstep.arbiters.address import address_of
@@ -55,6 +56,7 @@ from lockstep.settings import (
 )
 from lockstep.spark import bridge
 from lockstep.spark.bridge import EXTENSION, attach
+from lockstep.spark.defaults import is_of_connect
 from lockstep.spark.jars import session_jars
 from lockstep.spark.raised import lockstep_errors
 from lockstep.spark.timeouts import during, timeouts
@@ -90,8 +92,8 @@ def conf(
         catalog: what SQL calls it: `catalog.namespace.table`.
         create: make the lake if there is none; by default for local paths only.
         isolation: the level of transactions that do not ask for one.
-        options: for object stores: `endpoint`, `region`, `access_key_id`, …; also said to Hadoop's file system of the
-            store, as far as it has the same (docs/storage.md).
+        options: for object stores: `endpoint`, `region`, `access_key_id`, …; Hadoop's file system of the store is set
+            to the same from the start, as far as it has that (docs/storage.md).
         arbiter: who decides the entries of a lake whose store cannot (docs/storage.md).
         jars: include `spark.jars`, which fetches Delta's jars if they are nowhere on this machine.
 
@@ -171,6 +173,9 @@ def configure(
     theirs: dict[str, Any] = builder._options
     new_builder = _Builder()
     new_builder._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}
+    of_store = (f"{PREFIX_OF_CATALOG}{catalog}.{STORE.key.removesuffix('*')}", "spark.hadoop.fs.")
+    keys = {key for key in ours if key.startswith(of_store) and re.search(_KEYS, key)}
+    new_builder._keys = keys | getattr(builder, "_keys", set())
     return new_builder
 
 
@@ -186,9 +191,20 @@ def _merged(key: str, theirs: Any, ours: str) -> str:
 
 
 class _Builder(SparkSession.Builder):
-    """Spark's builder, whose sessions are attached to this process's host."""
+    """Spark's builder, whose sessions are attached to this process's host.
+
+    Attributes:
+        _keys: the settings that have a key of a store, or may have one.
+    """
+
+    _keys: set[str]
 
     def getOrCreate(self) -> SparkSession:
+        if self._keys and not is_of_connect(self._options):
+            # Else PySpark starts the JVM with all settings on its command line, which every user of the machine can
+            # read. If there is a JVM, this does nothing, and a SparkContext gets its settings from here.
+            shown = {key: value for key, value in self._options.items() if key not in self._keys}
+            SparkContext._ensure_initialized(conf=SparkConf().setAll(list(shown.items())))
         spark = super().getOrCreate()
         attach(spark)
         return spark

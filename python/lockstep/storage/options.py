@@ -252,9 +252,8 @@ def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mappi
     Raises:
         InvalidError: they say who Lockstep is to the store, and do not tell that to Spark's side.
     """
-    plain = {_plain(key): value for key, value in options.items()}
-    settings = _hadoops(place, plain, endpoint_of(place, options, environment), environment)
-    alone = sorted(key for key in options if _plain(key) in _KEYS_OF_LOCKSTEP_ALONE[place.kind])
+    settings = translated(place, options, environment)
+    alone = keys_of_lockstep_alone(place, options)
     if alone and not any(_SAYS_WHO.search(name) for name in settings):
         raise InvalidError(
             f"{', '.join(alone)}: Hadoop has no such option, so Spark would ask the store with other keys than "
@@ -262,6 +261,21 @@ def hadoop_settings(place: Place, options: Mapping[str, str], environment: Mappi
             "spark.sql.catalog.<catalog>.store.<option> for Lockstep and what Hadoop calls it for Spark"
         )
     return settings
+
+
+def keys_of_lockstep_alone(place: Place, options: Mapping[str, str]) -> list[str]:
+    """Return those options that say who asks, and that Hadoop has nothing for."""
+    return sorted(key for key in options if _plain(key) in _KEYS_OF_LOCKSTEP_ALONE[place.kind])
+
+
+def translated(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what `hadoop_settings` does, and refuse nothing of it.
+
+    Raises:
+        InvalidError: options say more than one endpoint.
+    """
+    plain = {_plain(key): value for key, value in options.items()}
+    return _hadoops(place, plain, endpoint_of(place, options, environment), environment)
 
 
 def _hadoops(place: Place, plain: Mapping[str, str], endpoint: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from lockstep.spark.host.procedures import ProcedureRequests
 from lockstep.spark.host.protocol import Request, decode, description_of
 from lockstep.spark.host.protocol.base import Answer, RequestBase
 from lockstep.spark.host.protocol.options import TellOptions
-from lockstep.spark.host.protocol.roots import SawRoot
+from lockstep.spark.host.protocol.roots import SawRoot, SparkStarted
 from lockstep.spark.host.protocol.tables import Claim
 from lockstep.spark.host.protocol.transactions import CheckSetting, Ended, HostLost, Lapse
 from lockstep.spark.host.requests import Operation, operation
@@ -44,6 +44,9 @@ from lockstep.transactions.transaction import Transaction
 
 REMEMBERED_SESSIONS = 1000
 """Sessions without a transaction that are remembered, those that asked last: nobody says when a session ends."""
+
+_IN_ANY_STATE = (HostLost, Lapse, Ended, CheckSetting, SawRoot, SparkStarted, TellOptions)
+"""Requests that are no statement of the session's transaction, whatever became of that."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +74,13 @@ class Host:
             **ProcedureRequests(self).operations,
             **RetentionRequests(self).operations,
             **SystemRequests(self).operations,
-            **dict((operation(SawRoot, self._saw_root), operation(TellOptions, self._tell_options))),
+            **dict(
+                (
+                    operation(SawRoot, self._saw_root),
+                    operation(SparkStarted, self._spark_started),
+                    operation(TellOptions, self._tell_options),
+                )
+            ),
         }
 
     def call(self, request: str | bytes) -> str:
@@ -97,7 +106,7 @@ class Host:
     def _answer(self, request: Request) -> Answer:
         # A claim may wait for another transaction, and its own may have to be rolled back meanwhile.
         with self._session(request.session, is_held=not isinstance(request, Claim)) as session:
-            if not isinstance(request, HostLost | Lapse | Ended | CheckSetting | SawRoot | TellOptions):
+            if not isinstance(request, _IN_ANY_STATE):
                 if (loss := session.lost_transaction) is not None:
                     return self._in_lost(session, loss, request)
                 is_part = isinstance(request, Claim) or request.within is None or session.has(request.within)
@@ -107,6 +116,10 @@ class Host:
 
     def _saw_root(self, _: Session, request: SawRoot) -> Answer:
         self.lakehouses.same_roots.saw(request)
+        return Answer()
+
+    def _spark_started(self, _: Session, __: SparkStarted) -> Answer:
+        self.lakehouses.same_roots.forget()
         return Answer()
 
     def _tell_options(self, _: Session, request: TellOptions) -> Answer:

@@ -48,6 +48,7 @@ from lockstep.settings import (
     TRANSACTION_TIMEOUT,
     Setting,
     at,
+    store_options,
 )
 from lockstep.spark.host.same_root import SameRoots
 from lockstep.spark.host.uris import Uris, outside_location
@@ -206,7 +207,7 @@ class Lakehouses:
             LookFirst: it is not known whether Spark sees the same root.
         """
         house = self.opened(name, options)
-        self.same_roots.require(house.catalog.lake)
+        self.same_roots.require(house.catalog.lake, name, options)
         return house
 
     def opened(self, name: str, options: Mapping[str, str]) -> Lakehouse:
@@ -325,8 +326,7 @@ class Lakehouses:
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
-        prefix = STORE.key.removesuffix("*")
-        store = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+        store = store_options(options)
         create, fsync_data = flag(CREATE, options) or False, flag(FSYNC_DATA, options) or False
         url = self._urls(root)
         arbiter = ARBITER.value_in(options)

@@ -6,7 +6,9 @@ lake the host wants to know what Spark sees of the newest entry of its timeline 
 its transaction in it, so no other lake has the same; and the newest is the last to expire.
 
 A lake is looked at once, for as long as this process has it in memory: Spark opens one file for that, and this side
-reads it once.
+reads it once. In an object store it is once for each name that a catalog of it has, for with the look Spark's side is
+told what the catalog's options mean to Hadoop (`lockstep.storage.told`), and whether they are everybody's may differ by
+the name.
 """
 
 from __future__ import annotations
@@ -15,20 +17,22 @@ import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from cachetools import FIFOCache
 
 from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
-from lockstep.spark.host.protocol.roots import Look, SawRoot
+from lockstep.settings import store_options
+from lockstep.spark.host.protocol.roots import Look, SawRoot, Told
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import is_hdfs, is_local
 from lockstep.storage.failures import cause_of
-from lockstep.storage.options import hadoop_addresses, place_of, without_keys
+from lockstep.storage.options import hadoop_addresses, keys_of_lockstep_alone, of_environment, place_of, without_keys
+from lockstep.storage.told import names_told_to_hadoop, told_to_hadoop
 from lockstep.timeline.files import entry_path, gone
 
 MOST_READ = 64 * 1024
@@ -45,6 +49,9 @@ MOST_SHOWN = 1000
 
 _TRIES = 3
 """So often the newest entry is read that expires meanwhile."""
+
+_ANY = ""
+"""Stands for all catalogs of a lake whose root Hadoop reaches without options."""
 
 Verdict: TypeAlias = Literal["same", "other", "absent", "denied", "no file system", "failed"]
 
@@ -76,27 +83,51 @@ class LookFirst(Exception):  # noqa: N818 (no error: an answer, from wherever in
         self.look = look
 
 
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A look that was asked for.
+
+    Attributes:
+        lake: the lake.
+        catalog: the name of the catalog that it was asked for, or `_ANY`.
+        expected: what Spark is to see.
+        alone: the catalog's options that say who asks, and that Hadoop has nothing for.
+    """
+
+    lake: Lake
+    catalog: str
+    expected: Expected
+    alone: tuple[str, ...]
+
+
 class SameRoots:
     """The lakes of which it is known that Spark sees them, too; safe to call from many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._same: WeakSet[Lake] = WeakSet()
-        self._pending: FIFOCache[str, tuple[Lake, Expected]] = FIFOCache(PENDING_LOOKS)
+        self._same: WeakKeyDictionary[Lake, set[str]] = WeakKeyDictionary()
+        self._pending: FIFOCache[str, _Pending] = FIFOCache(PENDING_LOOKS)
 
-    def require(self, lake: Lake) -> None:
-        """Go on if Spark sees this root.
+    def require(self, lake: Lake, catalog: str, settings: Mapping[str, str]) -> None:
+        """Go on if Spark sees this root, by what a catalog's options mean to it.
+
+        Args:
+            lake: the lake.
+            catalog: the catalog's name.
+            settings: what is set for it.
 
         Raises:
             LookFirst: it is not known.
             UnavailableError, CorruptTimelineError: the newest entry cannot be read.
         """
         with self._lock:
-            if lake in self._same:
-                return
+            known = self._same.get(lake, ())
+        if catalog in known or _ANY in known:
+            return
         url, expected, root = lake.storage.url, _newest_entry(lake), secrets.token_hex(8)
+        tells, names, alone = _told(url, settings)
         with self._lock:
-            self._pending[root] = lake, expected
+            self._pending[root] = _Pending(lake, catalog if names else _ANY, expected, tuple(alone))
         raise LookFirst(
             Look(
                 root=root,
@@ -104,6 +135,9 @@ class SameRoots:
                 size=expected.size,
                 length=expected.length,
                 settings=_addresses(url),
+                catalog=catalog,
+                tells=tells,
+                names=names,
             )
         )
 
@@ -111,22 +145,43 @@ class SameRoots:
         """Judge what Spark saw, and remember the lake if it is this one.
 
         Raises:
-            ConfigurationError (F0000): Spark sees another root; (42501) it may not read it.
+            ConfigurationError (F0000): Spark sees another root; (42501) it may not read it; another catalog says other
+                options of the same store.
             UnavailableError: Spark could not read it for another reason.
         """
         with self._lock:
-            lake, expected = self._pending.pop(seen.root, (None, None))
-        if lake is None or expected is None:
+            pending = self._pending.pop(seen.root, None)
+        if pending is None:
             return  # asked for by a host that died, say: nothing is known, and the request that comes again is told so
+        lake, expected = pending.lake, pending.expected
+        if seen.others:
+            raise _told_otherwise(lake.storage.url, pending.catalog, seen.others)
         verdict = verdict_of(expected, seen)
         if verdict == "same":
             with self._lock:
-                self._same.add(lake)
+                self._same.setdefault(lake, set()).add(pending.catalog)
         elif verdict in ("denied", "no file system", "failed") or _reads(lake, expected.path) == expected:
             url = lake.storage.url
             theirs = spark_side(Uris(url).real(""), seen.file_system, seen.settings)
-            raise refusal_of(verdict, expected, lake.storage.address, theirs, seen.message or "")
+            why = why_untold(pending.catalog, seen, pending.alone)
+            raise refusal_of(verdict, expected, lake.storage.address, theirs, seen.message or "", why=why)
         # Else the entry has expired meanwhile, for this side, too: the request comes again, and a newer is looked at.
+
+    def forget(self) -> None:
+        """Have each lake looked at again: it is another Spark that asks, and it was told nothing yet."""
+        with self._lock:
+            self._same.clear()
+            self._pending.clear()
+
+
+def _told(url: str, settings: Mapping[str, str]) -> tuple[list[Told], list[str], list[str]]:
+    """Return what a catalog's options mean to Hadoop, what they could have, and which of them mean nothing to it."""
+    if is_local(url) or is_hdfs(url):
+        return [], [], []
+    place, store = place_of(url), store_options(settings)
+    found = told_to_hadoop(place, store, of_environment())
+    tells = [Told(settings=dict(each.settings), unless=[*each.unless]) for each in found]
+    return tells, names_told_to_hadoop(place), keys_of_lockstep_alone(place, store)
 
 
 def _newest_entry(lake: Lake) -> Expected:
@@ -193,7 +248,9 @@ def spark_side(root: str, file_system: str | None, settings: Mapping[str, str]) 
     return f"{root} ({', '.join(by) or 'no address is set'})"
 
 
-def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, message: str) -> LockstepError:
+def refusal_of(
+    verdict: Verdict, expected: Expected, ours: str, theirs: str, message: str, *, why: str = ""
+) -> LockstepError:
     """Return why nothing is read or written.
 
     Args:
@@ -201,14 +258,15 @@ def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, mes
         ours: where Lockstep looks.
         theirs: where Spark looks.
         message: what was thrown on Spark's side.
+        why: a sentence on why Spark's side was not told all that the catalog's options say, with a blank before it.
     """
     said = _without_password(cause_of(message))[:MOST_SHOWN]
     match verdict:
         case "denied":
             return ConfigurationError(
                 f"Spark may not read {expected.path}, which Lockstep reads, so whether both see the same root is not "
-                f"known, and nothing was read or written. Lockstep looks at {ours}, Spark at {theirs}: {said}. Give "
-                "both the same keys, or the permission to read the root, and start Spark again",
+                f"known, and nothing was read or written. Lockstep looks at {ours}, Spark at {theirs}: {said}.{why} "
+                "Give both the same keys, or the permission to read the root, and start Spark again",
                 sqlstate=NOT_ALLOWED,
             )
         case "no file system":
@@ -219,8 +277,8 @@ def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, mes
         case "failed":
             return UnavailableError(
                 f"Spark could not read {expected.path}, which Lockstep reads, so whether both see the same root is not "
-                f"known, and nothing was read or written. Lockstep looks at {ours}, Spark at {theirs}: {said}. Run the "
-                "statement again; if this stays so, compare the two addresses"
+                f"known, and nothing was read or written. Lockstep looks at {ours}, Spark at {theirs}: {said}.{why} "
+                "Run the statement again; if this stays so, compare the two addresses"
             )
         case _:
             what = "no such file" if verdict == "absent" else "another file of this name"
@@ -231,15 +289,57 @@ def refusal_of(verdict: Verdict, expected: Expected, ours: str, theirs: str, mes
             )
             return ConfigurationError(
                 f"Spark and Lockstep see different roots, so nothing was read or written: at {ours} Lockstep sees "
-                f"{expected.path} ({expected.size} bytes), and Spark sees {what} at {theirs}.{made} {_ADVICE}"
+                f"{expected.path} ({expected.size} bytes), and Spark sees {what} at {theirs}.{made}{why} {_ADVICE}"
             )
 
 
+def why_untold(catalog: str, seen: SawRoot, alone: Sequence[str] = ()) -> str:
+    """Return why Spark's side was not told all that a catalog's options say, with a blank before it; mostly nothing.
+
+    Args:
+        catalog: the catalog's name.
+        seen: what the shim told.
+        alone: options that Hadoop has nothing for.
+    """
+    said = []
+    if seen.untold == "session":
+        said.append(
+            f"What catalog {catalog}'s store.* says was set by this session, and is not told to Spark, whose file "
+            "systems are those of all sessions: set it where Spark starts, or set Hadoop's settings in this session as "
+            "well."
+        )
+    if seen.untold == "opened":
+        said.append(
+            f"Spark had opened this store before catalog {catalog} was used for the first time, and goes on as it did: "
+            "use the catalog first, or set Hadoop's settings where Spark starts, as spark.hadoop.…, too."
+        )
+    if seen.kept:
+        said.append(
+            f"Spark keeps what is set: {', '.join(sorted(seen.kept))}; what the catalog's store.* says of the same is "
+            "not told to it."
+        )
+    if alone:
+        said.append(f"{', '.join(alone)}: Hadoop has nothing for that, so Spark asks with what keys it finds itself.")
+    return "".join(f" {each}" for each in said)
+
+
+def _told_otherwise(url: str, catalog: str, others: Mapping[str, str]) -> ConfigurationError:
+    """Return why a catalog is not used that says something else of a store than one that was used before."""
+    place = Uris(url).real("").rstrip("/")
+    first = ", ".join(sorted({*others.values()}))
+    return ConfigurationError(
+        f"catalog {catalog} says other options of {place} than catalog {first}, which was used first "
+        f"({', '.join(sorted(others))}), and Spark has one of each for a store; nothing was read or written. Give both "
+        "the same store.*, or set Hadoop's settings yourself, as spark.hadoop.…, which are kept then; and start "
+        "Spark again (docs/storage.md#options)"
+    )
+
+
 _ADVICE = (
-    "Have both look at the same place, and start Spark again. Of an object store, say where it is by `options=` of "
-    "lockstep.configure, which tells both sides, or by store.* of the catalog and Hadoop's settings alike "
-    "(docs/storage.md). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl and "
-    "fs.hdfs.impl as Hadoop has them"
+    "Have both look at the same place, and start Spark again. Of an object store, say where it is by store.* of the "
+    "catalog, or by `options=` of lockstep.configure, which tell both sides, and leave Hadoop's settings of it out "
+    "(docs/storage.md#options). Of a folder, run both with the same mounts and root directory, and leave fs.file.impl "
+    "and fs.hdfs.impl as Hadoop has them"
 )
 
 _PASSWORD = re.compile(r"//[^\s/@:]*:[^\s/@]*@")

@@ -1,5 +1,8 @@
 """What the host wants to know of a lake's root as Spark sees it, before it answers about the lake for the first time.
 
+Before the shim looks, it puts what the catalog's options mean to Hadoop into the driver's configuration, as far as
+nobody has set anything else there.
+
 {"op": "resolve", …}    {"look": {"root": "…", "uri": "lockstep://head.file/lake/_lockstep/timeline/….json", …}}
 {"op": "saw_root", …}   {"ok": {}}
 {"op": "resolve", …}    {"ok": {…}}
@@ -7,9 +10,21 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
 from lockstep.spark.host.protocol.base import RequestBase, Settings
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of Hadoop's that are put together, or not at all."""
+
+    settings: Settings
+    """What they are to be, keys of the store too: nothing of it may be logged or shown."""
+
+    unless: list[str]
+    """Where somebody has set one of these, none is put."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +44,15 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: list[str]
     """Settings of Hadoop's that say which store it is; none has a key in it."""
+
+    catalog: str
+    """The catalog that it is about. What a session has set for it itself is put nowhere: all sessions share Hadoop."""
+
+    tells: list[Told]
+    """What its options mean to Hadoop."""
+
+    names: list[str]
+    """All that they could have meant: what another catalog has had put under one of these must be the same."""
 
 
 class SawRoot(RequestBase, frozen=True, kw_only=True, tag="saw_root"):
@@ -56,5 +80,19 @@ class SawRoot(RequestBase, frozen=True, kw_only=True, tag="saw_root"):
     message: str | None
     """What was thrown, and its causes, as a text; None: nothing was."""
 
+    kept: list[str]
+    """The settings that somebody has made, and for which something of `Look.tells` was not put."""
 
-Request = SawRoot
+    others: dict[str, str]
+    """Those of `Look.names` that another catalog has had put, and otherwise, with its name; then there was no look."""
+
+    untold: Literal["session", "opened"] | None
+    """Why nothing was put, though there was something to put: the catalog's options are this session's own, or Hadoop
+    had opened the file system before, and keeps it. None: it was, or there was nothing."""
+
+
+class SparkStarted(RequestBase, frozen=True, kw_only=True, tag="spark_started"):
+    """Have each lake looked at again: from now on another Spark of the same JVM asks, and that was told nothing."""
+
+
+Request: TypeAlias = SawRoot | SparkStarted

@@ -1,14 +1,16 @@
 package lockstep.spark
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import lockstep.spark.host.{Callers, CatalogOptions, HadoopFiles, Host, HostEnded, RootLook, SpawnedHost}
+import lockstep.spark.host.{Callers, CatalogOptions, HadoopFiles, Host, HostEnded, RootLook, SpawnedHost, StoreSettings}
 import lockstep.spark.transactions.{OpenTransaction, Transactions}
 import org.apache.hadoop.conf.Configuration
+import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.lockstep.LockstepException
 
 import scala.annotation.tailrec
 import scala.jdk.CollectionConverters._
+import scala.ref.WeakReference
 
 /**
  * A host in the driver's own Python, as Py4J calls it. Py4J's callback server takes calls from whoever reaches its port, so
@@ -122,8 +124,10 @@ object Bridge {
       def tell(op: String, said: Seq[(String, Any)]): Unit = {
         val _ = ask(decider, op, Transactions.owner(session), said ++ args.filter(_._1 == "user"))
       }
-      Option(answer.get("look")).foreach(look =>
-        tell("saw_root", RootLook.at(look, session.sessionState.newHadoopConf())))
+      Option(answer.get("look")).foreach { look =>
+        val about = options(args).find(_.name == look.get("catalog").asText)
+        tell("saw_root", RootLook.at(look, session, about.exists(StoreSettings.isOfDriver(session.sparkContext, _))))
+      }
       Option(answer.get("unsaid")).toSeq.flatMap(_.elements().asScala).map(_.asText).foreach { id =>
         options(args).find(_.id == id).foreach(said => tell("options", Seq("id" -> id, "settings" -> said.settings)))
       }
@@ -148,8 +152,23 @@ object Bridge {
     answer
   }
 
-  /** The host that there is, or a new one. What was open with one that died is lost, and its successor is told so. */
-  private def decide(session: SparkSession): Host = alive.getOrElse(spawn(session))
+  /**
+   * The host that there is, or a new one. What was open with one that died is lost, and its successor is told so; so is one that
+   * has another Spark of this JVM to answer, whose Hadoop was told nothing yet.
+   */
+  private def decide(session: SparkSession): Host = {
+    val decider = alive.getOrElse(spawn(session))
+    val context = session.sparkContext
+    if (latest.get.forall(_ ne context)) synchronized {
+      if (latest.get.exists(_ ne context)) {
+        val _ = ask(decider, "spark_started", Transactions.owner(session), Nil)
+      }
+      latest = new WeakReference(context)
+    }
+    decider
+  }
+
+  @volatile private var latest = new WeakReference[SparkContext](null)
 
   private def alive: Option[Host] = host.filter {
     case spawned: SpawnedHost => spawned.isAlive

@@ -19,9 +19,15 @@ private[spark] object ImpliedSettings {
     "fs.lockstep.impl.disable.cache" -> "true"
   )
 
+  /** Names of settings whose values Spark is to hide: its own default, and what stores have besides. As in Python's `session.py`. */
+  private val Keys =
+    "(?i:secret|password|token|access[._]?key|account[._]?key|master[._]?key|sas[._]?key|service[._]account|" +
+      "private[._]?key|proxy_url)"
+
   /** Says what was left unsaid, before the first session reads it; returns the names of all extensions. */
   def complete(context: SparkContext): Set[String] = {
     Internals.setIfMissing(context, ofSpark)
+    Internals.hide(context, Keys)
     ofHadoop.foreach { case (key, value) => context.hadoopConfiguration.setIfUnset(key, value) }
     context.getConf.get("spark.sql.extensions", "").split(",").map(_.trim).toSet
   }

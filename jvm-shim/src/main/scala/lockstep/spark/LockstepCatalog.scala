@@ -86,7 +86,7 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
   private[spark] def settings: Map[String, String] = told.settings
 
   /** The same, as requests say it. */
-  private lazy val told = new CatalogOptions(options.asCaseSensitiveMap.asScala.toMap)
+  private lazy val told = new CatalogOptions(catalogName, options.asCaseSensitiveMap.asScala.toMap)
 
   protected def ask(op: String, args: (String, Any)*): JsonNode =
     Bridge.call(

@@ -4,10 +4,10 @@ import java.nio.ByteBuffer
 import java.security.{MessageDigest, SecureRandom}
 
 /**
- * What a catalog is set to, the keys of its store too. Requests say it by an id, and Python, which may know that already, asks
+ * What a catalog of this name is set to, the keys of its store too. Requests say it by an id, and Python, which may know that already, asks
  * for the rest: see Python's `lockstep.spark.host.protocol.options`.
  */
-final private[spark] class CatalogOptions(val settings: Map[String, String]) {
+final private[spark] class CatalogOptions(val name: String, val settings: Map[String, String]) {
 
   /** Never that of other settings. It says nothing of them to who has it: a part of it is drawn anew in each driver. */
   lazy val id: String = {

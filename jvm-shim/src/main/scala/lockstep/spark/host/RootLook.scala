@@ -5,9 +5,9 @@ import java.security.MessageDigest
 
 import com.fasterxml.jackson.databind.JsonNode
 import lockstep.spark.overlay.Overlay
-import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import org.apache.hadoop.util.functional.FutureIO
+import org.apache.spark.sql.SparkSession
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -18,22 +18,33 @@ import scala.util.control.NonFatal
  */
 private[spark] object RootLook {
 
-  /** The fields of `saw_root`, but for whose it is: what is asked for is in `look`. */
-  def at(look: JsonNode, conf: Configuration): Seq[(String, Any)] = {
+  /**
+   * The fields of `saw_root`, but for whose it is: what is asked for is in `look`.
+   *
+   * @param isOfDriver whether the options of the catalog that it is about are those of the whole driver
+   */
+  def at(look: JsonNode, session: SparkSession, isOfDriver: Boolean): Seq[(String, Any)] = {
     val uri = new Path(look.get("uri").asText)
     val path = Overlay.parse(uri.toUri.getAuthority).real(uri)
+    val opened = observed(StoreSettings.open(look, path, session, isOfDriver))
+    val told = opened.toOption
+    val files = told.flatMap(_.files)
+    val seen = opened.flatMap(_ => files.toRight(new IllegalStateException("not looked at")))
+      .flatMap(known => observed(content(known, path, look)))
+    val conf = session.sessionState.newHadoopConf()
     val settings = look.get("settings").elements().asScala.map(_.asText).flatMap(name =>
       Option(conf.getTrimmed(name)).filter(_.nonEmpty).map(name -> _))
-    val files = observed(path.getFileSystem(conf))
-    val seen = files.flatMap(known => observed(content(known, path, look)))
     Seq(
       "root" -> look.get("root").asText,
       "settings" -> settings.toMap,
-      "file_system" -> files.map(_.getClass.getName).toOption,
+      "file_system" -> files.map(_.getClass.getName),
       "length" -> seen.map(_.length).toOption,
       "digest" -> seen.map(digest).toOption,
       "failures" -> seen.swap.map(kinds).getOrElse(Seq.empty),
-      "message" -> seen.swap.map(causes(_).map(_.toString).mkString("; ")).toOption
+      "message" -> seen.swap.map(causes(_).map(_.toString).mkString("; ")).toOption,
+      "kept" -> told.toSeq.flatMap(_.kept),
+      "others" -> told.map(_.others).getOrElse(Map.empty),
+      "untold" -> told.flatMap(_.untold)
     )
   }
 

@@ -1,6 +1,8 @@
 package org.apache.spark.sql.lockstep
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.{SparkContext, SparkThrowable}
+import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
 import org.apache.spark.rdd.RDD
 import org.apache.spark.scheduler.SparkListenerEvent
 import org.apache.spark.scheduler.lockstep.Witness
@@ -18,7 +20,7 @@ import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanHelper
 import org.apache.spark.sql.execution.columnar.InMemoryRelation
 import org.apache.spark.sql.execution.datasources.FileIndex
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
-import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.internal.{SQLConf, SessionState}
 import org.apache.spark.sql.scripting.SqlScriptingExecution
 import org.apache.spark.sql.types.{ArrayType, DataType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
@@ -85,6 +87,18 @@ object Internals {
 
   def setIfMissing(context: SparkContext, settings: Map[String, String]): Unit =
     settings.foreach { case (key, value) => context.conf.setIfMissing(key, value) }
+
+  /** Has Spark hide the values of settings of these names, too. */
+  def hide(context: SparkContext, names: String): Unit = {
+    val said = context.conf.getOption(SECRET_REDACTION_PATTERN.key)
+    if (!said.exists(_.contains(names))) {
+      val _ = context.conf.set(SECRET_REDACTION_PATTERN.key, said.fold(names)(theirs => s"(?:$theirs)|$names"))
+    }
+  }
+
+  /** What Hadoop is configured to in a session, if this is what it is in the driver. */
+  def hadoopConf(session: SparkSession, ofDriver: Configuration): Configuration =
+    SessionState.newHadoopConf(ofDriver, session.sessionState.conf)
 
   def sessionCatalog(session: SparkSession): CatalogPlugin = session.sessionState.catalogManager.v2SessionCatalog
 

@@ -1,0 +1,113 @@
+"""What a catalog's options of a store mean to the Hadoop of a Spark that runs, beside what somebody has set there.
+
+    told_to_hadoop(place, options, environment)       # settings, in groups, and what keeps each group out
+    names_told_to_hadoop(place)                       # whatever those may be of a place
+
+`lockstep.spark.host.same_root` has the shim put them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lockstep.storage.options import Place, translated
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Settings of Hadoop's that belong together.
+
+    Attributes:
+        settings: what they are to be.
+        unless: where one of these is set, somebody has said what these settings are about, and none of them is put.
+    """
+
+    settings: Mapping[str, str]
+    unless: tuple[str, ...]
+
+
+def told_to_hadoop(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> list[Told]:
+    """Return what `hadoop_settings` does, for who puts it beside settings that somebody else has made.
+
+    Keys go together, for those of two users are nobody's; so do the parts of a proxy's address, and who has said an
+    endpoint says all of how it is reached. Nothing is refused: of a catalog, options that Hadoop has nothing for are
+    set by hand on both sides.
+
+    Raises:
+        InvalidError: options say more than one endpoint.
+    """
+    settings = translated(place, options, environment)
+    found = [
+        Told({name: settings[name] for name in group.names if name in settings}, group.unless)
+        for group in _groups(place)
+    ]
+    return [each for each in found if each.settings]
+
+
+def names_told_to_hadoop(place: Place) -> list[str]:
+    """Return all that `told_to_hadoop` may say of a place."""
+    return sorted(name for group in _groups(place) for name in group.names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    names: tuple[str, ...]
+    unless: tuple[str, ...]
+
+
+_PROVIDERS = "hadoop.security.credential.provider.path"
+"""Files with keys in them, which Hadoop looks into before it looks at its settings."""
+
+_S3A_WHO = ("access.key", "secret.key", "session.token", "aws.credentials.provider", "auth.profile.name")
+_S3A_WHO_TOO = ("security.credential.provider.path", "delegation.token.binding")
+_S3A_PROXY = ("proxy.host", "proxy.port", "proxy.ssl.enabled", "proxy.username", "proxy.password")
+_S3A_OF_ENDPOINT = ("endpoint", "endpoint.region", "path.style.access", "connection.ssl.enabled")
+
+_GS_WHO = ("fs.gs.auth.type", "fs.gs.auth.service.account.json.keyfile")
+_GS_WHO_TOO = (
+    "fs.gs.auth.access.token.provider",
+    "fs.gs.auth.access.token.provider.impl",
+    "fs.gs.auth.service.account.email",
+    "fs.gs.auth.service.account.enable",
+    "fs.gs.auth.service.account.keyfile",
+    "fs.gs.auth.service.account.private.key",
+    "google.cloud.auth.service.account.enable",
+    "google.cloud.auth.service.account.json.keyfile",
+    "google.cloud.auth.type",
+)
+
+_ABFS_WHO = (
+    "fs.azure.account.auth.type",
+    "fs.azure.account.key",
+    "fs.azure.sas.fixed.token",
+    "fs.azure.account.oauth.provider.type",
+    "fs.azure.account.oauth2.client.id",
+    "fs.azure.account.oauth2.client.secret",
+    "fs.azure.account.oauth2.client.endpoint",
+)
+_ABFS_WHO_TOO = ("fs.azure.account.keyprovider", "fs.azure.sas.token.provider.type")
+
+
+def _groups(place: Place) -> list[_Group]:
+    match place.kind:
+        case "s3":
+            own = f"fs.s3a.bucket.{place.bucket}."
+
+            def group(names: tuple[str, ...], *unless: str) -> _Group:
+                """What is said of all buckets is said of this one, too."""
+                said = (f"{of}{name}" for name in dict.fromkeys((*names, *unless)) for of in (own, "fs.s3a."))
+                return _Group(tuple(f"{own}{name}" for name in names), tuple(said))
+
+            who = group(_S3A_WHO, *_S3A_WHO_TOO)
+            return [
+                _Group(who.names, (*who.unless, _PROVIDERS)),
+                group(_S3A_PROXY),
+                *(group((name,), "endpoint") for name in _S3A_OF_ENDPOINT),
+            ]
+        case "gs":
+            address = ("fs.gs.storage.root.url",)
+            return [_Group(_GS_WHO, (*_GS_WHO, *_GS_WHO_TOO, _PROVIDERS)), _Group(address, address)]
+        case "azure":
+            said = (name for of in (*_ABFS_WHO, *_ABFS_WHO_TOO) for name in (f"{of}.{place.host}", of))
+            return [_Group(tuple(f"{name}.{place.host}" for name in _ABFS_WHO), (*said, _PROVIDERS))]
