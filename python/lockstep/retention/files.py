@@ -9,17 +9,16 @@ commit. A file stays while one of its versions is needed, and as plain Delta's r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
-from urllib.parse import unquote
 
 from lockstep.delta.actions import Action, LogicalFile, logical_file, split
 from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.features import unknown_in
 from lockstep.delta.log import LOG
-from lockstep.delta.real_paths import place_of
-from lockstep.errors import CorruptTimelineError
+from lockstep.delta.places import may_mean
+from lockstep.errors import UnsupportedError
 from lockstep.retention.needs import Need
 from lockstep.storage import Found
 
@@ -88,6 +87,10 @@ class TableFiles:
 
         Args:
             at: when it was written: no file was removed by it before that.
+
+        Raises:
+            UnsupportedError: the table has a feature that is not known, and so what it needs is not.
+            CorruptTimelineError: a file has a deletion vector that nobody knows how to find.
         """
         for kind, body in sorted(map(split, actions), key=lambda action: action[0] != "remove"):
             if kind == "remove":
@@ -105,6 +108,12 @@ class TableFiles:
             elif kind == "metaData":
                 self.properties = dict(body.get("configuration") or {})
             elif kind == "protocol":
+                if (unknown := unknown_in(body)) is not None:
+                    # Also where that was given up since: some version that is needed may have it.
+                    raise UnsupportedError(
+                        f"{self.location} has, or had, {unknown}, of which this Lockstep does not know which files it "
+                        "needs: a newer Lockstep may"
+                    )
                 self.features = frozenset(body.get("writerFeatures") or ())
 
     def finish(self, at: datetime) -> None:
@@ -131,19 +140,17 @@ class TableFiles:
             self.removed[path] = max(at, self.removed.get(path, at))
 
     def _paths(self, body: dict[str, Any]) -> list[str]:
-        """Return the files of an add or a remove; both readings of a path that may not be encoded as it should be."""
-        path = body["path"]
-        found = self._places(path)
+        """Return the files of an add or a remove."""
+        found = self._places(body["path"])
         vector = body.get("deletionVector")
-        if vector is not None and vector["storageType"] == "p":
-            found.append(place_of(unquote(vector["pathOrInlineDv"]), self.location, self.root))
-        elif vector is not None and vector["storageType"] != "i":
-            with suppress(CorruptTimelineError):  # a descriptor that names nothing keeps nothing
-                found.append(file_path(vector, location=self.location, root=self.root))
-        return found
+        if vector is None or vector.get("storageType") == "i":
+            return found
+        if vector.get("storageType") == "p":
+            return found + self._places(vector["pathOrInlineDv"])
+        return [*found, file_path(vector, location=self.location, root=self.root)]
 
     def _places(self, path: str) -> list[str]:
-        return [place_of(each, self.location, self.root) for each in dict.fromkeys((path, unquote(path)))]
+        return may_mean(path, self.location, self.root)
 
 
 def doomed_files(

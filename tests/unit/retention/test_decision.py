@@ -9,7 +9,6 @@ import pytest
 
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import log_files_of
-from lockstep.delta.real_paths import below_root
 from lockstep.errors import InvalidError
 from lockstep.retention.ages import LOGS, LONGEST, REMOVED, Retention, duration_of
 from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of
@@ -231,25 +230,6 @@ KINDS = {
 @pytest.mark.parametrize(("path", "kind"), KINDS.items())
 def test_what_is_hidden_is_no_data(path: str, kind: str) -> None:
     assert kind_of(path) == kind
-
-
-PLACES = [
-    ("a", ROOT, "t/a"),
-    ("file:///lake/s/a", ROOT, "s/a"),
-    ("file:/lake/s/a", ROOT, "s/a"),
-    ("/lake/s/a", ROOT, "s/a"),
-    ("/elsewhere/a", ROOT, None),
-    ("file:///lakes/a", ROOT, None),
-    ("s3://lake/a", ROOT, None),
-    ("s3://bucket/lake/s/a", "s3a://bucket/lake", "s/a"),
-    ("s3a://bucket/lake/s/a", "s3://bucket/lake", "s/a"),
-    ("s3://other/lake/s/a", "s3://bucket/lake", None),
-]
-
-
-@pytest.mark.parametrize(("path", "root", "expected"), PLACES)
-def test_where_in_the_lake_a_path_leads(path: str, root: str, expected: str | None) -> None:
-    assert below_root(path, "t", root) == expected
 
 
 def test_a_clone_needs_files_of_another_table() -> None:
