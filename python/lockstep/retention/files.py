@@ -111,8 +111,7 @@ class TableFiles:
                 if (unknown := unknown_in(body)) is not None:
                     # Also where that was given up since: some version that is needed may have it.
                     raise UnsupportedError(
-                        f"{self.location} has, or had, {unknown}, of which this Lockstep does not know which files it "
-                        "needs: a newer Lockstep may"
+                        f"{self.location} has, or had, {unknown}, and which files that needs a newer Lockstep may know"
                     )
                 self.features = frozenset(body.get("writerFeatures") or ())
 
@@ -168,7 +167,8 @@ def doomed_files(
         table: what its log says, to the end.
         spared: paths that others need: open transactions, clones.
         removed_before: what was removed later stays.
-        litter_before: what no commit names stays if it was written later.
+        litter_before: what no commit names stays if it was written later. Change data that was written after
+            `removed_before` does, too: once its commit is behind a checkpoint nothing names it.
     """
     doomed: dict[str, Doomed] = {}
     checksums = []
@@ -181,7 +181,7 @@ def doomed_files(
         if (removed_at := table.removed.get(found.path)) is not None:
             if removed_at < removed_before and found.modified_at < removed_before:
                 doomed[found.path] = Doomed(found.path, "data", found.size, removed_at)
-        elif found.modified_at < litter_before:
+        elif found.modified_at < (min(litter_before, removed_before) if _is_change(found, table) else litter_before):
             # A log that begins with a checkpoint may not tell of what was removed before that.
             since = max(found.modified_at, table.begins_at)
             doomed[found.path] = Doomed(found.path, "litter", found.size, since)
@@ -190,6 +190,10 @@ def doomed_files(
         if (of := doomed.get(f"{folder}/{name[1:-4]}")) is not None:
             doomed[found.path] = Doomed(found.path, of.kind, found.size, of.since)
     return [*doomed.values()]
+
+
+def _is_change(found: Found, table: TableFiles) -> bool:
+    return found.path.startswith(f"{table.location}/{CHANGES}/")
 
 
 def kind_of(path: str) -> Literal["data", "checksum", "other"]:
