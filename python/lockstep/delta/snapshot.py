@@ -7,7 +7,7 @@ pyarrow reads; a log without one, as of a table with few versions, needs no pyar
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any

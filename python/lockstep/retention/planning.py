@@ -14,7 +14,7 @@ from lockstep.commit.records import OpenRecord
 from lockstep.commit.remnants import ENDED_BEFORE
 from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import LOG, commit_path, was_published
-from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
+from lockstep.errors import InvalidError, UnavailableError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.exports import ABANDONED, lone_marks
 from lockstep.lake.guests import guests
@@ -28,7 +28,8 @@ from lockstep.retention.logs import doomed_log
 from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.origins import made_here
 from lockstep.retention.pins import Pins, makes_tables, pins
-from lockstep.retention.removed import told, without_log
+from lockstep.retention.removed import without_log
+from lockstep.retention.silent import STAGED_UNREAD, nobody_knows, settle_silent
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
@@ -129,11 +130,9 @@ def plan(
     found = _found(lake, by_location, not_ours, scope, is_whole=is_whole)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, by_location)
-    silent, told_of = _settle_silent(
-        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read
-    )
+    silent, told_of = settle_silent(lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
     staged = {folder.location: staged_files(lake.storage, folder, lambda _: True) for folder in found.values()}
-    silent |= {each: _STAGED_UNREAD.format(each) for each, files in staged.items() if files is None}
+    silent |= {each: STAGED_UNREAD.format(each) for each, files in staged.items() if files is None}
     needed: list[tuple[str, Iterable[str]]] = [*told_of.items()]
     needed += ((each.folder.location, each.state.needed) for each in surveys)
     needed += ((location, files or ()) for location, files in staged.items())
@@ -192,35 +191,14 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, others)
     not_ours = guests(lake.storage)
-    silent, told_of = _settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
+    silent, told_of = settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
     if silent:
         first, why = next(iter(silent.items()))
-        raise _nobody_knows(why, location, is_dropped=database.table_at(first) is None)
+        raise nobody_knows(why, location, is_dropped=database.table_at(first) is None)
     within = f"{location}/"
     named = (*(each.state.needed for each in surveys), *told_of.values())
     needed = (path for paths in named for path in paths if path.startswith(within))
     return frozenset(path.removeprefix(within) for path in needed)
-
-
-def _nobody_knows(why: str, location: str, *, is_dropped: bool) -> MissingFilesError:
-    """Return the error that a table may share files of another, and nobody can tell which.
-
-    Args:
-        why: nobody can tell, as `_silent` says it.
-    """
-    if is_dropped:
-        advice = (
-            "That table is dropped, and database versions that can be read yet have it: wait until they have expired "
-            "(retention-age, `CALL <catalog>.system.expire_snapshots`; a tag or an export keeps its own), or restore "
-            "its log from a backup"
-        )
-    else:
-        advice = (
-            "See that its folder can be reached, restore its log from a backup, or drop it and let its versions expire"
-        )
-    return MissingFilesError(
-        f"nothing was deleted: {why}, and that may be a clone which shares files of {location}. {advice}"
-    )
 
 
 def _needs(lake: Lake, can_be_read: Readable, head: int, kept: Kept) -> dict[str, Need]:
@@ -304,46 +282,6 @@ def _why_not_there(lake: Lake, entry: Entry, write: TableWrite) -> str | None:
         except InvalidError:  # cut off: somebody else's
             return TAKEN
     return None
-
-
-_NO_LOG = "the log of {} is not there or cannot be read to its end just now"
-_STAGED_UNREAD = "what a transaction staged in the log of {} cannot be read"
-"""Why nobody can tell what a table needs of others' files."""
-
-
-def _silent(surveys: Iterable[Surveyed], known: Iterable[str]) -> dict[str, str]:
-    """Return of which of some locations nobody can tell what they need of other tables' files, and why.
-
-    A table that has no folder just now is one of them: where a disk is not mounted, nothing of it is found.
-    """
-    found = {each.folder.location: each for each in surveys}
-    silent = sorted(location for location in {*known} if location not in found or not found[location].tells)
-    return {each: (each in found and found[each].why_not) or _NO_LOG.format(each) for each in silent}
-
-
-def _settle_silent(
-    lake: Lake,
-    surveys: Iterable[Surveyed],
-    known: Collection[str],
-    gone: frozenset[str],
-    *,
-    not_ours: frozenset[str],
-    can_be_read: Readable,
-) -> tuple[dict[str, str], Mapping[str, frozenset[str]]]:
-    """Find out what tables need of others' files whose logs do not tell it.
-
-    The versions of a table of the lake's own whose folder, or log, is removed nobody can read, nor bring it back, and
-    so its commits count as published, too (`lockstep.lake.publisher`). Of one elsewhere the timeline is asked.
-
-    Args:
-        gone: the dropped ones whose logs are not there.
-
-    Returns:
-        Of which of the known nobody can tell and why, and what the timeline says of the others that are gone.
-    """
-    elsewhere = {each for each in gone if is_outside(each) or each in not_ours}
-    named = told(lake, elsewhere, can_be_read)
-    return _silent(surveys, {*known} - (gone - elsewhere) - named.keys()), named
 
 
 def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:

@@ -73,7 +73,7 @@ def store_of(scheme: str, authority: str) -> str:
 
 
 def kind_of_store(scheme: str) -> str:
-    """Return which kind of store a scheme is of: what a lake's root there has as its scheme, as `store_of` spells it."""
+    """Return which kind of store a scheme is of: the scheme of lakes' roots there, as `store_of` spells it."""
     scheme = _ALIASES.get(scheme.lower(), scheme.lower())
     return OTHER_DOORS.get(scheme, scheme)
 

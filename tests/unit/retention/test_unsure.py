@@ -1,4 +1,4 @@
-"""What upkeep keeps since it cannot know that nobody needs it: unknown features, clones of open transactions, clocks."""
+"""What upkeep keeps for it cannot know that nobody needs it: unknown features, clones of open transactions, clocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,19 @@ from lockstep.retention.upkeep import maintain, remove_orphan_files, status, vac
 from lockstep.storage import Found
 from lockstep.timeline.entry import TagDdl
 from lockstep.transactions.transaction import Transaction
-from tests.support.lakes import add, append, create, foreign, location, metadata, named, open_catalog, remove, stage, stage_new
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    foreign,
+    location,
+    metadata,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+)
 from tests.support.retained import AgedStorage, Ticking
 
 DAY = timedelta(days=1)
@@ -36,7 +48,7 @@ UNKNOWN = "adaptiveMetadata-preview"
 
 @pytest.fixture
 def catalog(aged: AgedStorage, clock: Ticking) -> TransactionalCatalog:
-    """A lake with the tables a and b, in which p gave way to q in a, nine days ago, and which nobody can read any more."""
+    """A lake with the tables a and b; in a p gave way to q nine days ago, and versions with p have expired."""
     catalog = open_catalog(aged, clock=clock)
     create(catalog, "a", "b", files=["p"])
     change(catalog, "a", remove("p", deletionTimestamp=clock.ms), add("q"))
@@ -242,9 +254,7 @@ def test_change_data_that_an_attempt_before_wrote_is_not_committed_while_it_goes
 ) -> None:
     """A promotion that was killed copied it; to upkeep it looks like litter, and the log does not say how old it is."""
     path = f"{location(catalog, 'b')}/_change_data/c"
-    deletions.begin(
-        catalog.lake.storage, deletions.Begun(format=1, id="x", began_at=clock.now, files=(path,))
-    )
+    deletions.begin(catalog.lake.storage, deletions.Begun(format=1, id="x", began_at=clock.now, files=(path,)))
     other = again(catalog)
     tx = other.begin()
     tx.keeps_files = keeps_files
