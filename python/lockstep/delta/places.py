@@ -67,7 +67,7 @@ def place_of(path: str, location: str, root: str) -> str:
         A path relative to the lake's root, or a whole URL of what lies outside; links on a local disk are followed.
     """
     named = name_of(path, location, root)
-    if not named.startswith(_LOCAL):
+    if not (named.startswith(_LOCAL) and is_absolute(path)):
         return named
     folder, _, name = named.removeprefix(_LOCAL).rpartition("/")
     return f"{_LOCAL}{_real(folder)}/{name}"
@@ -76,7 +76,7 @@ def place_of(path: str, location: str, root: str) -> str:
 def name_of(path: str, location: str, root: str) -> str:
     """Return a path of a table's log as `place_of` does, but of what lies outside as the log names it: by its links.
 
-    For who is about to name or read a file, which who makes links may want to be found by them.
+    For who names a file to others, or reads it: whoever made a link may want it to be found by that.
     """
     if (below := below_root(path, location, root)) is not None:
         return below
@@ -94,8 +94,8 @@ def may_mean(path: str, location: str, root: str) -> list[str]:
         path: as the log has it.
         location, root: as in `below_root`.
     """
-    if "%" not in path and ":" not in path and not path.startswith("/"):
-        return [place_of(path, location, root)]
+    if "%" not in path and ":" not in path and not _is_odd(f"/{path}"):
+        return [f"{location}/{path}"]
     found: dict[str, None] = {}
     for each in dict.fromkeys((path, unquote(path))):
         found[place_of(each, location, root)] = None

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 
 from lockstep.commit.records import OpenRecord
 from lockstep.delta.log import LOG, LogFiles
@@ -20,6 +21,7 @@ from lockstep.retention.needs import Need
 from lockstep.retention.pins import Pins, makes_tables, pins
 from lockstep.retention.queue import read_queue
 from lockstep.retention.survey import Folder, folders, staged_files
+from lockstep.storage.outside import is_outside
 from lockstep.timeline.entry import Entry, Expired
 from lockstep.timeline.log import Timeline
 
@@ -70,7 +72,9 @@ def _staged(lake: Lake, location: str, wanted: Pins) -> frozenset[str]:
     database = lake.timeline.head
     others: Iterable[Folder] = ()
     if makes_tables(wanted, database):
-        others = folders(lake.storage, {table.location for table in database.tables.values()}).values()
+        known = {table.location for table in database.tables.values()}
+        outside = (_staging(lake, location) for location in known if is_outside(location))
+        others = chain(folders(lake.storage, known).values(), outside)
     elif wanted.written:
         others = (_staging(lake, database.tables[name].location) for name in wanted.written)
     named: set[str] = set()

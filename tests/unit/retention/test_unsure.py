@@ -23,6 +23,7 @@ from lockstep.retention.planning import EVERYTHING, Scope, plan, shared_files
 from lockstep.retention.upkeep import maintain, remove_orphan_files, status, vacuum
 from lockstep.storage import Found
 from lockstep.timeline.entry import TagDdl
+from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import (
     add,
@@ -189,6 +190,40 @@ def test_where_there_are_more_records_than_are_read_nothing_goes_that_may_be_of_
     append(seen(), "b", "y")
     expire(seen())
     assert again(catalog).timeline.head.expired == before
+
+
+WRITTEN: list[tuple[list[tuple[str, State, int]], int | None]] = [
+    # of each record its transaction, state and how many tables it names; how many are known, None where not all are
+    ([], 0),
+    ([("t", State.INFLIGHT, 2), ("u", State.INFLIGHT, 3)], 3),
+    ([("t", State.REQUESTED, 0)], 0),
+    ([("t", State.INFLIGHT, 0)], None),
+    ([("t", State.INFLIGHT, 2), ("t", State.INFLIGHT, 0)], 2),
+    ([("t", State.INFLIGHT, records.MAX_TABLES)], None),
+]
+
+
+@pytest.mark.parametrize(("told", "known"), WRITTEN)
+def test_which_tables_open_transactions_have_written_is_known_where_all_say_it(
+    catalog: TransactionalCatalog, told: list[tuple[str, State, int]], known: int | None
+) -> None:
+    """Of one that is busy its own process says none, and what it told others before counts."""
+    own = [
+        records.OpenRecord(
+            format=records.FORMAT,
+            transaction=id_,
+            state=state,
+            base_version=0,
+            began_at=catalog.lake.clock(),
+            seen_at=catalog.lake.clock(),
+            isolation="SNAPSHOT",
+            process="here",
+            tables=tuple(named(f"t{n}") for n in range(count)),
+        )
+        for id_, state, count in told
+    ]
+    found = pins(catalog.lake, own).written
+    assert (None if found is None else len(found)) == known
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
