@@ -61,7 +61,9 @@ def place_of(path: str, location: str, root: str) -> str:
     """Return a path of a table's log as the lake calls that place, so that one that several tables name has one name.
 
     Args:
-        path, location, root: as in `below_root`.
+        path: as in `below_root`.
+        location: as in `below_root`.
+        root: as in `below_root`.
 
     Returns:
         A path relative to the lake's root, or a whole URL of what lies outside; links on a local disk are followed.
@@ -92,7 +94,8 @@ def may_mean(path: str, location: str, root: str) -> list[str]:
 
     Args:
         path: as the log has it.
-        location, root: as in `below_root`.
+        location: as in `below_root`.
+        root: as in `below_root`.
     """
     if "%" not in path and ":" not in path and not _is_odd(f"/{path}"):
         return [f"{location}/{path}"]

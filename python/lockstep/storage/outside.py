@@ -59,7 +59,8 @@ def store_of(scheme: str, authority: str) -> str:
     a bucket or a name node with a user in front of it.
 
     Args:
-        scheme, authority: of a URL; a local disk has no authority.
+        scheme: of a URL.
+        authority: of a URL; a local disk has none.
     """
     scheme = _ALIASES.get(scheme.lower(), scheme.lower())
     if scheme == "file":
