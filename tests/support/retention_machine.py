@@ -14,9 +14,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import deltalake
@@ -25,10 +25,8 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import records
-from lockstep.delta.actions import bodies, parse
-from lockstep.delta.combine.deletion_vectors import file_name, file_path
+from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.errors import LockstepError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.importing import import_minimal
@@ -50,7 +48,8 @@ from lockstep.timeline.entry import ExportMode, Name, Table
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import open_catalog, remove, stage, stage_new
 from tests.support.retained import Content, Killed, read_back
-from tests.support.retention_model import DATA, TABLE, TABLES, Tables, rows_of, vector
+from tests.support.retention_beside import Cloning, Copied, Open, Reader
+from tests.support.retention_model import DATA, TABLE, TABLES, rows_of, vector
 from tests.support.retention_recovery import Recovery
 
 GRACE = timedelta(hours=24)
@@ -60,58 +59,6 @@ NIGHTS = [timedelta(hours=25), timedelta(days=9), timedelta(days=40)]
 DEATHS = st.one_of(st.none(), st.integers(min_value=0, max_value=120))
 
 
-@dataclass
-class Reader:
-    """Somebody who reads a version, and since when."""
-
-    began_at: datetime
-    tables: Tables
-
-
-@dataclass
-class Open:
-    """A transaction that is open for long, and what the model has once it commits."""
-
-    tx: Transaction
-    catalog: TransactionalCatalog
-    name: Name
-    added: str
-    is_dead: bool = False
-
-
-@dataclass
-class Copied:
-    """An export, what it has, and the version that it is of."""
-
-    root: Path
-    mode: ExportMode
-    version: int
-    tables: Tables
-
-    def remove(self) -> None:
-        if self.mode == "minimal":
-            self.root.unlink()
-        else:
-            shutil.rmtree(self.root)
-
-    def check(self) -> None:
-        """See that its logs name what the version had, and that all of that is there; a minimal one has no logs yet."""
-        if self.mode == "minimal":
-            return
-        for location, content in self.tables.values():
-            commit = self.root / location / "_delta_log" / f"{0:020d}.json"
-            adds = bodies(parse(commit.read_bytes()), "add")
-            assert {add["path"].rpartition("/")[2] for add in adds} == {path for path, _ in content.files}
-            vectors = [add["deletionVector"] for add in adds if "deletionVector" in add]
-            paths = [add["path"] for add in adds] + [v["pathOrInlineDv"] for v in vectors if v["storageType"] == "p"]
-            paths += [file_path(v, location="", root="file:///") for v in vectors if v["storageType"] == "u"]
-            for path in paths:
-                # An absolute path takes the folder's place.
-                assert (self.root / location / path.removeprefix("file:").lstrip("/")).is_file() or (
-                    path.startswith("file:") and Path(path.removeprefix("file:")).is_file()
-                ), f"{path} is gone, and the {self.mode} export of version {self.version} needs it"
-
-
 class RetentionMachine(Recovery):
     """See the module."""
 
@@ -119,6 +66,7 @@ class RetentionMachine(Recovery):
         super().__init__()
         self.readers: list[Reader] = []
         self.open: list[Open] = []
+        self.cloning: list[Cloning] = []
         self.copies: list[Copied] = []
         self.read_by_deltalake: tuple[int, set[tuple[str, int]]] = 0, set()
 
@@ -196,6 +144,9 @@ class RetentionMachine(Recovery):
             if not each.is_dead:
                 record = records.record_of(each.tx, now=self.clock.now, process="here")
                 records.write(each.catalog.lake, record)
+        for clone in self.cloning:
+            record = records.record_of(clone.tx, now=self.clock.now, process="here")
+            records.write(clone.catalog.lake, record)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), commits=st.booleans())
@@ -222,6 +173,34 @@ class RetentionMachine(Recovery):
     @rule()
     def kill_a_writer(self) -> None:
         next(each for each in self.open if not each.is_dead).is_dead = True
+
+    @precondition(lambda self: not self.cloning)
+    @rule(data=st.data())
+    def begin_clone(self, data: st.DataObject) -> None:
+        """Stage a clone of a table of an old version, by absolute paths; its folder is in no version."""
+        version = data.draw(st.sampled_from(self.whole()[:3]))
+        if not self.versions[version]:
+            return
+        location, content = self.versions[version][data.draw(st.sampled_from(sorted(self.versions[version])))]
+        url, adds = f"{self.store.url}/{location}", []
+        for path, id_ in sorted(content.files, key=str):
+            more: dict[str, Any] = {}
+            if id_ is not None:
+                of_file = {"storageType": "p", "pathOrInlineDv": f"{url}/{file_name(UUID(id_))}"}
+                more = {"deletionVector": {**vector(UUID(id_))[0], **of_file}}
+            adds.append(self.add(f"{url}/{path}", **more))
+        catalog = open_catalog(self.store, clock=self.clock)
+        tx = catalog.begin()
+        stage_new(catalog, tx, "clone", *adds, start=self.new_table(), data=DATA)
+        self.cloning.append(Cloning(tx, catalog, content.paths(location)))
+        self.heartbeat()
+
+    @precondition(lambda self: self.cloning)
+    @rule()
+    def end_clone(self) -> None:
+        each = self.cloning.pop()
+        each.catalog.rollback(each.tx)
+        records.remove(each.catalog.lake, each.tx.id)
 
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
@@ -466,6 +445,9 @@ class RetentionMachine(Recovery):
             if not each.is_dead:
                 location = each.tx.base.tables[each.name].location
                 assert (self.root / location / each.added).is_file()
+        for clone in self.cloning:
+            gone = [path for path in clone.shared if not (self.root / path).is_file()]
+            assert not gone, "an open transaction's clone has lost files of its source"
 
 
 def live(machine: RetentionMachine, data: st.DataObject, steps: int) -> None:

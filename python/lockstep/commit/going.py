@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lockstep.commit.files import Gone, missing_files
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.deletion_vectors import file_path
-from lockstep.delta.real_paths import below_root
+from lockstep.delta.places import below_root
 from lockstep.errors import CorruptTimelineError
 from lockstep.lake.deletions import OLD, Wanted, going
 from lockstep.lake.lake import Lake
@@ -18,23 +18,31 @@ from lockstep.timeline.database import Database
 from lockstep.transactions.transaction import Transaction
 
 
-def old_files(commits: Iterable[Sequence[Action]], location: str, root: str, now: datetime) -> frozenset[str]:
+def old_files(
+    commits: Iterable[Sequence[Action]], location: str, root: str, now: datetime, *, with_changes: bool = False
+) -> frozenset[str]:
     """Return the files that commits add to a table and that are old enough to be deleted, relative to the lake's root.
 
     What a statement writes is young: these are a restored table's, a clone's, or those of a very long transaction. A
-    file that only gets another deletion vector is among them, too, and does no harm there.
+    file that only gets another deletion vector is among them, too, and does no harm there. Each path is read as the
+    protocol says, percent-decoded, for these files are looked for.
+
+    Args:
+        with_changes: whether change files may be old, which a log does not tell: an attempt before this one wrote them.
     """
     limit = (now - OLD).timestamp() * 1000
-    found: set[str] = set()
-    for add in (add for actions in commits for add in bodies(actions, "add")):
-        if not add.get("modificationTime", 0) < limit:
-            continue
-        paths = [below_root(each, location, root) for each in {add["path"], unquote(add["path"])}]
-        if (vector := add.get("deletionVector")) is not None and vector["storageType"] != "i":
-            with suppress(CorruptTimelineError):  # outside the lake: nobody deletes it here
-                paths.append(file_path(vector, location=location, root=root))
-        found.update(path for path in paths if path is not None)
-    return frozenset(found)
+    found: set[str | None] = set()
+    for actions in commits:
+        for add in bodies(actions, "add"):
+            if not add.get("modificationTime", 0) < limit:
+                continue
+            found.add(below_root(unquote(add["path"]), location, root))
+            if (vector := add.get("deletionVector")) is not None and vector["storageType"] != "i":
+                with suppress(CorruptTimelineError):  # outside the lake: nobody deletes it here
+                    found.add(file_path(vector, location=location, root=root))
+        if with_changes:
+            found |= {below_root(unquote(cdc["path"]), location, root) for cdc in bodies(actions, "cdc")}
+    return frozenset(path for path in found if path is not None)
 
 
 def wanted_by(tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:

@@ -164,13 +164,24 @@ def open_transactions(lake: Lake) -> list[OpenRecord]:
     Raises:
         UnavailableError: the store failed.
     """
-    names = lake.storage.list(FOLDER)[:MAX_RECORDS]
+    return look(lake)[0]
+
+
+def look(lake: Lake) -> tuple[list[OpenRecord], bool]:
+    """Return what `open_transactions` does, and whether that is all: there may be more records than are read.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    listed = lake.storage.list(FOLDER)
+    names = listed[:MAX_RECORDS]
     found = [record for record in lake.side_by_side(lambda name: _read(lake, name), names) if record is not None]
     lake.timeline.refresh()  # after the look: who ended since has an entry now
     ended = {record.transaction for record in found if _has_ended(lake, record)}
     for transaction in ended:
         remove(lake, transaction)
-    return sorted((r for r in found if r.transaction not in ended), key=lambda record: record.began_at)
+    still = sorted((r for r in found if r.transaction not in ended), key=lambda record: record.began_at)
+    return still, len(names) == len(listed)
 
 
 def with_own(lake: Lake, own: Iterable[OpenRecord]) -> list[OpenRecord]:

@@ -4,7 +4,7 @@
     <version>.checkpoint.<part>.<of>.parquet        one of several parts
     <version>.checkpoint.<uuid>.json or .parquet    a V2 one, whose `sidecar` actions name files in _sidecars
 
-Only what tells of files, the table's properties and its features is read; statistics are not. Parquet needs pyarrow.
+Only what tells of files, the table's properties and its protocol is read; statistics are not. Parquet needs pyarrow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from lockstep.storage import Storage
 
 _COLUMNS = (
     *("add.path", "add.deletionVector", "remove.path", "remove.deletionTimestamp", "remove.deletionVector"),
-    *("metaData.configuration", "protocol.writerFeatures", "sidecar.path"),
+    *("metaData.configuration", "protocol.readerFeatures", "protocol.writerFeatures"),
+    *("protocol.minReaderVersion", "protocol.minWriterVersion", "sidecar.path"),
 )
 
 
@@ -32,7 +33,7 @@ def can_read() -> bool:
 
 
 def checkpoint_actions(storage: Storage, location: str, version: int, names: Iterable[str]) -> list[Action]:
-    """Return what a whole checkpoint says of files, properties and features.
+    """Return what a whole checkpoint says of files, properties and the protocol.
 
     Args:
         names: of the files of the table's log.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 FEATURES = frozenset(
     {
         *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"),
@@ -19,3 +22,17 @@ MANAGED_ELSEWHERE = frozenset({"catalogManaged", "catalogOwned-preview", "coordi
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
 """The newest protocol: in it, features are named one by one."""
+
+
+def features_of(protocol: Mapping[str, Any]) -> set[str]:
+    """Return the table features that a protocol names."""
+    return {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
+
+
+def unknown_in(protocol: Mapping[str, Any]) -> str | None:
+    """Return what a protocol asks for that is not known here, for people; None if all of it is."""
+    if unknown := sorted(features_of(protocol) - FEATURES):
+        return f"the table feature{'s' * (len(unknown) > 1)} {', '.join(unknown)}"
+    versions = protocol.get("minReaderVersion", 1), protocol.get("minWriterVersion", 1)
+    is_newer = versions[0] > MAX_READER_VERSION or versions[1] > MAX_WRITER_VERSION
+    return f"the protocol {versions}" if is_newer else None

@@ -1,11 +1,9 @@
-"""Where a commit's paths lead: to the real storage, never to a transaction's overlay, which ends with it."""
+"""A commit's paths name the real storage, never a transaction's overlay, which ends with it."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from lockstep.delta.actions import Action, split
@@ -65,54 +63,3 @@ def _map_paths(action: Action, change: Callable[[str], str]) -> Action:
         if values := body.get(name):
             new[name] = {key: change(v) if isinstance(v, str) else v for key, v in values.items()}
     return {kind: {**body, **new}} if any(body[name] != value for name, value in new.items()) else action
-
-
-def below_root(path: str, location: str, root: str) -> str | None:
-    """Return a path of a table's log as one relative to the lake's root; None if it leads out of the lake.
-
-    Args:
-        path: relative to the table's folder, absolute, or a URL, without percent-encoding.
-        location: the table's folder, relative to the lake's root.
-        root: the lake's root as a URL, `Storage.url`.
-    """
-    scheme, _, below = root.partition("://")
-    if (match := _URL.match(path)) is not None:
-        if {match[1], scheme} & _SCHEMES_OF_S3 != {match[1], scheme} and match[1] != scheme:
-            return None
-        path = path[match.end() :].lstrip("/") if match[1] != "file" else "/" + path[match.end() :].lstrip("/")
-    elif not path.startswith("/"):
-        return f"{location}/{path}"
-    if path.startswith(f"{below}/"):
-        return path.removeprefix(f"{below}/")
-    if scheme != "file":
-        return None
-    # The lake may have several names: whoever deletes may have come by a link, and whoever cloned may not.
-    folder, _, name = path.rpartition("/")
-    real, inside = f"{_real(folder)}/{name}", f"{_real(below)}/"
-    return real.removeprefix(inside) if real.startswith(inside) else None
-
-
-def place_of(path: str, location: str, root: str) -> str:
-    """Return a path of a table's log as the lake calls that place, so that one that several tables name has one name.
-
-    Args:
-        path, location, root: as in `below_root`; the location may be a whole URL, of a table outside of the root.
-
-    Returns:
-        A path relative to the lake's root, or a whole URL of what lies outside; links on a local disk are followed.
-    """
-    if (below := below_root(path, location, root)) is not None:
-        return below
-    match = _URL.match(path)
-    rest = (path if match is None else path[match.end() :]).lstrip("/")
-    if match is not None and match[1] != "file":
-        return f"{'s3' if match[1] in _SCHEMES_OF_S3 else match[1]}://{rest}"
-    folder, _, name = f"/{rest}".rpartition("/")
-    return f"file://{_real(folder)}/{name}"
-
-
-_real = lru_cache(1024)(os.path.realpath)  # of a local folder: links are followed
-
-
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_SCHEMES_OF_S3 = frozenset({"s3", "s3a"})

@@ -7,7 +7,7 @@ pyarrow reads; a log without one, as of a table with few versions, needs no pyar
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from lockstep.delta.actions import Action, LogicalFile, logical_file, parse, split
+from lockstep.delta.features import features_of
 from lockstep.delta.log import LOG, LogFiles, commit_path, log_files, read_checksum
 from lockstep.errors import CorruptTimelineError, InvalidError, MissingFilesError, UnsupportedError
 from lockstep.storage import Storage
@@ -72,11 +73,6 @@ class Snapshot:
     def features(self) -> set[str]:
         """The table features that its protocol names."""
         return features_of(self.protocol)
-
-
-def features_of(protocol: Mapping[str, Any]) -> set[str]:
-    """Return the table features that a protocol names."""
-    return {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
 
 
 def read_snapshot(storage: Storage, location: str, version: int, *, log: LogFiles | None = None) -> Snapshot:

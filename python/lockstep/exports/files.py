@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 from uuid import NAMESPACE_URL, uuid5
 
 from lockstep.delta.combine.deletion_vectors import Descriptor, file_name, file_path, placed
+from lockstep.delta.places import is_absolute, name_of
 from lockstep.errors import CorruptTimelineError
 from lockstep.storage.outside import is_outside, url_below
 
@@ -25,8 +26,6 @@ S3 = Literal["s3", "s3a"]
 """What a store in S3 is called: by everybody, and by Spark, which knows it as `s3a` alone."""
 
 _S3 = re.compile("^s3a?(?=://)")
-
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,6 @@ def _encoded(path: str) -> str:
     return "".join(char if ord(char) > 127 and char.isprintable() else quote(char, safe=_KEPT) for char in path)
 
 
-def is_absolute(path: str) -> bool:
-    """Tell whether a path of a log is a URI by itself, and not below the table's folder."""
-    return _ABSOLUTE.match(path) is not None
-
-
 def place_of(path: str, *, location: str, root: str) -> Place:
     """Return where a data file is that a table's log names.
 
@@ -73,9 +67,13 @@ def place_of(path: str, *, location: str, root: str) -> Place:
     Raises:
         CorruptTimelineError: it names none.
     """
-    if not is_absolute(path):
-        return in_table(f"{location}/{unquote(path)}", location, root)
-    return _absolute(path, root)
+    named = name_of(unquote(path), location, root)
+    if is_absolute(path) and is_outside(named) and ("?" in path or "#" in path):
+        raise _no_file(path)
+    place = in_table(named, root)
+    if not place.name:
+        raise _no_file(path)
+    return place
 
 
 def vector_place(descriptor: Descriptor, *, location: str, root: str) -> Place | None:
@@ -88,9 +86,11 @@ def vector_place(descriptor: Descriptor, *, location: str, root: str) -> Place |
         case "i":
             return None
         case "p":
-            return _absolute(descriptor["pathOrInlineDv"], root)
+            if not is_absolute(uri := descriptor["pathOrInlineDv"]):
+                raise _no_file(uri)
+            return place_of(uri, location=location, root=root)
         case _:
-            return in_table(file_path(descriptor, location=location, root=root), location, root)
+            return in_table(file_path(descriptor, location=location, root=root), root)
 
 
 def places_of(file: dict[str, Any], location: str, root: str) -> Iterator[Place]:
@@ -105,33 +105,16 @@ def places_of(file: dict[str, Any], location: str, root: str) -> Iterator[Place]
         yield place
 
 
-def in_table(path: str, location: str, root: str) -> Place:
-    """Return the place of a path that begins with a table's location, which may be outside of the lake's root."""
-    if not is_outside(location):
+def in_table(path: str, root: str) -> Place:
+    """Return the place of a path as a lake names it: below its root, or a whole URL of what lies outside of that."""
+    if not is_outside(path):
         return Place(root, path)
-    folder, _, name = path.rpartition("/")  # as a file elsewhere that is named by its URI
+    folder, _, name = path.rpartition("/")
     return Place(folder, name)
 
 
-def _absolute(uri: str, root: str) -> Place:
-    """Return where an absolute URI leads: into the lake, if it is below its root, else into the store of its folder."""
-    file, base = urlsplit(f"file:{uri}" if uri.startswith("/") else uri), urlsplit(root)
-    path = unquote(file.path)
-    same = file.scheme.replace("s3a", "s3") == base.scheme.replace("s3a", "s3") and file.netloc == base.netloc
-    below = path.removeprefix(_path_of_root(root)) if same and path.startswith(_path_of_root(root)) else None
-    if below:
-        return Place(root, below)
-    folder, _, name = path.rpartition("/")
-    if not name or file.query or file.fragment:
-        raise CorruptTimelineError(f"a table's log names {uri!r}: expected the URI of a file")
-    # What lies outside of a lake's root is called `s3` there: see `in_table`.
-    return Place(_S3.sub("s3", f"{file.scheme}://{file.netloc}{folder}"), name)
-
-
-def _path_of_root(root: str) -> str:
-    """Return the path of a root's URL, which is not URL-encoded, with a slash at its end."""
-    rest = root.partition("://")[2]
-    return f"/{rest.partition('/')[2].rstrip('/')}/".replace("//", "/")
+def _no_file(path: str) -> CorruptTimelineError:
+    return CorruptTimelineError(f"a table's log names {path!r}: expected the URI of a file")
 
 
 # --- what an export names ---------------------------------------------------------------------------------------------

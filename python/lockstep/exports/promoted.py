@@ -10,7 +10,8 @@ from urllib.parse import unquote
 from lockstep.commit.drafts import Draft, draft_of
 from lockstep.delta.actions import Action, bodies, render
 from lockstep.delta.combine.deletion_vectors import file_path
-from lockstep.exports.files import Copy, Place, is_absolute
+from lockstep.delta.places import is_absolute
+from lockstep.exports.files import Copy, Place
 from lockstep.exports.promotion import NameChanges
 from lockstep.lake.exports import ExportRecord
 from lockstep.lake.lake import Lake

@@ -23,10 +23,11 @@ from msgspec import structs
 
 from lockstep.delta.actions import Action, bodies, split
 from lockstep.delta.combine.deletion_vectors import Descriptor, file_path
-from lockstep.delta.features import FEATURES
-from lockstep.delta.snapshot import Snapshot, features_of
+from lockstep.delta.features import FEATURES, features_of
+from lockstep.delta.places import is_absolute
+from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.exports.files import Place, in_table, is_absolute, place_of, places_of, vector_place
+from lockstep.exports.files import Place, in_table, place_of, places_of, vector_place
 from lockstep.exports.plan import OF_THE_OLD_LOG
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
@@ -196,7 +197,7 @@ class _Mover:
     def _take_own(self, place: Place) -> None:
         path = place.path.removeprefix(f"{self.table.location}/")
         location = self.home.table.location
-        if in_table(f"{location}/{path}", location, self.home.root) in self._files:
+        if in_table(f"{location}/{path}", self.home.root) in self._files:
             raise InvalidError(
                 f"table {self.table.name} cannot be promoted: it has a file {path} of its own, and the table that it "
                 "was cloned from another one of that name. Nothing was written"

@@ -34,7 +34,7 @@ FORMAT = 1
 OLD = timedelta(minutes=30)
 """A commit that names a file older than this looks whether that is being deleted."""
 YOUNGEST = 2 * OLD
-"""No file younger than this is ever deleted, whatever is asked for."""
+"""No file that was written, or removed from its table, less than this ago is deleted, whatever is asked for."""
 
 _log = logging.getLogger(__name__)
 

@@ -8,18 +8,20 @@ nobody has marked that yet, and a reader may have begun when they were there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 
 from lockstep.commit.records import OpenRecord
 from lockstep.delta.log import LOG, LogFiles
 from lockstep.errors import MissingFilesError
 from lockstep.lake.lake import Lake
 from lockstep.retention.needs import Need
-from lockstep.retention.pins import CLOCKS, pins
+from lockstep.retention.pins import Pins, makes_tables, pins
 from lockstep.retention.queue import read_queue
-from lockstep.retention.survey import Folder, staged_files
+from lockstep.retention.survey import Folder, folders, staged_files
+from lockstep.storage.outside import is_outside
 from lockstep.timeline.entry import Entry, Expired
 from lockstep.timeline.log import Timeline
 
@@ -53,26 +55,43 @@ def beside(lake: Lake, location: str, grace: timedelta, own: Collection[OpenReco
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
     now = lake.clock()
-    oldest = pins(lake, own).open_since
-    staged = _staged(lake, location)
-    files = staged | _marked(lake, now - grace)
+    wanted = pins(lake, own)
+    files = _staged(lake, location, wanted) | _marked(lake, now - grace)
     within = f"{location}/"
     return Beside(
         files=frozenset(path.removeprefix(within) for path in files if path.startswith(within)),
-        since=now if oldest is None else min(now, oldest - CLOCKS),
+        since=wanted.before(now),
     )
 
 
-def _staged(lake: Lake, location: str) -> frozenset[str]:
-    folder = Folder(location, [*lake.storage.walk(f"{location}/{LOG}/_lockstep")])
-    if (named := staged_files(lake.storage, folder, lambda _: True)) is None:
-        raise MissingFilesError(
-            f"nothing was deleted: a transaction has staged something in {location}/{LOG}/_lockstep that is no Delta "
-            "commit, so which files it needs is not known. See that the folder is as it was written; if its process is "
-            "gone, `CALL <catalog>.system.remove_orphan_files` removes what it staged once that is older than "
-            "orphan-age"
-        )
-    return named
+def _staged(lake: Lake, location: str, wanted: Pins) -> frozenset[str]:
+    """Return what is staged in a table, by whomever, and in others by transactions that are open: clones share files.
+
+    Of a table that such a transaction makes nobody but the store knows the folder, so all of the lake is listed then.
+    """
+    database = lake.timeline.head
+    others: Iterable[Folder] = ()
+    if makes_tables(wanted, database):
+        known = {table.location for table in database.tables.values()}
+        outside = (_staging(lake, location) for location in known if is_outside(location))
+        others = chain(folders(lake.storage, known).values(), outside)
+    elif wanted.written:
+        others = (_staging(lake, database.tables[name].location) for name in wanted.written)
+    named: set[str] = set()
+    for folder in (_staging(lake, location), *others):
+        if (files := staged_files(lake.storage, folder, lambda _: True)) is None:
+            raise MissingFilesError(
+                f"nothing was deleted: a transaction has staged something in {folder.location}/{LOG}/_lockstep that is "
+                "no Delta commit, so which files it needs is not known. See that the folder is as it was written; if "
+                "its process is gone, `CALL <catalog>.system.remove_orphan_files` removes what it staged once that is "
+                "older than orphan-age"
+            )
+        named |= files
+    return frozenset(named)
+
+
+def _staging(lake: Lake, location: str) -> Folder:
+    return Folder(location, [*lake.storage.walk(f"{location}/{LOG}/_lockstep")])
 
 
 def _marked(lake: Lake, since: datetime) -> frozenset[str]:

@@ -10,7 +10,7 @@ from functools import partial
 
 from lockstep.commit.ended import prune
 from lockstep.commit.records import OpenRecord
-from lockstep.errors import InvalidError, UnavailableError
+from lockstep.errors import ExpiredError, InvalidError, UnavailableError
 from lockstep.lake.exports import needed_versions
 from lockstep.lake.lake import Lake
 from lockstep.retention.horizon import expire, readable
@@ -106,10 +106,15 @@ def _exported(lake: Lake, before: Readable) -> frozenset[int]:
 
 
 def _newest_at(lake: Lake, time: datetime) -> int | None:
-    """Return the newest database version of a time; None where nobody can tell, or all are later."""
+    """Return the newest database version of a time; None where nobody can tell, or all are later.
+
+    Of a time whose version has expired it is the first that can be read: nothing of that time can be kept any more.
+    """
     if lake.timeline.head.committed_at <= time:
         return lake.timeline.head.version
     try:
         return lake.timeline.at_time(time).version
+    except ExpiredError:
+        return lake.timeline.head.expired.first_kept
     except InvalidError:  # before the first, or the clocks are wrong
         return None

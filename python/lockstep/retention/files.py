@@ -9,17 +9,16 @@ commit. A file stays while one of its versions is needed, and as plain Delta's r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
-from urllib.parse import unquote
 
 from lockstep.delta.actions import Action, LogicalFile, logical_file, split
 from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.features import unknown_in
 from lockstep.delta.log import LOG
-from lockstep.delta.real_paths import place_of
-from lockstep.errors import CorruptTimelineError
+from lockstep.delta.places import may_mean
+from lockstep.errors import UnsupportedError
 from lockstep.retention.needs import Need
 from lockstep.storage import Found
 
@@ -88,6 +87,10 @@ class TableFiles:
 
         Args:
             at: when it was written: no file was removed by it before that.
+
+        Raises:
+            UnsupportedError: the table has a feature that is not known, and so what it needs is not.
+            CorruptTimelineError: a file has a deletion vector that nobody knows how to find.
         """
         for kind, body in sorted(map(split, actions), key=lambda action: action[0] != "remove"):
             if kind == "remove":
@@ -105,6 +108,11 @@ class TableFiles:
             elif kind == "metaData":
                 self.properties = dict(body.get("configuration") or {})
             elif kind == "protocol":
+                if (unknown := unknown_in(body)) is not None:
+                    # Also where that was given up since: some version that is needed may have it.
+                    raise UnsupportedError(
+                        f"{self.location} has, or had, {unknown}, and which files that needs a newer Lockstep may know"
+                    )
                 self.features = frozenset(body.get("writerFeatures") or ())
 
     def finish(self, at: datetime) -> None:
@@ -131,19 +139,17 @@ class TableFiles:
             self.removed[path] = max(at, self.removed.get(path, at))
 
     def _paths(self, body: dict[str, Any]) -> list[str]:
-        """Return the files of an add or a remove; both readings of a path that may not be encoded as it should be."""
-        path = body["path"]
-        found = self._places(path)
+        """Return the files of an add or a remove."""
+        found = self._places(body["path"])
         vector = body.get("deletionVector")
-        if vector is not None and vector["storageType"] == "p":
-            found.append(place_of(unquote(vector["pathOrInlineDv"]), self.location, self.root))
-        elif vector is not None and vector["storageType"] != "i":
-            with suppress(CorruptTimelineError):  # a descriptor that names nothing keeps nothing
-                found.append(file_path(vector, location=self.location, root=self.root))
-        return found
+        if vector is None or vector.get("storageType") == "i":
+            return found
+        if vector.get("storageType") == "p":
+            return found + self._places(vector["pathOrInlineDv"])
+        return [*found, file_path(vector, location=self.location, root=self.root)]
 
     def _places(self, path: str) -> list[str]:
-        return [place_of(each, self.location, self.root) for each in dict.fromkeys((path, unquote(path)))]
+        return may_mean(path, self.location, self.root)
 
 
 def doomed_files(
@@ -161,7 +167,8 @@ def doomed_files(
         table: what its log says, to the end.
         spared: paths that others need: open transactions, clones.
         removed_before: what was removed later stays.
-        litter_before: what no commit names stays if it was written later.
+        litter_before: what no commit names stays if it was written later. Change data that was written after
+            `removed_before` does, too: once its commit is behind a checkpoint nothing names it.
     """
     doomed: dict[str, Doomed] = {}
     checksums = []
@@ -174,7 +181,7 @@ def doomed_files(
         if (removed_at := table.removed.get(found.path)) is not None:
             if removed_at < removed_before and found.modified_at < removed_before:
                 doomed[found.path] = Doomed(found.path, "data", found.size, removed_at)
-        elif found.modified_at < litter_before:
+        elif found.modified_at < (min(litter_before, removed_before) if _is_change(found, table) else litter_before):
             # A log that begins with a checkpoint may not tell of what was removed before that.
             since = max(found.modified_at, table.begins_at)
             doomed[found.path] = Doomed(found.path, "litter", found.size, since)
@@ -183,6 +190,10 @@ def doomed_files(
         if (of := doomed.get(f"{folder}/{name[1:-4]}")) is not None:
             doomed[found.path] = Doomed(found.path, of.kind, found.size, of.since)
     return [*doomed.values()]
+
+
+def _is_change(found: Found, table: TableFiles) -> bool:
+    return found.path.startswith(f"{table.location}/{CHANGES}/")
 
 
 def kind_of(path: str) -> Literal["data", "checksum", "other"]:

@@ -14,7 +14,7 @@ from lockstep.commit.records import OpenRecord
 from lockstep.commit.remnants import ENDED_BEFORE
 from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import LOG, commit_path, was_published
-from lockstep.errors import InvalidError, MissingFilesError, UnavailableError
+from lockstep.errors import InvalidError, UnavailableError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.exports import ABANDONED, lone_marks
 from lockstep.lake.guests import guests
@@ -27,8 +27,9 @@ from lockstep.retention.kept import doomed_states, needed_states
 from lockstep.retention.logs import doomed_log
 from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.origins import made_here
-from lockstep.retention.pins import CLOCKS, Pins, pins
-from lockstep.retention.removed import told, without_log
+from lockstep.retention.pins import Pins, makes_tables, pins
+from lockstep.retention.removed import without_log
+from lockstep.retention.silent import STAGED_UNREAD, nobody_knows, settle_silent
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
@@ -118,21 +119,36 @@ def plan(
     Raises:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
+    now = lake.clock()  # before anything is looked at: who comes meanwhile is younger, however long that takes
     database = lake.newest()  # a look at each log finds what was written over, and that table is kept whole
     wanted = pins(lake, own)
     can_be_read = readable(lake.timeline) if expired is None else replace(expired, newest=database.version)
     kept = kept_states(lake.storage)
     by_location = _needs(lake, can_be_read, database.version, kept)
     not_ours = guests(lake.storage)
-    found = _found(lake, by_location, not_ours, scope)
+    is_whole = makes_tables(wanted, database)
+    found = _found(lake, by_location, not_ours, scope, is_whole=is_whole)
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, by_location)
-    silent, told_of = _settle_silent(
-        lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read
-    )
-    needed = [*told_of.items(), *((each.folder.location, each.state.needed) for each in surveys)]
+    silent, told_of = settle_silent(lake, surveys, by_location.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
+    staged = {folder.location: staged_files(lake.storage, folder, lambda _: True) for folder in found.values()}
+    silent |= {each: STAGED_UNREAD.format(each) for each, files in staged.items() if files is None}
+    needed: list[tuple[str, Iterable[str]]] = [*told_of.items()]
+    needed += ((each.folder.location, each.state.needed) for each in surveys)
+    needed += ((location, files or ()) for location, files in staged.items())
     elsewhere = frozenset(path for location, paths in needed for path in paths if not path.startswith(f"{location}/"))
-    planning = _Planning(*(lake, database, scope, retention, wanted, elsewhere, lake.clock()), not_ours, silent)
+    planning = _Planning(
+        lake=lake,
+        database=database,
+        scope=scope,
+        retention=retention,
+        wanted=wanted,
+        elsewhere=elsewhere,
+        now=now,
+        guests=not_ours,
+        silent=silent,
+        staged_files=staged,
+    )
     for each in surveys:
         if scope.location is None or each.folder.location == scope.location:
             planning.look_at(each, is_known=each.folder.location in by_location)
@@ -175,31 +191,14 @@ def shared_files(lake: Lake, location: str) -> frozenset[str]:
     surveys = _surveys(lake, database, found, by_location, can_be_read)
     gone = without_log(database, found, others)
     not_ours = guests(lake.storage)
-    silent, told_of = _settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
+    silent, told_of = settle_silent(lake, surveys, others.keys(), gone, not_ours=not_ours, can_be_read=can_be_read)
     if silent:
-        raise _nobody_knows(silent[0], location, is_dropped=database.table_at(silent[0]) is None)
+        first, why = next(iter(silent.items()))
+        raise nobody_knows(why, location, is_dropped=database.table_at(first) is None)
     within = f"{location}/"
     named = (*(each.state.needed for each in surveys), *told_of.values())
     needed = (path for paths in named for path in paths if path.startswith(within))
     return frozenset(path.removeprefix(within) for path in needed)
-
-
-def _nobody_knows(silent: str, location: str, *, is_dropped: bool) -> MissingFilesError:
-    """Return the error that a table may share files of another, and nobody can tell which."""
-    if is_dropped:
-        advice = (
-            "That table is dropped, and database versions that can be read yet have it: wait until they have expired "
-            "(retention-age, `CALL <catalog>.system.expire_snapshots`; a tag or an export keeps its own), or restore "
-            "its log from a backup"
-        )
-    else:
-        advice = (
-            "See that its folder can be reached, restore its log from a backup, or drop it and let its versions expire"
-        )
-    return MissingFilesError(
-        f"nothing was deleted: the log of {silent} is not there or cannot be read to its end just now, and that may be "
-        f"a clone which shares files of {location}. {advice}"
-    )
 
 
 def _needs(lake: Lake, can_be_read: Readable, head: int, kept: Kept) -> dict[str, Need]:
@@ -210,18 +209,24 @@ def _needs(lake: Lake, can_be_read: Readable, head: int, kept: Kept) -> dict[str
     return dict(needs(timeline.at(can_be_read.first), since, alone, kept.states.keys()))
 
 
-def _found(lake: Lake, known: Mapping[str, Need], not_ours: frozenset[str], scope: Scope) -> dict[str, Folder]:
+def _found(
+    lake: Lake, known: Mapping[str, Need], not_ours: frozenset[str], scope: Scope, *, is_whole: bool
+) -> dict[str, Folder]:
     """Return the folders to look at; of tables that only may share files with those that are meant, their logs.
 
     Among them are tables outside of the lake's root, whose data files are not the lake's to delete. Guests count as
     known also where no version has them any more: neither what is above nor what is in them is taken for the lake's.
+
+    Args:
+        is_whole: whether all of the lake is listed though one table alone is meant, see `makes_tables`.
     """
     others = (
         location
         for location in known
-        if location != scope.location and (scope.location is not None or is_outside(location))
+        if location != scope.location and (not (scope.location is None or is_whole) or is_outside(location))
     )
-    return folders(lake.storage, {*known, *not_ours}, scope.location or "") | _logs(lake, known, others)
+    below = "" if scope.location is None or is_whole else scope.location
+    return folders(lake.storage, {*known, *not_ours}, below) | _logs(lake, known, others)
 
 
 def _logs(lake: Lake, known: Mapping[str, Need], locations: Iterable[str]) -> dict[str, Folder]:
@@ -279,39 +284,6 @@ def _why_not_there(lake: Lake, entry: Entry, write: TableWrite) -> str | None:
     return None
 
 
-def _silent(surveys: Iterable[Surveyed], known: Iterable[str]) -> list[str]:
-    """Return which of some locations nobody can tell of what they need of other tables' files.
-
-    A table that has no folder just now is one of them: where a disk is not mounted, nothing of it is found.
-    """
-    return sorted({*known} - {each.folder.location for each in surveys if each.tells})
-
-
-def _settle_silent(
-    lake: Lake,
-    surveys: Iterable[Surveyed],
-    known: Collection[str],
-    gone: frozenset[str],
-    *,
-    not_ours: frozenset[str],
-    can_be_read: Readable,
-) -> tuple[list[str], Mapping[str, frozenset[str]]]:
-    """Find out what tables need of others' files whose logs do not tell it.
-
-    The versions of a table of the lake's own whose folder, or log, is removed nobody can read, nor bring it back, and
-    so its commits count as published, too (`lockstep.lake.publisher`). Of one elsewhere the timeline is asked.
-
-    Args:
-        gone: the dropped ones whose logs are not there.
-
-    Returns:
-        Of which of the known nobody can tell, and what the timeline says of the others that are gone.
-    """
-    elsewhere = {each for each in gone if is_outside(each) or each in not_ours}
-    named = told(lake, elsewhere, can_be_read)
-    return _silent(surveys, {*known} - (gone - elsewhere) - named.keys()), named
-
-
 def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:
     if (need := known.get(folder.location)) is None:
         return nothing_known(folder, lake.storage.url)
@@ -332,8 +304,9 @@ class _Planning:
     wanted: Pins
     elsewhere: frozenset[str]
     now: datetime
-    guests: frozenset[str] = frozenset()
-    silent: list[str] = field(default_factory=list)
+    guests: frozenset[str]
+    silent: Mapping[str, str]
+    staged_files: Mapping[str, frozenset[str] | None]
     doomed: list[Doomed] = field(default_factory=list)
     staged: dict[str, datetime] = field(default_factory=dict)
     kept_whole: dict[str, str] = field(default_factory=dict)
@@ -361,8 +334,7 @@ class _Planning:
 
     def litter_before(self, age: timedelta) -> datetime:
         """Return from when on what nobody names may be what an open transaction has written."""
-        limit = self.now - max(age, YOUNGEST)
-        return limit if self.wanted.open_since is None else min(limit, self.wanted.open_since - CLOCKS)
+        return self.wanted.before(self.now - max(age, YOUNGEST))
 
     def _staging(self, folder: Folder) -> bool:
         """Take in what dead transactions staged in a table's log; tell whether others have something there."""
@@ -385,7 +357,7 @@ class _Planning:
         location = each.folder.location
         removed_age = duration_of(each.state.properties, REMOVED)
         log_age = duration_of(each.state.properties, LOGS)
-        named = staged_files(self.lake.storage, each.folder, lambda _: True)
+        named = self.staged_files[location]
         if removed_age is None or log_age is None or named is None:
             self.kept_whole[location] = "its retention, or what a transaction staged in it, cannot be read"
             return
@@ -394,7 +366,7 @@ class _Planning:
             each.folder.files,
             each.state,
             named | self.elsewhere,
-            removed_before=self.now - removed_age,
+            removed_before=self.now - max(removed_age, YOUNGEST),
             litter_before=self.litter_before(litter_age),
         )
         if found and self._may_be_shared(location):
@@ -410,10 +382,8 @@ class _Planning:
     def _may_be_shared(self, location: str) -> bool:
         """Tell whether a table of which nobody knows what it needs may share a folder's files, and note it."""
         if self.silent:
-            self.kept_whole[location] = (
-                f"the log of {self.silent[0]} is not there or cannot be read to its end just now, and that may be a "
-                "clone which shares files of this one"
-            )
+            why = next(iter(self.silent.values()))
+            self.kept_whole[location] = f"{why}, and that may be a clone which shares files of this one"
         return bool(self.silent)
 
     def _folder(self, folder: Folder) -> None:

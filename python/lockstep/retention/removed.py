@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from lockstep.delta.actions import parse
 from lockstep.delta.publish import contents
-from lockstep.errors import InvalidError
+from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
 from lockstep.lake.lake import Lake
 from lockstep.retention.survey import Folder, named_by
 from lockstep.retention.versions import Readable
@@ -77,8 +77,9 @@ def _made(entry: Entry) -> set[str]:
 def _named(lake: Lake, entry: Entry, write: TableWrite) -> frozenset[str] | None:
     """Return the files that a write named; None where its commits were in the table's folder alone."""
     files = contents(lake.storage, write, lake.timeline.versions(write, entry.version)) if write.commits else [None]
-    try:
-        commits = [parse(data) for data in files if data is not None]
-    except InvalidError:
+    if None in files:
         return None
-    return None if len(commits) < len(files) else named_by(iter(commits), write.location, lake.storage.url)
+    try:
+        return named_by((parse(data) for data in files if data is not None), write.location, lake.storage.url)
+    except (InvalidError, UnsupportedError, CorruptTimelineError):
+        return None

@@ -90,6 +90,7 @@ class Surveyed:
         newest: its version in the newest database version; that of its last commit if it is in none.
         kept_whole: why nobody can tell what of it is needed, so that nothing of it goes; None if somebody can.
         tells: whether `state` has all that it needs of other tables' files, which a clone shares.
+        why_not: why it does not tell, for people, where its log is there and cannot be understood here.
     """
 
     folder: Folder
@@ -98,6 +99,7 @@ class Surveyed:
     newest: int
     kept_whole: str | None
     tells: bool = True
+    why_not: str | None = None
 
 
 def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str, Folder]:
@@ -162,8 +164,9 @@ def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_as
         # Of a table that has diverged the log does not say what the timeline's commits need of others' files.
         has_diverged = isinstance(set_aside, ForeignCommitError)
         is_whole = newest <= last  # else a commit that is not published may bring back files of others
-        tells = not has_diverged and is_whole and _can_tell(lake, state, times, log, min(newest, last))
-        return Surveyed(folder, state, log, newest, f"it is set aside: {set_aside.message}", tells)
+        can_tell, why_not = _can_tell(lake, state, times, log, min(newest, last))
+        tells = not has_diverged and is_whole and can_tell
+        return Surveyed(folder, state, log, newest, f"it is set aside: {set_aside.message}", tells, why_not)
     if newest > last or last < 0:
         return Surveyed(folder, state, log, newest, f"its log ends before version {newest}", tells=False)
     lost = unreadable(log, need, newest)
@@ -173,23 +176,33 @@ def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_as
     try:
         _replay(lake, state, times, begin, last)
         _take_kept(lake, state, begin)
-    except (CorruptTimelineError, UnsupportedError) as error:
+    except CorruptTimelineError as error:
         return Surveyed(folder, state, log, newest, error.message, tells=False)
+    except UnsupportedError as error:
+        return Surveyed(folder, state, log, newest, error.message, tells=False, why_not=error.message)
     why = None if lost is None else f"its log does not tell of version {lost} any more, which can be read"
     return Surveyed(folder, state, log, newest, why, tells=lost is None)
 
 
-def _can_tell(lake: Lake, state: TableFiles, times: Mapping[str, datetime], log: LogFiles, newest: int) -> bool:
-    """Take in the log of a table that is set aside, and tell whether it says all that the table needs of others."""
+def _can_tell(
+    lake: Lake, state: TableFiles, times: Mapping[str, datetime], log: LogFiles, newest: int
+) -> tuple[bool, str | None]:
+    """Take in the log of a table that is set aside, and tell whether it says all that the table needs of others.
+
+    Returns:
+        With it `Surveyed.why_not`.
+    """
     if newest < 0 or unreadable(log, state.need, newest) is not None:
-        return False
+        return False, None
     begin = log.needed_from(min((*state.need.of_log, newest)))
     try:
         _replay(lake, state, times, begin, max(log.commits | log.checkpoints))
         _take_kept(lake, state, begin)
-    except (CorruptTimelineError, UnsupportedError):
-        return False
-    return True
+    except CorruptTimelineError:
+        return False, None
+    except UnsupportedError as error:
+        return False, error.message
+    return True, None
 
 
 def _replay(lake: Lake, state: TableFiles, times: Mapping[str, datetime], begin: int, last: int) -> None:
@@ -273,6 +286,13 @@ def staged_files(storage: Storage, folder: Folder, spared: Callable[[str], bool]
     Raises:
         UnavailableError: the store failed.
     """
+    try:
+        return _staged_files(storage, folder, spared)
+    except (InvalidError, CorruptTimelineError):
+        return None
+
+
+def _staged_files(storage: Storage, folder: Folder, spared: Callable[[str], bool]) -> frozenset[str]:
     state = TableFiles(folder.location, storage.url, Need(first=0))
     for id_, found in folder.staged().items():
         if not spared(id_):
@@ -280,11 +300,7 @@ def staged_files(storage: Storage, folder: Folder, spared: Callable[[str], bool]
         for path in (each.path for each in found if each.path.endswith(".json")):
             if (data := storage.get(path)) is None:
                 continue
-            try:
-                actions = parse(data)
-            except InvalidError:
-                return None
-            state.take(0, [action for action in actions if "add" in action or "cdc" in action], EPOCH)
+            state.take(0, [action for action in parse(data) if "add" in action or "cdc" in action], EPOCH)
     state.finish(EPOCH)
     return frozenset(state.needed)
 
@@ -313,9 +329,14 @@ def nothing_known(folder: Folder, root: str) -> Surveyed:
 
 
 def named_by(commits: Iterator[list[Action]], location: str, root: str) -> frozenset[str]:
-    """Return all files that commits of a table add or change, relative to the lake's root."""
+    """Return all files that commits of a table add or change, relative to the lake's root.
+
+    Raises:
+        UnsupportedError, CorruptTimelineError: nobody can tell, see `TableFiles.take`.
+    """
     state = TableFiles(location, root, Need(first=0))
     for actions in commits:
-        state.take(0, [{kind: body} for kind in ("add", "cdc") for body in bodies(actions, kind)], EPOCH)
+        kinds = ("protocol", "add", "cdc")
+        state.take(0, [{kind: body} for kind in kinds for body in bodies(actions, kind)], EPOCH)
     state.finish(EPOCH)
     return frozenset(state.needed)

@@ -21,8 +21,14 @@ from lockstep.storage.proof import prove
 
 _MARK = "://"
 
-_ALIASES = {"s3a": "s3", "abfs": "abfss"}
+_ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 """Schemes of the same store."""
+
+OTHER_DOORS = {"webhdfs": "hdfs", "swebhdfs": "hdfs", "viewfs": "hdfs", "wasb": "abfss", "wasbs": "abfss"}
+"""Schemes in which no lake lies, by which Hadoop reaches a store that one may lie in."""
+
+_BUCKETS = frozenset({"s3", "gs"})
+"""Schemes of URLs whose authority is a bucket, in whose name case counts, and not a host."""
 
 _PORT_OF_HDFS = ":8020"
 """Of a name node, where a URL says none."""
@@ -46,15 +52,40 @@ def url_below(root: str, path: str) -> str:
     return path if is_outside(path) else f"{root}/{path}"
 
 
+def store_of(scheme: str, authority: str) -> str:
+    """Return the URL of a store as a whole, such that two spellings of one store are equal.
+
+    One store is `s3` and `s3a`, `abfs` and `abfss`, a name node with and without the port 8020, a host in capitals, and
+    a bucket or a name node with a user in front of it.
+
+    Args:
+        scheme: of a URL.
+        authority: of a URL; a local disk has none.
+    """
+    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    if scheme == "file":
+        return f"{scheme}{_MARK}"
+    if scheme in _BUCKETS:
+        return f"{scheme}{_MARK}{authority.rpartition('@')[2]}"
+    authority = authority.lower()  # Hadoop finds a file system by it without regard to case
+    if f"{scheme}{_MARK}" == HDFS:
+        authority = authority.rpartition("@")[2].removesuffix(_PORT_OF_HDFS)
+    return f"{scheme}{_MARK}{authority}"
+
+
+def kind_of_store(scheme: str) -> str:
+    """Return which kind of store a scheme is of: the scheme of lakes' roots there, as `store_of` spells it."""
+    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
+    return OTHER_DOORS.get(scheme, scheme)
+
+
 def comparable(url: str) -> str:
     """Return a URL such that two of the same folder are equal, with links followed."""
-    if url.startswith("file://"):
-        return f"file://{os.path.realpath(url.removeprefix('file://'))}"
-    if is_hdfs(url):
-        authority, slash, path = url.removeprefix(HDFS).partition("/")
-        return f"{HDFS}{authority.removesuffix(_PORT_OF_HDFS)}{slash}{path}".rstrip("/")
     scheme, mark, rest = url.partition(_MARK)
-    return f"{_ALIASES.get(scheme, scheme)}{mark}{rest}".rstrip("/")
+    if scheme.lower() == "file":
+        return f"file://{os.path.realpath(rest)}"
+    authority, slash, path = rest.partition("/")
+    return f"{store_of(scheme, authority)}{slash}{path}".rstrip("/") if mark else url.rstrip("/")
 
 
 def name_node(url: str) -> str | None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lockstep.delta.combine.collapse import is_inside
+from lockstep.delta.places import is_absolute
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnavailableError, UnsupportedError
-from lockstep.exports.files import Place, is_absolute, place_of, vector_place
+from lockstep.exports.files import Place, place_of, vector_place
 from lockstep.lake.kept_states import snapshot_of
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table

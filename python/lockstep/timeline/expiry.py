@@ -2,7 +2,8 @@
 
 It decides nothing about which versions go, see `expire`. The order of its steps is what makes it safe:
 
-1. What expires is written into segments of the history, which outlive the entries (`lockstep.timeline.past`).
+1. What expires is written into segments of the history, which outlive the entries (`lockstep.timeline.past`). Those
+   that are there already are read back, for they become all that tells of it.
    Each version that the rest begins with gets a base (`lockstep.timeline.base`) and a checkpoint, read back whole.
 2. An entry of kind `expiry` is appended, as every entry is: by put-if-absent, behind all that it was judged against. It
    says which versions there are, and from then on everybody refuses the others. So a tag that is made meanwhile, or
@@ -165,7 +166,7 @@ def _append(
                 # It follows nothing unseen, not even of this process: that may be the fence of an export.
                 return Proposal(_draft(wanted, *said), after=head.version)
             try:
-                timeline.write_segments(wanted.first_kept - 1, at_most=wanted.first_kept)
+                timeline.write_segments(wanted.first_kept - 1, at_most=wanted.first_kept, check=True)
                 for version in sorted(missing):
                     timeline.secure_version(version)
                     secured.add(version)

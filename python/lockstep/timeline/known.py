@@ -166,13 +166,13 @@ class Known:
             entries = dropwhile(lambda entry: entry.committed_at > until, entries)
         return entries if since is None else takewhile(lambda entry: entry.committed_at >= since, entries)
 
-    def write_segments(self, through: int, *, at_most: int = CAUGHT_UP) -> None:
+    def write_segments(self, through: int, *, at_most: int = CAUGHT_UP, check: bool = False) -> None:
         """Write segments of the history that are missing up to a version.
 
         Raises:
             UnavailableError, CorruptTimelineError: see `lockstep.timeline.past.Past.write`; the timeline is as before.
         """
-        self._past.write(through, first_kept=self._head.expired.first_kept, at_most=at_most)
+        self._past.write(through, first_kept=self._head.expired.first_kept, at_most=at_most, check=check)
 
     def kept(self) -> Iterator[Entry]:
         """Yield every entry of the unbroken run up to the head, oldest first: all, if nothing has expired.

@@ -111,13 +111,15 @@ class Past:
 
     # --- segments -----------------------------------------------------------------------------------------------------
 
-    def write(self, through: int, *, first_kept: int, at_most: int = CAUGHT_UP) -> None:
+    def write(self, through: int, *, first_kept: int, at_most: int = CAUGHT_UP, check: bool = False) -> None:
         """Write the segments that are missing of versions up to one, the newest first.
 
         Args:
             through: the last version of the last of them.
             first_kept: entries before it are gone.
             at_most: so many segments.
+            check: whether those that are there are read, and written again where they are damaged, for their entries
+                are about to go.
 
         Raises:
             UnavailableError, CorruptTimelineError: the store failed, or an entry is lost. No other needs a segment.
@@ -126,7 +128,8 @@ class Past:
         version = through
         for _ in range(at_most):
             while version >= first_kept and (segment := self._holding(version)) is not None:
-                version = segment.first - 1
+                if not check or self._is_sound(segment):
+                    version = segment.first - 1
             if version < first_kept:
                 return
             low = max(version - version % SEGMENT_VERSIONS, self._end_below(version) + 1, first_kept)
@@ -173,6 +176,20 @@ class Past:
         """Return when the versions of a segment were committed; None if it is damaged."""
         return self._found(segment, self._times_read, read_times)
 
+    def _is_sound(self, segment: Segment) -> bool:
+        """Read a segment as it is now, whatever was read of it before."""
+        try:
+            read_segment(self._storage, segment)
+        except UnusableError as error:
+            self._pass_over(segment, error)
+            return False
+        return True
+
+    def _pass_over(self, segment: Segment, error: UnusableError) -> None:
+        _log.warning("%s is passed over, and entries are read instead, if they are there: %s", segment.path, error)
+        with self._lock:
+            self._bad.add(segment)
+
     def _found(
         self, segment: Segment, kept: LRUCache[Segment, list[T]], read: Callable[[Storage, Segment], list[T]]
     ) -> list[T] | None:
@@ -183,9 +200,7 @@ class Past:
         try:
             found = read(self._storage, segment)
         except UnusableError as error:
-            _log.warning("%s is passed over, and entries are read instead, if they are there: %s", segment.path, error)
-            with self._lock:
-                self._bad.add(segment)
+            self._pass_over(segment, error)
             return None
         with self._lock:
             kept[segment] = found

@@ -6,8 +6,9 @@ A line is an entry, in JSON: who, when, why, from where, which tables, how many 
 commits (their SHA-256 stay), the definitions of views, and what was read. So a thousand versions are one small file,
 which Spark and DuckDB read as it is, and the folder's listing alone says which times a file is of.
 
-Segments are advice, as checkpoints are: no commit needs one, and upkeep, which asks whether the lake made a folder that
-no version has, keeps it where they do not tell. Nothing deletes one. They are made of entries behind a commit's
+Of versions whose entries are there segments are advice, as checkpoints are; of expired ones they are all that tells. No
+commit needs one, and upkeep, which asks whether the lake made a folder that no version has, keeps it where they do not
+tell. Nothing deletes one. They are made of entries behind a commit's
 answer, or before entries expire; all who write the segment of the same versions write the same bytes, and nobody
 changes one. A damaged one is passed over, and the entries are read, if there are any.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import pytest
@@ -72,6 +73,20 @@ def test_a_commit_whose_files_are_gone_is_refused(
     assert (caught.value.sqlstate, caught.value.retryable, tx.state) == ("58P01", True, State.ROLLED_BACK)
     assert other.database().version == 1
     assert tree(store) - {path} == before
+
+
+@pytest.mark.parametrize("path", ["day=a%20b/x", "day=a%253A1/x"])
+def test_an_old_file_is_looked_for_as_its_path_is_read(
+    catalog: TransactionalCatalog, store: FaultyStorage, other: TransactionalCatalog, path: str
+) -> None:
+    """Of a partition whose name is encoded: a RESTORE brings it back, or a DELETE gives it a deletion vector."""
+    where = location(catalog, "a")
+    tx = catalog.begin()
+    stage(catalog, tx, "a", add(path, modificationTime=0), operation="RESTORE")
+    store.put(f"{where}/{unquote(path)}", b"rows")
+    store.delete(f"{where}/{path}")
+    assert catalog.commit(tx).version == 2
+    assert files(other, "a") == {"p", path}
 
 
 def test_a_message_about_many_files_is_short(catalog: TransactionalCatalog, store: FaultyStorage) -> None:

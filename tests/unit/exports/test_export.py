@@ -13,6 +13,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies, parse
 from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.delta.log import commit_path
+from lockstep.delta.places import is_absolute
 from lockstep.errors import (
     CorruptTimelineError,
     DuplicateError,
@@ -21,7 +22,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.exports.export import Asked, Exporter
-from lockstep.exports.files import S3, is_absolute, place_of, referring
+from lockstep.exports.files import S3, place_of, referring
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.target import check_target
 from lockstep.lake.exports import drop_export, read_exports, record_path

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from lockstep.delta.checkpoint_files import checkpoint_actions
 from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import log_files_of
-from lockstep.delta.real_paths import below_root
-from lockstep.errors import InvalidError
+from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
 from lockstep.retention.ages import LOGS, LONGEST, REMOVED, Retention, duration_of
 from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of
 from lockstep.retention.logs import doomed_log, unreadable
@@ -23,6 +28,7 @@ from lockstep.timeline.entry import Entry, Table, TableDdl
 from tests.support.entries import entry
 from tests.support.histories import create, name, write
 from tests.support.lakes import add, metadata, remove
+from tests.support.memory import MemoryStorage
 from tests.support.vectors import stored
 
 NOW = datetime(2030, 1, 31, tzinfo=UTC)
@@ -202,6 +208,14 @@ def test_litter_stays_while_it_is_young_and_what_others_need_stays() -> None:
     assert not spared & {each.path for each in doomed_of(Need(5), spared=spared)}
 
 
+def test_change_data_that_no_commit_names_any_more_stays_as_long_as_what_was_removed() -> None:
+    """Its commit is behind the checkpoint that the log begins with, and no tombstone tells of it."""
+    listed = [Found(path, 10, NOW - 20 * DAY) for path in ("t/_change_data/f", "t/_change_data/p=1/f", "t/f")]
+    limits = {"litter_before": NOW - 7 * DAY, "listed": listed}
+    assert [each.path for each in doomed_of(Need(5), removed_before=NOW - 30 * DAY, **limits)] == ["t/f"]
+    assert len(doomed_of(Need(5), removed_before=NOW - 10 * DAY, **limits)) == 3
+
+
 def test_hadoops_checksums_go_with_their_files() -> None:
     listed = [Found(f"t/{path}", 1, OLD) for path in ("a", ".a.crc", "z", ".z.crc", ".nothing.crc")]
     assert {each.path for each in doomed_of(Need(5), listed=listed)} == {"t/z", "t/.z.crc"}
@@ -233,30 +247,67 @@ def test_what_is_hidden_is_no_data(path: str, kind: str) -> None:
     assert kind_of(path) == kind
 
 
-PLACES = [
-    ("a", ROOT, "t/a"),
-    ("file:///lake/s/a", ROOT, "s/a"),
-    ("file:/lake/s/a", ROOT, "s/a"),
-    ("/lake/s/a", ROOT, "s/a"),
-    ("/elsewhere/a", ROOT, None),
-    ("file:///lakes/a", ROOT, None),
-    ("s3://lake/a", ROOT, None),
-    ("s3://bucket/lake/s/a", "s3a://bucket/lake", "s/a"),
-    ("s3a://bucket/lake/s/a", "s3://bucket/lake", "s/a"),
-    ("s3://other/lake/s/a", "s3://bucket/lake", None),
-]
-
-
-@pytest.mark.parametrize(("path", "root", "expected"), PLACES)
-def test_where_in_the_lake_a_path_leads(path: str, root: str, expected: str | None) -> None:
-    assert below_root(path, "t", root) == expected
-
-
 def test_a_clone_needs_files_of_another_table() -> None:
     clone = TableFiles("clone", ROOT, Need(0))
     clone.take(0, [add("file:///lake/t/z"), add("file:///elsewhere/x")], OLD)
     clone.finish(OLD)
     assert clone.needed == {"t/z", "file:///elsewhere/x"}, "where a table may lie that was adopted"
+
+
+UNKNOWN = "adaptiveMetadata-preview"
+PROTOCOLS: list[tuple[dict[str, Any], str | None]] = [
+    ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [UNKNOWN], "writerFeatures": [UNKNOWN]}, UNKNOWN),
+    ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [UNKNOWN], "writerFeatures": []}, UNKNOWN),
+    ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["appendOnly", UNKNOWN]}, UNKNOWN),
+    ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["catalogManaged"]},
+     "catalogManaged"),
+    ({"minReaderVersion": 4, "minWriterVersion": 7}, "protocol (4, 7)"),
+    ({"minReaderVersion": 3, "minWriterVersion": 8}, "protocol (3, 8)"),
+    ({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
+      "writerFeatures": ["deletionVectors", "appendOnly"]}, None),
+    ({"minReaderVersion": 1, "minWriterVersion": 2}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["a commit", "a commit of long ago", "a checkpoint"])
+@pytest.mark.parametrize(("protocol", "unknown"), PROTOCOLS)
+def test_what_a_table_needs_that_has_something_unknown_nobody_can_tell(
+    protocol: dict[str, Any], unknown: str | None, where: str
+) -> None:
+    """Also if it was given up since: a version that is needed may have it."""
+    actions: list[dict[str, Any]] = [{"protocol": protocol}, add("a")]
+    if where == "a checkpoint":
+        store = MemoryStorage()
+        out = BytesIO()
+        parquet.write_table(pa.table({"protocol": [protocol, None], "add": [None, {"path": "a"}]}), out)
+        store.files = {f"t/_delta_log/{4:020d}.checkpoint.parquet": out.getvalue()}
+        actions = checkpoint_actions(store, "t", 4, [f"{4:020d}.checkpoint.parquet"])
+    table = TableFiles("t", ROOT, Need(4))
+    with pytest.raises(UnsupportedError, match=re.escape(unknown)) if unknown else nullcontext():
+        table.take(4, actions, OLD)
+        if where == "a commit of long ago":
+            table.take(5, [{"protocol": PROTOCOLS[-1][0]}], OLD)
+
+
+VECTORS: list[tuple[dict[str, Any], set[str] | None]] = [
+    ({"storageType": "i", "pathOrInlineDv": "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"}, set()),
+    (V1, {V1_FILE}),
+    ({"storageType": "p", "pathOrInlineDv": "file:/lake/s/x%20y"}, {"s/x%20y", "s/x y"}),
+    ({"storageType": "p", "pathOrInlineDv": "file:/elsewhere/x"}, {"file:///elsewhere/x"}),
+    ({"storageType": "r", "pathOrInlineDv": "x"}, None),
+    ({"storageType": "u", "pathOrInlineDv": "no uuid"}, None),
+]
+
+
+@pytest.mark.parametrize(("descriptor", "files"), VECTORS)
+def test_a_vector_that_nobody_knows_how_to_find_is_not_passed_over(
+    descriptor: dict[str, Any], files: set[str] | None
+) -> None:
+    table = TableFiles("t", ROOT, Need(0))
+    with pytest.raises(CorruptTimelineError) if files is None else nullcontext():
+        table.take(0, [add("a", deletionVector=descriptor)], OLD)
+        table.finish(OLD)
+        assert table.needed == {"t/a", *(files or ())}
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------

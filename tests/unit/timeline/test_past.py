@@ -96,6 +96,21 @@ def test_expiry_leaves_what_is_kept_and_the_whole_past(history: Any, first_kept:
     assert [*again.past(through=last)] == barely(entries)
 
 
+@pytest.mark.parametrize("damage", [b"damaged", b""])
+@pytest.mark.parametrize("has_read", [False, True])
+def test_a_damaged_segment_is_written_again_before_the_entries_go_that_say_the_same(
+    damage: bytes, has_read: bool
+) -> None:
+    """Then it is all that tells of them. What was read of it before says nothing of what it is now."""
+    store, entries = with_segments()
+    timeline = opened(store)
+    if has_read:
+        assert [*timeline.past()] == barely(entries)
+    store.put(list_segments(store)[1].path, damage)
+    expire(timeline, first_kept=35, wait=lambda: None)
+    assert [*opened(store).past(through=len(entries) - 1)] == barely(entries)
+
+
 def test_who_looked_before_an_expiry_of_another_sees_the_history_that_it_made() -> None:
     """A driver that runs for weeks: the expiry that it reads of wrote segments, which it has not listed yet."""
     entries = long_history(EACH - 2)

@@ -18,9 +18,10 @@ import re
 import zlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 from uuid import UUID
 
+from lockstep.delta.places import below_root, is_absolute
 from lockstep.errors import CorruptTimelineError
 
 if TYPE_CHECKING:
@@ -171,15 +172,9 @@ def _from_file(descriptor: Descriptor, read: Read, location: str, root: str) -> 
 
 
 def _below(url: str, root: str) -> str | None:
-    """Return the path of a URL relative to the root's, None where it is not below it.
-
-    Hadoop says `file:/a` for `file:///a`, and `s3a` for what others call `s3`.
-    """
-    file, base = urlsplit(url), urlsplit(root)
-    same = file.scheme.replace("s3a", "s3") == base.scheme.replace("s3a", "s3") and file.netloc == base.netloc
-    # The log's paths are URL-encoded; the root is taken as written, see `open_storage`.
-    path, folder = unquote(file.path), base.path.rstrip("/") + "/"
-    return path.removeprefix(folder) if same and path.startswith(folder) else None
+    """Return the path of a vector's URL relative to the root's, None where it is not below it."""
+    path = unquote(url)  # the log's paths are URL-encoded; the root is taken as written, see `open_storage`
+    return below_root(path, "", root) if is_absolute(path) else None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

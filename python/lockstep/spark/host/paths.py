@@ -7,11 +7,8 @@ from collections.abc import Iterable
 
 from lockstep.errors import LockstepError, UnsupportedError
 from lockstep.storage import url_of
-from lockstep.storage.outside import comparable, name_node, url_below
+from lockstep.storage.outside import OTHER_DOORS, comparable, name_node, url_below
 from lockstep.timeline.entry import Table
-
-_OTHER_DOORS = {"webhdfs": "hdfs", "swebhdfs": "hdfs", "wasb": "abfss", "wasbs": "abfss"}
-"""Schemes in which no lake lies, by which Hadoop reaches a store that one may lie in."""
 
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")
 
@@ -34,7 +31,7 @@ def refuse_paths(paths: Iterable[str], root_url: str, tables: Iterable[Table]) -
     name_nodes = {name_node(url) for url in places} - {None}
     schemes = {url.partition("://")[0] for url in places}
     for path in paths:
-        if _OTHER_DOORS.get(_lower(path).partition(":")[0]) in schemes:
+        if OTHER_DOORS.get(_lower(path).partition(":")[0]) in schemes:
             raise _unclear(path)
         try:
             meant = f"{comparable(url_of(_lower(path))).rstrip('/')}/"

@@ -1,0 +1,76 @@
+"""Who is there beside the lake in random histories of one that is looked after: readers, open transactions, copies."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.delta.actions import bodies, parse
+from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.timeline.entry import ExportMode, Name
+from lockstep.transactions.transaction import Transaction
+from tests.support.retention_model import Tables
+
+
+@dataclass
+class Reader:
+    """Somebody who reads a version, and since when."""
+
+    began_at: datetime
+    tables: Tables
+
+
+@dataclass
+class Open:
+    """A transaction that is open for long, and what the model has once it commits."""
+
+    tx: Transaction
+    catalog: TransactionalCatalog
+    name: Name
+    added: str
+    is_dead: bool = False
+
+
+@dataclass
+class Cloning:
+    """A transaction that is open for long and makes a shallow clone, and the files that it shares."""
+
+    tx: Transaction
+    catalog: TransactionalCatalog
+    shared: set[str]
+
+
+@dataclass
+class Copied:
+    """An export, what it has, and the version that it is of."""
+
+    root: Path
+    mode: ExportMode
+    version: int
+    tables: Tables
+
+    def remove(self) -> None:
+        if self.mode == "minimal":
+            self.root.unlink()
+        else:
+            shutil.rmtree(self.root)
+
+    def check(self) -> None:
+        """See that its logs name what the version had, and that all of that is there; a minimal one has no logs yet."""
+        if self.mode == "minimal":
+            return
+        for location, content in self.tables.values():
+            commit = self.root / location / "_delta_log" / f"{0:020d}.json"
+            adds = bodies(parse(commit.read_bytes()), "add")
+            assert {add["path"].rpartition("/")[2] for add in adds} == {path for path, _ in content.files}
+            vectors = [add["deletionVector"] for add in adds if "deletionVector" in add]
+            paths = [add["path"] for add in adds] + [v["pathOrInlineDv"] for v in vectors if v["storageType"] == "p"]
+            paths += [file_path(v, location="", root="file:///") for v in vectors if v["storageType"] == "u"]
+            for path in paths:
+                # An absolute path takes the folder's place.
+                assert (self.root / location / path.removeprefix("file:").lstrip("/")).is_file() or (
+                    path.startswith("file:") and Path(path.removeprefix("file:")).is_file()
+                ), f"{path} is gone, and the {self.mode} export of version {self.version} needs it"

@@ -1,0 +1,298 @@
+"""What upkeep keeps for it cannot know that nobody needs it: unknown features, clones of open transactions, clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from lockstep.catalog import TransactionalCatalog
+from lockstep.commit import records
+from lockstep.commit.commit import commit
+from lockstep.commit.files import Gone
+from lockstep.delta.log import staging_folder
+from lockstep.errors import MissingFilesError
+from lockstep.lake import deletions
+from lockstep.retention.ages import Retention
+from lockstep.retention.beside import beside
+from lockstep.retention.expiring import expire_snapshots
+from lockstep.retention.pins import pins
+from lockstep.retention.planning import EVERYTHING, Scope, plan, shared_files
+from lockstep.retention.upkeep import maintain, remove_orphan_files, status, vacuum
+from lockstep.storage import Found
+from lockstep.timeline.entry import TagDdl
+from lockstep.transactions.state import State
+from lockstep.transactions.transaction import Transaction
+from tests.support.lakes import (
+    add,
+    append,
+    create,
+    foreign,
+    location,
+    metadata,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+)
+from tests.support.retained import AgedStorage, Ticking
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+AT_ONCE = Retention(age=timedelta(), last=1, grace=timedelta(), orphan_age=7 * DAY)
+UNKNOWN = "adaptiveMetadata-preview"
+
+
+@pytest.fixture
+def catalog(aged: AgedStorage, clock: Ticking) -> TransactionalCatalog:
+    """A lake with the tables a and b; in a p gave way to q nine days ago, and versions with p have expired."""
+    catalog = open_catalog(aged, clock=clock)
+    create(catalog, "a", "b", files=["p"])
+    change(catalog, "a", remove("p", deletionTimestamp=clock.ms), add("q"))
+    clock.now += 9 * DAY
+    append(catalog, "b", "later")
+    expire(catalog)
+    return catalog
+
+
+def change(catalog: TransactionalCatalog, name: str, *actions: Any) -> int:
+    tx = catalog.begin()
+    stage(catalog, tx, name, *actions)
+    return catalog.commit(tx).version
+
+
+def expire(catalog: TransactionalCatalog) -> None:
+    expire_snapshots(catalog.lake, older_than=catalog.lake.clock(), retain_last=1, grace=timedelta())
+
+
+def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
+    """The same lake in another process."""
+    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
+
+
+def data(catalog: TransactionalCatalog, name: str) -> set[str]:
+    return {path for path in catalog.lake.storage.list(location(catalog, name)) if not path.startswith(("_", "."))}
+
+
+# --- features that nobody here knows ----------------------------------------------------------------------------------
+
+
+def test_a_table_with_an_unknown_feature_is_kept_whole_and_so_is_all_that_it_may_share(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """A plain Delta writer gave it the feature; which files that needs beside those of `add`, nobody here knows."""
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [UNKNOWN], "writerFeatures": [UNKNOWN]}
+    foreign(catalog, "b", 2, {"protocol": protocol})
+    catalog.lake.storage.put(f"{location(catalog, 'b')}/manifest", b"files")
+    clock.now += 40 * DAY
+    for _ in range(2):
+        process = again(catalog)
+        done = maintain(process.lake, AT_ONCE)
+        assert done.swept.deleted_files == 0
+        kept = status(process.lake, AT_ONCE).kept_whole
+        assert kept == done.swept.kept_whole
+        assert {*kept} == {location(catalog, "a"), location(catalog, "b")}
+        assert all(f"table feature {UNKNOWN}" in why for why in kept.values())
+        assert "which shares files of this one" in kept[location(catalog, "a")]
+    assert data(catalog, "a") == {"p", "q"}
+    with pytest.raises(MissingFilesError, match=rf"nothing was deleted: .* {UNKNOWN}.* shares files of") as caught:
+        shared_files(again(catalog).lake, location(catalog, "a"))
+    assert "cannot be read" not in caught.value.message
+
+
+# --- clones of open transactions --------------------------------------------------------------------------------------
+
+
+def cloning(catalog: TransactionalCatalog, table: str = "clone", *, seen: bool = True) -> Transaction:
+    """Stage a shallow clone of the version of a that has p, which no database version has any more."""
+    tx = catalog.begin()
+    shared = add(f"{catalog.lake.storage.url}/{location(catalog, 'a')}/p", modificationTime=0)
+    if named(table) in tx.names.tables:
+        stage(catalog, tx, table, shared)
+    else:
+        stage_new(catalog, tx, table, shared)
+    if seen:
+        records.write(catalog.lake, records.record_of(tx, now=catalog.lake.clock(), process="there"))
+    return tx
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("table", ["clone", "b"])
+def test_a_clone_that_is_not_committed_keeps_what_it_shares(
+    catalog: TransactionalCatalog, clock: Ticking, table: str, seen: bool
+) -> None:
+    other = again(catalog)
+    tx = cloning(other, table, seen=seen)
+    assert maintain(again(catalog).lake, AT_ONCE).swept.deleted_files == 0
+    assert vacuum(again(catalog).lake, AT_ONCE).deleted_files == 0
+    other.commit(tx)
+    assert data(catalog, "a") == {"p", "q"}
+    assert shared_files(again(catalog).lake, location(catalog, "a")) == {"p"}
+
+
+@pytest.mark.parametrize("table", ["clone", "b"])
+def test_so_it_does_where_one_table_alone_is_looked_at(catalog: TransactionalCatalog, table: str) -> None:
+    """By upkeep, or by Delta's VACUUM. Of a table that is being made nobody but the store knows the folder."""
+    other = again(catalog)
+    tx = cloning(other, table)
+    assert vacuum(again(catalog).lake, AT_ONCE, table=named("a")).deleted_files == 0
+    assert beside(again(catalog).lake, location(catalog, "a"), timedelta(), []).files == {"p"}
+    other.rollback(tx)
+    records.remove(other.lake, tx.id)
+    assert beside(again(catalog).lake, location(catalog, "a"), timedelta(), []).files == set()
+    assert vacuum(again(catalog).lake, AT_ONCE, table=named("a")).deleted_files == 1
+
+
+def test_what_cannot_be_read_of_what_is_staged_may_be_such_a_clone(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """Until it is old enough to be nobody's, and goes by itself."""
+    place = "default/new-0123456789abcdef01234567"
+    catalog.lake.storage.put(f"{staging_folder(place, 'x')}/{0:020d}.json", b"{")
+    swept = maintain(again(catalog).lake, AT_ONCE).swept
+    assert swept.deleted_files == 0
+    assert "what a transaction staged" in swept.kept_whole[location(catalog, "a")]
+    clock.now += 8 * DAY
+    maintain(again(catalog).lake, AT_ONCE)
+    assert maintain(again(catalog).lake, AT_ONCE).swept.kept_whole == {}
+    assert data(catalog, "a") == {"q"}
+
+
+# --- transactions that nobody has looked at ---------------------------------------------------------------------------
+
+
+def test_where_there_are_more_records_than_are_read_nothing_goes_that_may_be_of_the_others(
+    catalog: TransactionalCatalog, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That some of those that were read have ended, and are left out, makes the others none the fewer."""
+    monkeypatch.setattr(records, "MAX_RECORDS", 3)
+    other = again(catalog)
+    opened = sorted((other.begin() for _ in range(4)), key=lambda tx: tx.id)
+    other.lake.storage.put(f"{location(catalog, 'a')}/unread", b"rows")
+    stage(other, opened[0], "b", add("x"))
+    other.commit(opened[0])
+    clock.now += 20 * DAY
+
+    def seen() -> TransactionalCatalog:
+        for tx in opened:
+            records.write(other.lake, records.record_of(tx, now=clock(), process="there"))
+        return again(catalog)
+
+    found = pins(seen().lake)
+    assert (found.transactions, found.written) == (None, None)
+    assert remove_orphan_files(seen().lake, AT_ONCE).deleted_files == 0
+    assert beside(seen().lake, location(catalog, "a"), DAY, []).since < clock.now - 999 * DAY
+    before = seen().timeline.head.expired
+    append(seen(), "b", "y")
+    expire(seen())
+    assert again(catalog).timeline.head.expired == before
+
+
+WRITTEN: list[tuple[list[tuple[str, State, int]], int | None]] = [
+    # of each record its transaction, state and how many tables it names; how many are known, None where not all are
+    ([], 0),
+    ([("t", State.INFLIGHT, 2), ("u", State.INFLIGHT, 3)], 3),
+    ([("t", State.REQUESTED, 0)], 0),
+    ([("t", State.INFLIGHT, 0)], None),
+    ([("t", State.INFLIGHT, 2), ("t", State.INFLIGHT, 0)], 2),
+    ([("t", State.INFLIGHT, records.MAX_TABLES)], None),
+]
+
+
+@pytest.mark.parametrize(("told", "known"), WRITTEN)
+def test_which_tables_open_transactions_have_written_is_known_where_all_say_it(
+    catalog: TransactionalCatalog, told: list[tuple[str, State, int]], known: int | None
+) -> None:
+    """Of one that is busy its own process says none, and what it told others before counts."""
+    own = [
+        records.OpenRecord(
+            format=records.FORMAT,
+            transaction=id_,
+            state=state,
+            base_version=0,
+            began_at=catalog.lake.clock(),
+            seen_at=catalog.lake.clock(),
+            isolation="SNAPSHOT",
+            process="here",
+            tables=tuple(named(f"t{n}") for n in range(count)),
+        )
+        for id_, state, count in told
+    ]
+    found = pins(catalog.lake, own).written
+    assert (None if found is None else len(found)) == known
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_that_was_removed_less_than_an_hour_ago_goes_whatever_the_tables_property_says(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """A RESTORE that has read it as a file younger than half an hour does not look whether it is going."""
+    change(catalog, "a", metadata(**{"delta.deletedFileRetentionDuration": "interval 0 seconds"}), add("new"))
+    change(catalog, "a", remove("new", deletionTimestamp=clock.ms))
+    append(catalog, "b", "more")
+    expire(catalog)
+    for minutes in (0, 29, 30):
+        clock.now += minutes * MINUTE
+        assert f"{location(catalog, 'a')}/new" not in vacuum(again(catalog).lake, AT_ONCE).paths
+    clock.now += 2 * MINUTE
+    assert f"{location(catalog, 'a')}/new" in vacuum(again(catalog).lake, AT_ONCE).paths
+
+
+def test_what_comes_while_upkeep_looks_is_young_however_long_that_takes(
+    catalog: TransactionalCatalog, aged: AgedStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing of millions of files, or a process that was stopped: who begins meanwhile is not among who is open."""
+    walk = aged.walk
+
+    def slow(folder: str) -> Iterator[Found]:
+        aged.put(f"{location(catalog, 'a')}/new", b"rows")
+        clock.now += 8 * DAY
+        return walk(folder)
+
+    process = again(catalog)
+    monkeypatch.setattr(aged, "walk", slow)
+    found = plan(process.lake, Scope(EVERYTHING, orphan_age=AT_ONCE.orphan_age), AT_ONCE)
+    assert f"{location(catalog, 'a')}/new" not in {each.path for each in found.doomed}
+
+
+def test_a_version_that_a_tag_kept_alone_expires_once_the_tag_is_dropped_though_its_time_has_expired(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    version = catalog.timeline.head.version
+    catalog.run(lambda tx: tx.changing().create_tag(TagDdl(action="create", name="eod", version=version)))
+    for n in range(3):
+        append(catalog, "a", f"n{n}")
+    expire(catalog)
+    assert again(catalog).timeline.head.expired.kept == (version,)
+    catalog.lake.refresh()
+    catalog.run(lambda tx: tx.changing().drop_tag("eod"))
+    clock.now += HOUR
+    process = again(catalog)
+    expire_snapshots(process.lake, older_than=clock.now - 30 * DAY, retain_last=100, grace=timedelta())
+    expired = again(catalog).timeline.head.expired
+    assert expired.kept == ()
+    assert expired.first_kept == process.timeline.head.expired.first_kept
+
+
+# --- commits beside it ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keeps_files", [True, False])
+def test_change_data_that_an_attempt_before_wrote_is_not_committed_while_it_goes(
+    catalog: TransactionalCatalog, clock: Ticking, keeps_files: bool
+) -> None:
+    """A promotion that was killed copied it; to upkeep it looks like litter, and the log does not say how old it is."""
+    path = f"{location(catalog, 'b')}/_change_data/c"
+    deletions.begin(catalog.lake.storage, deletions.Begun(format=1, id="x", began_at=clock.now, files=(path,)))
+    other = again(catalog)
+    tx = other.begin()
+    tx.keeps_files = keeps_files
+    stage(other, tx, "b", add("y"), {"cdc": {"path": "_change_data/c", "size": 1, "partitionValues": {}}})
+    outcome = commit(other.lake, tx)
+    assert isinstance(outcome, Gone) is keeps_files, "what a statement writes is young"
