@@ -26,9 +26,9 @@ from tests.beside.spark_writer import ROOT
 from tests.beside.writer import row
 from tests.support.lakes import named
 
-KINDS = ("lockstep", "lockstep", "delta-rs", "delta-rs")
+KINDS = ("lockstep", "python", "python", "delta-rs", "delta-rs")
 SPARK_KINDS = ("spark", "plain-spark")
-BESIDE_SPARK = ("lockstep", "delta-rs")
+BESIDE_SPARK = ("lockstep", "python", "delta-rs")
 PAUSE_SECONDS = 0.5
 """So long these wait after each operation, or Spark, which is slower, would lose every race."""
 
