@@ -274,7 +274,7 @@ bench-python: setup ## measure tables written without Spark, beside deltalake's 
 	@$(BIN)/python -m tests.bench.tables $(BENCH_ARGS)
 
 .PHONY: soak-writers
-soak-writers: setup ## have Lockstep and delta-rs hammer the same adopted tables, with kills, and judge what is left (SOAK_ARGS=…)
+soak-writers: setup $(if $(findstring --spark,$(SOAK_ARGS)),jar) ## have Lockstep, delta-rs and upkeep hammer the same tables, with kills, and judge what is left (SOAK_ARGS='--spark --seconds 300 --rounds 1': Spark too)
 	@echo "soak-writers: tests.beside $(SOAK_ARGS)"
 	@$(BIN)/python -m tests.beside $(SOAK_ARGS)
 
@@ -282,6 +282,11 @@ soak-writers: setup ## have Lockstep and delta-rs hammer the same adopted tables
 bench-adopt: setup ## measure how a warehouse of 100,000 files is adopted, without Spark (BENCH_ARGS=…)
 	@echo "bench-adopt: tests/bench/adopt.py $(BENCH_ARGS)"
 	@$(BIN)/python -m tests.bench.adopt $(BENCH_ARGS)
+
+.PHONY: trial-warehouse
+trial-warehouse: setup jar ## walk through docs/migration.md on a warehouse that plain Spark makes and goes on writing (TRIAL_ARGS='--tables 100 --files 1000 --write')
+	@echo "trial-warehouse: tests/bench/warehouse.py $(TRIAL_ARGS)"
+	@$(BIN)/python -m tests.bench.warehouse $(TRIAL_ARGS)
 
 .PHONY: bench-retention soak-retention
 RETENTION_TESTS := tests/unit/retention/test_machine.py tests/spark/test_retention_machine.py

@@ -54,40 +54,42 @@ def measured(catalog: TransactionalCatalog, what: str, work: Callable[[], object
     return f"| {what} | **{time.perf_counter() - began:.2f}** | {len(storage.calls):,} |"
 
 
+def steps(warehouse: Path, root: Path, tables: int) -> list[str]:
+    """Return the rows of what it costs to have a new lake adopt all tables below a folder, and give them back."""
+    catalog = open_catalog(FaultyStorage(open_reaching(str(root), create=True)))
+    lake = catalog.lake
+
+    def take_in() -> None:
+        tx = catalog.begin()
+        found = look(lake, tx.names, tables_below(lake.storage, str(warehouse)))
+        assert len(found) == tables
+        adopt(lake, tx, found, make_namespaces=True)
+        catalog.commit(tx)
+
+    def let_go() -> None:
+        tx = catalog.begin()
+        release(lake, tx, sorted(tx.names.tables))
+        catalog.commit(tx)
+
+    def read_all() -> None:
+        catalog.database(lake.timeline.head.tables)
+
+    rows = [
+        measured(catalog, "find them, look at each, adopt all in one transaction", take_in),
+        measured(catalog, "first look at all for plain writers' commits", read_all),
+        measured(catalog, "the same look again", read_all),
+        measured(catalog, "release all in one transaction", let_go),
+    ]
+    lake.upkeep.settle()
+    return rows
+
+
 def section(tables: int, files: int) -> str:
     """Return what the page says."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-adopt-"))
     try:
         make(folder / "warehouse", tables, files)
-        catalog = open_catalog(FaultyStorage(open_reaching(str(folder / "lake"), create=True)))
-        lake = catalog.lake
-
-        def take_in() -> None:
-            tx = catalog.begin()
-            found = look(lake, tx.names, tables_below(lake.storage, str(folder / "warehouse")))
-            assert len(found) == tables
-            adopt(lake, tx, found, make_namespaces=True)
-            catalog.commit(tx)
-
-        def let_go() -> None:
-            tx = catalog.begin()
-            release(lake, tx, sorted(tx.names.tables))
-            catalog.commit(tx)
-
-        def read_all() -> None:
-            catalog.database(lake.timeline.head.tables)
-
-        rows = [
-            measured(catalog, "find them, look at each, adopt all in one transaction", take_in),
-            measured(
-                catalog,
-                "first look at all for plain writers' commits",
-                read_all,
-            ),
-            measured(catalog, "the same look again", read_all),
-            measured(catalog, "release all in one transaction", let_go),
-        ]
-        lake.upkeep.settle()
+        rows = steps(folder / "warehouse", folder / "lake", tables)
     finally:
         shutil.rmtree(folder)
     table = "\n".join(rows)

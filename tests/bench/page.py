@@ -25,7 +25,7 @@ MARKS = (
         "scale",
         "exports",
     ),
-    *("adopt", "long", "profile", "turns", "before-after", "fsync", "retention", "recovery", "tables"),
+    *("adopt", "warehouse", "long", "profile", "turns", "before-after", "fsync", "retention", "recovery", "tables"),
 )
 """Of the sections, in the order of the page; `before-after` and `fsync` are written by hand."""
 

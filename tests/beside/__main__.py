@@ -21,11 +21,16 @@ def main() -> int:
     parser.add_argument(
         "--spark", action="store_true", help="Spark drivers too, with Lockstep and without: rounds of minutes"
     )
+    parser.add_argument("--kinds", nargs="*", default=[], help="the writers, to see whose fault something is")
     args = parser.parse_args()
     for seed in range(args.seed, args.seed + args.rounds):
         folder = Path(tempfile.mkdtemp(prefix=f"lockstep-beside-{seed}-"))
-        verdict = run(folder, args.seconds, seed, killed=args.killed, spark=args.spark)
-        print(f"seed {seed}: {dict(verdict.answers)}", flush=True)
+        verdict = run(folder, args.seconds, seed, killed=args.killed, spark=args.spark, kinds=args.kinds)
+        print(f"seed {seed}: {dict(verdict.answers)}; a person decided about {verdict.decided}", flush=True)
+        for (kind, answer), count in sorted(verdict.kinds.items(), key=str):
+            print(f"    {kind}, {answer or 'killed'}: {count}", flush=True)
+        for (kind, why), count in sorted(verdict.reasons.items(), key=str):
+            print(f"    {kind} was not done {count} times: {why}", flush=True)
         if verdict.wrong:
             print("\n".join(verdict.wrong[:50]), f"\nsee {folder}")
             return 1

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -18,6 +20,7 @@ from lockstep.delta.snapshot import read_snapshot
 from lockstep.lake.verify import verify
 from lockstep.timeline.entry import Name
 from tests.beside.journal import TRACKED
+from tests.beside.row_ids import doubled_row_ids, wrong_row_ids
 from tests.support.lakes import named
 
 
@@ -30,20 +33,33 @@ class Said:
         takes_back: the row that it removed, if any.
         adds: whether it added a row of its own id.
         answer: done, refused or unknown; None if it was killed before it had one.
+        kind: by whom, and what it was.
+        why: what the error said.
     """
 
     tables: list[str]
     takes_back: str | None = None
     adds: bool = True
     answer: str | None = None
+    kind: str = ""
+    why: str | None = None
 
 
 @dataclass
 class Verdict:
-    """What was found wrong, and how much was looked at."""
+    """What was found wrong, and how much was looked at.
+
+    Attributes:
+        kinds: how often each operation of each kind of writer had which answer.
+        reasons: why they were refused, or unknown, without the names and numbers.
+        decided: by table, how many rows a person had to decide about.
+    """
 
     wrong: list[str] = field(default_factory=list)
     answers: Counter[str | None] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    decided: dict[str, int] = field(default_factory=dict)
 
 
 def read(journals: Iterable[Path]) -> dict[str, Said]:
@@ -55,53 +71,128 @@ def read(journals: Iterable[Path]) -> dict[str, Said]:
                 continue
             body = json.loads(line)
             if "answer" in body:
-                said[body["id"]].answer = body["answer"]
+                said[body["id"]].answer, said[body["id"]].why = body["answer"], body["why"]
             else:
-                said[body["id"]] = Said(body["tables"], body["takes_back"], body.get("adds", True))
+                said[body["id"]] = Said(body["tables"], body["takes_back"], body["adds"], kind=body["kind"])
     return said
 
 
-def judge(root: Path, warehouse: Path, tables: Iterable[str], said: dict[str, Said]) -> Verdict:
-    """Say what of it does not hold: each acknowledged write once, each transaction whole, the timeline as the logs."""
-    verdict = Verdict(answers=Counter(each.answer for each in said.values()))
+def judge(
+    root: Path,
+    warehouse: Path,
+    tables: Iterable[str],
+    said: dict[str, Said],
+    decided: Mapping[str, AbstractSet[str]] | None = None,
+) -> Verdict:
+    """Say what of it does not hold: each acknowledged write once, each transaction whole, the timeline as the logs.
+
+    Args:
+        warehouse: where the tables lie that the lake has adopted; what it has made itself lies in its root.
+        decided: by table, the rows that only one side had where a person decided which to keep.
+    """
+    kinds = Counter((each.kind, each.answer) for each in said.values())
+    verdict = Verdict(answers=Counter(each.answer for each in said.values()), kinds=kinds)
+    verdict.reasons = Counter((each.kind, _in_general(each.why)) for each in said.values() if each.why is not None)
+    verdict.decided = {table: len(rows) for table, rows in (decided or {}).items()}
     catalog = TransactionalCatalog.open(str(root))
     names = {table: named(table) for table in tables}
     database = catalog.database(names.values())
-    rows: dict[str, Counter[str]] = {}
+    rows: dict[str, Counter[tuple[str, str | None]]] = {}
     for table, name in names.items():
-        found = DeltaTable(str(warehouse / table))
-        rows[table] = Counter(found.to_pyarrow_table()["id"].to_pylist())
+        folder = _folder(root, warehouse, database.tables[name].location, table)
+        found = DeltaTable(str(folder))
+        rows[table] = _rows(found.to_pyarrow_table())
         if database.tables[name].version != found.version():
             verdict.wrong.append(
                 f"{table}: the timeline has {database.tables[name].version}, the log {found.version()}"
             )
-        verdict.wrong += _doubled(warehouse / table)
+        verdict.wrong += _doubled(folder)
         verdict.wrong += _other_files(catalog, name, found)
         if table in TRACKED:
-            verdict.wrong += doubled_row_ids(warehouse / table)
+            verdict.wrong += doubled_row_ids(folder)
+            verdict.wrong += wrong_row_ids(folder, {Path(unquote(uri)).name for uri in found.file_uris()})
             verdict.wrong += wrong_feed(found, rows[table], table)
     verdict.wrong += [f"verify: {each}" for each in verify(catalog.lake.storage, catalog.timeline).differences]
-    _judge_rows(verdict, rows, said)
+    _judge_rows(verdict, rows, said, _in_doubt(said, decided or {}))
     return verdict
 
 
-def _judge_rows(verdict: Verdict, rows: dict[str, Counter[str]], said: dict[str, Said]) -> None:
+def _in_general(why: str) -> str:
+    """Return a message without what differs each time."""
+    return re.sub(r"[\w./-]*\d[\w./-]*", "…", why.replace("\n", " "))[:200]
+
+
+def _folder(root: Path, warehouse: Path, location: str, table: str) -> Path:
+    return warehouse / table if "://" in location else root / location
+
+
+def _rows(found: pa.Table) -> Counter[tuple[str, str | None]]:
+    return Counter(zip(found["id"].to_pylist(), found["was"].to_pylist(), strict=True))
+
+
+def _in_doubt(said: dict[str, Said], decided: Mapping[str, AbstractSet[str]]) -> set[tuple[str, str]]:
+    """Return of which rows of which tables a person's decision says whether they are there.
+
+    What only changed such a row found it or not, and so on.
+    """
+    doubtful = {(table, id) for table, ids in decided.items() for id in ids}
+    waiting = True
+    while waiting:
+        more = {
+            (table, id)
+            for id, each in said.items()
+            for table in each.tables
+            if each.takes_back is not None and (table, each.takes_back) in doubtful
+        }
+        waiting = not more <= doubtful
+        doubtful |= more
+    return doubtful
+
+
+def _judge_rows(
+    verdict: Verdict,
+    rows: dict[str, Counter[tuple[str, str | None]]],
+    said: dict[str, Said],
+    doubtful: AbstractSet[tuple[str, str]],
+) -> None:
     takers = {each.takes_back: each for each in said.values() if each.takes_back is not None}
+    counts = {table: _by_id(found) for table, found in rows.items()}
     for id, each in said.items():
-        counts = [rows[table][id] for table in each.tables]
         taker = takers.get(id)
-        may_be_gone = taker is not None and taker.answer != "refused"
-        must_be_gone = taker is not None and taker.answer == "done"
-        if not each.adds or each.answer == "refused" or must_be_gone:
-            allowed = {0}
-        elif each.answer == "done":
-            allowed = {0, 1} if may_be_gone else {1}
-        else:
-            allowed = {0, 1}
-        if len({*counts}) > 1 or not {*counts} <= allowed:
-            verdict.wrong.append(f"{id} ({each}; taken back by {taker}): {dict(zip(each.tables, counts, strict=True))}")
-    for table, found in rows.items():
-        verdict.wrong += [f"{table} has {id}, which nobody wrote" for id in found if id not in said]
+        found = {table: counts[table][id] for table in each.tables}
+        sure = {table: count for table, count in found.items() if (table, id) not in doubtful}
+        wrong = len({*sure.values()}) > 1 or not {*sure.values()} <= _allowed(each, taker)
+        wrong |= not {*found.values()} <= {0, 1}
+        if each.adds and each.takes_back is not None:  # one in the place of another, whatever came of it later
+            gone = taker is not None and taker.answer != "refused"
+            both = {counts[table][each.takes_back] + count for table, count in sure.items()}
+            wrong |= not both <= ({0, 1} if gone else {1})
+        if wrong:
+            verdict.wrong.append(f"{id} ({each}; taken back by {taker}): {found}")
+    for table, content in rows.items():
+        for id, was in content:
+            if id not in said or not said[id].adds:
+                verdict.wrong.append(f"{table} has {id}, which nobody wrote")
+            elif was != said[id].takes_back:
+                verdict.wrong.append(f"{table} has {id} in the place of {was}, and not of {said[id].takes_back}")
+
+
+def _allowed(each: Said, taker: Said | None) -> set[int]:
+    """Return how often the row of an operation may be there, given what its writer and its taker were told."""
+    may_be_gone = taker is not None and taker.answer != "refused"
+    must_be_gone = taker is not None and taker.answer == "done"
+    if not each.adds or each.answer == "refused" or must_be_gone:
+        return {0}
+    if each.answer == "done" and not may_be_gone:
+        return {1}
+    return {0, 1}
+
+
+def _by_id(rows: Counter[tuple[str, str | None]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for (id, _), count in rows.items():
+        counts[id] += count
+    return counts
 
 
 def _other_files(catalog: TransactionalCatalog, name: Name, found: DeltaTable) -> list[str]:
@@ -113,30 +204,18 @@ def _other_files(catalog: TransactionalCatalog, name: Name, found: DeltaTable) -
     return [f"{name}: two replays differ in {sorted(ours ^ theirs)[:5]}"] if ours != theirs else []
 
 
-def doubled_row_ids(folder: Path) -> list[str]:
-    """Return the files of a log whose fresh row ids overlap those of another: each id is given out once."""
-    ranges: dict[str, tuple[int, int]] = {}
-    for commit in sorted((folder / LOG).glob("*.json")):
-        for line in commit.read_text(encoding="utf-8").splitlines():
-            if (add := json.loads(line).get("add")) is not None and add["path"] not in ranges:
-                count = json.loads(add["stats"])["numRecords"]
-                ranges[add["path"]] = add["baseRowId"], add["baseRowId"] + count
-    in_order = sorted((begin, end, path) for path, (begin, end) in ranges.items() if begin < end)
-    return [
-        f"{folder.name}: row ids of {path} ({begin} to {end}) begin before those of {other} end ({last})"
-        for (_, last, other), (begin, end, path) in pairwise(in_order)
-        if begin < last
-    ]
-
-
-def wrong_feed(found: DeltaTable, rows: Counter[str], table: str) -> list[str]:
+def wrong_feed(found: DeltaTable, rows: Counter[tuple[str, str | None]], table: str) -> list[str]:
     """Return what the change feed of all versions does not add up to."""
     feed = pa.table(found.load_cdf(starting_version=1).read_all())
-    total: Counter[str] = Counter()
-    for id, change in zip(feed["id"].to_pylist(), feed["_change_type"].to_pylist(), strict=True):
-        total[id] += 1 if change in ("insert", "update_postimage") else -1
-    wrong = {id for id in total.keys() | rows.keys() if total[id] != rows[id]}
-    return [f"{table}: the change feed has {id} {total[id]} times, the table {rows[id]} times" for id in sorted(wrong)]
+    total: Counter[tuple[str, str | None]] = Counter()
+    changed = zip(feed["id"].to_pylist(), feed["was"].to_pylist(), feed["_change_type"].to_pylist(), strict=True)
+    for id, was, change in changed:
+        total[id, was] += 1 if change in ("insert", "update_postimage") else -1
+    wrong = [row for row in total.keys() | rows.keys() if total[row] != rows[row]]
+    return [
+        f"{table}: the change feed has {row} {total[row]} times, the table {rows[row]} times"
+        for row in sorted(wrong, key=str)
+    ]
 
 
 def _doubled(folder: Path) -> list[str]:

@@ -12,28 +12,40 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import IO
 
 from deltalake import write_deltalake
 
+import lockstep
 from lockstep.adoption.adopt import Wanted, adopt, look
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import render
-from tests.beside.journal import SHARED, TRACKED
+from tests.beside.journal import OWN, SHARED, TRACKED
 from tests.beside.judging import Verdict, judge, read
+from tests.beside.person import Person, decided
+from tests.beside.row_ids import MATERIALIZED
 from tests.beside.spark_writer import ROOT
-from tests.beside.writer import row
+from tests.beside.writer import SCHEMA, SHORT, row
+from tests.support.diverged import SIDES
 from tests.support.lakes import named
 
-KINDS = ("lockstep", "lockstep", "delta-rs", "delta-rs")
+KINDS = ("lockstep", "python", "python", "upkeep", "delta-rs", "delta-rs")
 SPARK_KINDS = ("spark", "plain-spark")
-BESIDE_SPARK = ("lockstep", "delta-rs")
+BESIDE_SPARK = ("lockstep", "python", "upkeep", "delta-rs")
 PAUSE_SECONDS = 0.5
 """So long these wait after each operation, or Spark, which is slower, would lose every race."""
 
+PERSON_SECONDS = 1.0
+"""So often a person looks whether something is to be decided."""
+
 LIVES_SECONDS = dict.fromkeys(KINDS, (1.0, 4.0)) | dict.fromkeys(SPARK_KINDS, (25.0, 70.0))
 """A writer that is to be killed is so after some time between these; Spark takes long to start."""
+
+
+SOON = {"delta.deletedFileRetentionDuration": "interval 1 second", "delta.logRetentionDuration": "interval 1 second"}
+"""Properties of the lake's own table, of which upkeep deletes what it can."""
 
 
 @dataclass
@@ -46,6 +58,7 @@ class Round:
         chance: says who is killed, and when.
         killed: how many of the writers are killed, of 1; another takes the place of each.
         pause: how many seconds those without Spark wait after each operation.
+        person: who decides where a plain writer's commit and Lockstep's cannot both stay.
     """
 
     folder: Path
@@ -54,6 +67,7 @@ class Round:
     killed: float
     pause: float
     chance: random.Random
+    person: Person
     journals: list[Path] = field(default_factory=list)
     running: list[tuple[subprocess.Popen[bytes], str, float | None]] = field(default_factory=list)
 
@@ -91,7 +105,11 @@ class Round:
 
     def watch(self) -> None:
         """Kill who is to die, put others in the places of those who ended, and return when all have."""
+        looked = time.monotonic()
         while self.running:
+            if time.monotonic() > looked + PERSON_SECONDS:
+                self.person.look()
+                looked = time.monotonic()
             process, kind, dies = self.running.pop(0)
             if process.poll() is not None:
                 assert process.returncode in (0, -signal.SIGKILL), f"a writer of {kind} failed: {process.returncode}"
@@ -124,32 +142,47 @@ def spark_settings(kind: str, root: str, folder: Path) -> dict[str, str]:
     own = {"spark.master": "local[2]", "spark.driver.memory": "1g", **SMALL, **INTERPRETED}
     if kind == "plain-spark":
         return {**plain_settings(folder), **own}
-    return {ROOT: root, "spark.sql.warehouse.dir": str(folder), **own}
+    ages = {f"spark.sql.catalog.lake.{name}": value for name, value in SHORT.items()}
+    return {ROOT: root, "spark.sql.warehouse.dir": str(folder), **ages, **own}
 
 
-def run(folder: Path, seconds: float, seed: int, *, killed: float = 0.5, spark: bool = False) -> Verdict:
+def run(
+    folder: Path,
+    seconds: float,
+    seed: int,
+    *,
+    killed: float = 0.5,
+    spark: bool = False,
+    kinds: Sequence[str] = (),
+) -> Verdict:
     """Have writers at work for some time, and judge what is left.
 
     Args:
         folder: an empty one, for the lake, the tables and the journals.
         killed: how many of the writers are killed, of 1; another takes the place of each.
         spark: whether some of them are Spark drivers, through Lockstep and without.
+        kinds: which writers there are, one for each time that a kind is named; by default some of all.
     """
-    root, warehouse = folder / "lake", folder / "warehouse"
+    root, warehouse, journal = folder / "lake", folder / "warehouse", folder / "person"
     tables = (*SHARED, *TRACKED) if spark else SHARED
     make_tables(root, warehouse, tables)
-    going = Round(folder, time.monotonic() + seconds, seed, killed, PAUSE_SECONDS if spark else 0, random.Random(seed))
-    for kind in (*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS:
+    chance = random.Random(seed)
+    person = Person(root, warehouse, tables, journal, cycle(SIDES))
+    pause = PAUSE_SECONDS if spark else 0
+    going = Round(folder, time.monotonic() + seconds, seed, killed, pause, chance, person)
+    for kind in kinds or ((*BESIDE_SPARK, *SPARK_KINDS) if spark else KINDS):
         going.start(kind)
     try:
         going.watch()
     finally:
         going.kill_all()
-    return judge(root, warehouse, tables, read(journal for journal in going.journals if journal.exists()))
+    person.look()
+    said = read(each for each in going.journals if each.exists())
+    return judge(root, warehouse, (*tables, OWN), said, decided(journal))
 
 
 def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:
-    """Make the tables, and have a new lake adopt them."""
+    """Make the tables, and have a new lake adopt them, which has one of its own besides."""
     catalog = TransactionalCatalog.open(str(root), create=True)
     for table in tables:
         write_deltalake(str(warehouse / table), row(f"first-{table}").slice(0, 0))
@@ -159,6 +192,8 @@ def make_tables(root: Path, warehouse: Path, tables: Sequence[str]) -> None:
     wanted = [Wanted(named(table), str(warehouse / table)) for table in tables]
     adopt(catalog.lake, tx, look(catalog.lake, tx.names, wanted))
     catalog.commit(tx)
+    with lockstep.open(str(root)).transaction() as made:
+        made.create(f"default.{OWN}", SCHEMA, properties=SOON)
 
 
 def _track(folder: Path) -> None:
@@ -170,7 +205,7 @@ def _track(folder: Path) -> None:
     metadata["configuration"] |= {
         "delta.enableChangeDataFeed": "true",
         "delta.enableRowTracking": "true",
-        "delta.rowTracking.materializedRowIdColumnName": "_row-id-col",
+        "delta.rowTracking.materializedRowIdColumnName": MATERIALIZED,
         "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col",
     }
     second = [

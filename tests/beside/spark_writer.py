@@ -2,8 +2,9 @@
 
 python -m tests.beside.spark_writer KIND WAREHOUSE JOURNAL SEED SECONDS SETTINGS
 
-    spark        transactions through Lockstep: a row into all tables, one taken back from all, or one changed in all
-    plain-spark  Delta without Lockstep, by paths: the same of one table, or its OPTIMIZE
+    spark        transactions through Lockstep: a row into all tables, one taken back from all, one changed in all, or
+                 OPTIMIZE of all; and `maintain`, which compacts all tables as well
+    plain-spark  Delta without Lockstep, by paths: the same of one table
 
 SETTINGS is a JSON object of the settings of the Spark session.
 """
@@ -14,47 +15,94 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.beside.journal import SHARED, TRACKED, Journal
+from tests.beside.journal import OWN, SHARED, STOPPED, TRACKED, Journal, compacting
 
 TABLES = (*SHARED, *TRACKED)
 ROOT = "root"
 """What is among the settings of a session through Lockstep: where the lake is."""
 
-
-def changes(tables: list[str], id: str, taken: str | None, *, anew: bool) -> list[str]:
-    """Return the statements that add a row to tables, take one back from them, or put a new one in its place."""
-    if taken is None:
-        return [f"INSERT INTO {table} VALUES ('{id}')" for table in tables]
-    if anew:
-        return [f"UPDATE {table} SET id = '{id}' WHERE id = '{taken}'" for table in tables]
-    return [f"DELETE FROM {table} WHERE id = '{taken}'" for table in tables]
+CHANGES = ("delete", "update", "merge", "merge anew", "replace where")
+"""What is done about a row: all but the first put another in its place."""
 
 
-def through_lockstep(spark: Any, journal: Journal, ids: Iterator[str], chance: random.Random) -> Iterator[None]:
-    """Do the same to all tables in one transaction."""
+def statement(kind: str, table: str, id: str, taken: str | None) -> str:
+    """Return the statement that adds a row to a table, takes one back, or puts a new one in its place."""
+    if kind == "insert":
+        return f"INSERT INTO {table} (id, was) VALUES ('{id}', NULL)"
+    if kind == "delete":
+        return f"DELETE FROM {table} WHERE id = '{taken}'"
+    if kind == "update":
+        return f"UPDATE {table} SET id = '{id}', was = id WHERE id = '{taken}'"
+    if kind == "replace where":
+        # Delta wants to find what it writes among what it replaces.
+        return f"INSERT INTO {table} REPLACE WHERE id IN ('{taken}', '{id}') SELECT '{id}' AS id, '{taken}' AS was"
+    if kind == "merge":
+        rows, then = f"'{taken}' AS was, '{id}' AS id", "WHEN MATCHED THEN UPDATE SET id = s.id, was = s.was"
+        return f"MERGE INTO {table} AS t USING (SELECT {rows}) AS s ON t.id = s.was {then}"
+    if kind == "merge anew":
+        rows = f"VALUES ('{taken}', NULL), ('{id}', '{taken}') AS v(id, was)"
+        then = "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT *"
+        return f"MERGE INTO {table} AS t USING (SELECT * FROM {rows}) AS s ON t.id = s.id {then}"
+    assert kind == "optimize", kind
+    return f"OPTIMIZE {table}"
+
+
+def choose(mine: list[str], chance: random.Random) -> tuple[str, str | None]:
+    """Say what is done next, and about which row of those that this writer has left."""
+    share = chance.random()
+    if share < 0.12:
+        return "optimize", None
+    if share < 0.6 and mine:
+        return chance.choice(CHANGES), mine.pop(chance.randrange(len(mine)))
+    return "insert", None
+
+
+def through_lockstep(
+    spark: Any, warehouse: Path, journal: Journal, ids: Iterator[str], chance: random.Random
+) -> Iterator[None]:
+    """Do the same to all tables in one transaction; now and then look after the lake."""
+    mine: list[str] = []
+    tables = (*TABLES, OWN)
+    for id in ids:
+        if chance.random() < 0.06:
+            journal.begin(id, "maintain", (), adds=False)
+            with compacting(warehouse, TABLES, alone=False):
+                _answered(spark, journal, id, ["CALL lake.system.maintain()"])
+            yield
+            continue
+        kind, taken = choose(mine, chance)
+        adds = kind not in ("optimize", "delete")
+        journal.begin(id, kind, tables, takes_back=taken, adds=adds)
+        statements = [statement(kind, f"lake.default.{table}", id, taken) for table in tables]
+        with compacting(warehouse, TABLES if kind == "optimize" else (), alone=False):
+            done = _answered(spark, journal, id, ["BEGIN", *statements, "COMMIT"])
+        mine += [id] if adds and done else []
+        yield
+
+
+def _answered(spark: Any, journal: Journal, id: str, statements: Sequence[str]) -> bool:
+    """Run statements, and say whether all were done."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    mine: list[str] = []
-    for id in ids:
-        taken = mine.pop(chance.randrange(len(mine))) if mine and chance.random() < 0.4 else None
-        anew = chance.random() < 0.5
-        adds = taken is None or anew
-        journal.say(id=id, tables=TABLES, takes_back=taken, adds=adds)
-        try:
-            spark.sql("BEGIN")
-            for statement in changes([f"lake.default.{table}" for table in TABLES], id, taken, anew=anew):
-                spark.sql(statement)
-            spark.sql("COMMIT")
-            journal.say(id=id, answer="done")
-            mine += [id] if adds else []
-        except PySparkException as error:
-            journal.say(id=id, answer="unknown" if error.getSqlState() == "40003" else "refused", why=str(error)[:300])
-            rolled_back(spark)
-        yield
+    text = ""
+    try:
+        for text in statements:
+            spark.sql(text)
+    except Py4JJavaError as error:  # PySpark leaves Delta's own conflicts to Py4J
+        journal.end(id, "unknown" if text == "COMMIT" else "refused", error.java_exception.toString())
+        rolled_back(spark)
+        return False
+    except PySparkException as error:
+        journal.end(id, "unknown" if error.getSqlState() == "40003" else "refused", error)
+        rolled_back(spark)
+        return False
+    journal.end(id, "done")
+    return True
 
 
 def rolled_back(spark: Any) -> None:
@@ -70,29 +118,26 @@ def rolled_back(spark: Any) -> None:
 
 def plainly(spark: Any, warehouse: Path, journal: Journal, ids: Iterator[str], chance: random.Random) -> Iterator[None]:
     """Do it to one table, by its path."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     mine: dict[str, list[str]] = {table: [] for table in TABLES}
     for id in ids:
         table = chance.choice(TABLES)
-        path = f"delta.`{warehouse / table}`"
-        taken, adds, kind = None, True, chance.random()
-        if table in TRACKED and kind < 0.15:
-            adds, statements = False, [f"OPTIMIZE {path}"]
-        else:
-            if mine[table] and kind < 0.5:
-                taken = mine[table].pop(chance.randrange(len(mine[table])))
-            anew = chance.random() < 0.5
-            adds, statements = taken is None or anew, changes([path], id, taken, anew=anew)
-        journal.say(id=id, tables=[table], takes_back=taken, adds=adds)
+        if (warehouse / f"{table}{STOPPED}").exists():
+            time.sleep(0.1)
+            yield
+            continue
+        kind, taken = choose(mine[table], chance)
+        adds = kind not in ("optimize", "delete")
+        journal.begin(id, kind, [table], takes_back=taken, adds=adds)
         try:
-            for statement in statements:
-                spark.sql(statement)
-            journal.say(id=id, answer="done")
+            with compacting(warehouse, [table] if kind == "optimize" else (), alone=False):
+                spark.sql(statement(kind, f"delta.`{warehouse / table}`", id, taken))
+            journal.end(id, "done")
             mine[table] += [id] if adds else []
-        except PySparkException as error:
-            is_refused = "DELTA_CONCURRENT" in str(error)
-            journal.say(id=id, answer="refused" if is_refused else "unknown", why=str(error)[:300])
+        except (PySparkException, Py4JJavaError) as error:  # PySpark leaves Delta's own conflicts to Py4J
+            journal.end(id, "refused" if "DELTA_CONCURRENT" in str(error) else "unknown", error)
         yield
 
 
@@ -116,10 +161,10 @@ def main(*arguments: str) -> None:
     kind, warehouse, journal, seed, seconds, settings = arguments
     end = time.monotonic() + float(seconds)
     spark = session(kind, json.loads(settings))
-    said, chance = Journal(Path(journal)), random.Random(seed)
+    said, chance = Journal(Path(journal), kind), random.Random(seed)
     ids = (f"{seed}-{n}" for n in range(1_000_000))
     kinds: dict[str, Callable[[], Iterator[None]]] = {
-        "spark": lambda: through_lockstep(spark, said, ids, chance),
+        "spark": lambda: through_lockstep(spark, Path(warehouse), said, ids, chance),
         "plain-spark": lambda: plainly(spark, Path(warehouse), said, ids, chance),
     }
     for _ in kinds[kind]():

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow import parquet
 
-from tests.beside.judging import Said, doubled_row_ids, judge, read, wrong_feed
-from tests.beside.run import run
+from lockstep.delta.log import commit_path
+from lockstep.recovery.settle import Side
+from lockstep.storage.outside import open_reaching
+from tests.beside.journal import OWN
+from tests.beside.judging import Said, judge, read, wrong_feed
+from tests.beside.person import Person, decided
+from tests.beside.row_ids import MATERIALIZED, doubled_row_ids, wrong_row_ids
+from tests.beside.run import make_tables, run
 from tests.beside.writer import TABLES, row
+from tests.support.diverged import SIDES
+from tests.support.faulty import FaultyStorage
+from tests.support.lakes import add, location, open_catalog, remove, stage
 
 
 def test_each_acknowledged_write_is_there_once_and_each_transaction_whole(tmp_path: Path) -> None:
@@ -19,14 +31,14 @@ def test_each_acknowledged_write_is_there_once_and_each_transaction_whole(tmp_pa
     assert not verdict.wrong
     assert verdict.answers["done"] > 10
     # The judge sees what would be wrong: a write that is lost, one that is there though it was refused, half of one.
-    said = read(tmp_path.glob("*.journal"))
-    kept = next(id for id, each in said.items() if _stands_alone(said, id))
+    said, disputed = read(tmp_path.glob("*.journal")), decided(tmp_path / "person")
+    kept = next(id for id, each in said.items() if _stands_alone(said, id) and not _is_disputed(id, disputed))
     wrong = {
         **said,
         "lost": Said([*TABLES], answer="done"),
         kept: Said(said[kept].tables, answer="refused"),
     }
-    found = judge(tmp_path / "lake", tmp_path / "warehouse", TABLES, wrong).wrong
+    found = judge(tmp_path / "lake", tmp_path / "warehouse", (*TABLES, OWN), wrong, disputed).wrong
     assert {line.split(" ")[0] for line in found} == {"lost", kept}
 
 
@@ -37,15 +49,77 @@ def _stands_alone(said: dict[str, Said], id: str) -> bool:
     return only_adds and all(each.takes_back != id for each in said.values())
 
 
+def _is_disputed(id: str, disputed: dict[str, set[str]]) -> bool:
+    return any(id in rows for rows in disputed.values())
+
+
+@pytest.mark.parametrize("keep", SIDES)
+def test_of_a_table_that_was_set_aside_the_judge_leaves_out_what_the_person_decided(tmp_path: Path, keep: Side) -> None:
+    root, warehouse = tmp_path / "lake", tmp_path / "warehouse"
+    make_tables(root, warehouse, TABLES)
+    folder = str(warehouse / "a")
+    for id in ("x", "y"):
+        write_deltalake(folder, row(id), mode="append")
+    store = FaultyStorage(open_reaching(str(root)))
+    catalog = open_catalog(store)
+    tx = catalog.begin()
+    [file] = [path for path, id in _files(DeltaTable(folder)) if id == "x"]
+    buffer = io.BytesIO()
+    parquet.write_table(row("ours", "x"), buffer)
+    stage(catalog, tx, "a", remove(file), add("ours.parquet", size=len(buffer.getvalue())), data=buffer.getvalue())
+
+    def first() -> None:
+        DeltaTable(folder).update({"id": "'theirs'", "was": "id"}, predicate="id = 'x'")
+
+    store.interrupt("put_if_absent", first, path=commit_path(location(catalog, "a"), 3))
+    catalog.commit(tx)
+    catalog.lake.upkeep.settle()
+    Person(root, warehouse, TABLES, tmp_path / "person", iter([keep])).look()
+    disputed, done = decided(tmp_path / "person"), [Said(["a"], answer="done"), Said(["a"], "x", answer="done")]
+    assert disputed == {"a": {"ours", "theirs"}}
+    said = {"x": done[0], "y": done[0], "ours": done[1], "theirs": done[1]}
+    assert judge(root, warehouse, (*TABLES, OWN), said, disputed).wrong == []
+    assert {line.split(" ")[0] for line in judge(root, warehouse, (*TABLES, OWN), said).wrong} == {*SIDES} - {keep}
+
+
+def _files(table: DeltaTable) -> list[tuple[str, str]]:
+    """Return the files of a table of one row each, with the rows' ids."""
+    names = [uri.rpartition("/")[2] for uri in table.file_uris()]
+    return [(name, parquet.read_table(f"{table.table_uri}/{name}")["id"][0].as_py()) for name in names]
+
+
 @pytest.mark.parametrize(("base", "wrong"), [(2, False), (1, True), (0, True)])
 def test_the_judge_sees_row_ids_that_were_given_out_twice(tmp_path: Path, base: int, wrong: bool) -> None:
     log = tmp_path / "_delta_log"
     log.mkdir()
     stats = json.dumps({"numRecords": 2})
     adds = [{"add": {"path": path, "baseRowId": id, "stats": stats}} for path, id in (("p", 0), ("q", base))]
-    for version, add in enumerate((adds[0], adds[1], adds[0])):  # one that is added again keeps its own
-        (log / f"{version:020d}.json").write_text(json.dumps(add) + "\n", encoding="utf-8")
+    for version, action in enumerate((adds[0], adds[1], adds[0])):  # one that is added again keeps its own
+        (log / f"{version:020d}.json").write_text(json.dumps(action) + "\n", encoding="utf-8")
     assert bool(doubled_row_ids(tmp_path)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept", "live", "wrong"),
+    [
+        (["a", "b"], [0, 1], {"q"}, 0),  # copied with their ids
+        (["b", "c"], [1, None], {"q"}, 0),  # one of them is new
+        (["a", "b"], [0, None], {"q"}, 1),  # copied, and given a new id
+        (["c"], [0], {"p", "q"}, 1),  # the id of another that is there, too
+        (["c"], [0], {"q"}, 0),  # of one that it took the place of
+    ],
+)
+def test_the_judge_sees_rows_that_lose_their_ids_or_share_one(
+    tmp_path: Path, rows: list[str], kept: list[int | None], live: set[str], wrong: int
+) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    ids = pa.array(kept, pa.int64())
+    files = {"p": pa.table({"id": ["a", "b"]}), "q": pa.table([rows, ids], names=["id", MATERIALIZED])}
+    for version, (path, table) in enumerate(files.items()):
+        parquet.write_table(table, tmp_path / path)
+        action = {"add": {"path": path, "baseRowId": 2 * version}}
+        (tmp_path / "_delta_log" / f"{version:020d}.json").write_text(json.dumps(action) + "\n", encoding="utf-8")
+    assert len(wrong_row_ids(tmp_path, live)) == wrong
 
 
 def test_the_judge_sees_a_feed_that_does_not_add_up(tmp_path: Path) -> None:
@@ -55,6 +129,7 @@ def test_the_judge_sees_a_feed_that_does_not_add_up(tmp_path: Path) -> None:
         write_deltalake(folder, row(id), mode="append")
     DeltaTable(folder).delete("id = 'a'")
     found = DeltaTable(folder)
-    assert wrong_feed(found, Counter(["b"]), "t") == []
-    assert len(wrong_feed(found, Counter(["a", "b"]), "t")) == 1
+    assert wrong_feed(found, Counter([("b", None)]), "t") == []
+    assert len(wrong_feed(found, Counter([("a", None), ("b", None)]), "t")) == 1
+    assert len(wrong_feed(found, Counter([("b", "a")]), "t")) == 2
     assert len(wrong_feed(found, Counter(), "t")) == 1
