@@ -114,7 +114,7 @@ def test_a_function_is_asked_for_once_and_sparks_own_never(spark: Any, asked: li
     spark.sql("SELECT 1").collect()
     assert not asked
     spark.sql("SELECT f(id), f(f(id)), default.f(1) FROM t WHERE f(id) > 0").collect()
-    assert [request["op"] for request in asked].count("function") <= 2, "by each of the ways in which it is named"
+    assert [request["op"] for request in asked].count("function") in (1, 2), "by each of the ways in which it is named"
     asked.clear()
     spark.sql("SELECT upper('a'), f(1)").collect()
     assert [request["op"] for request in asked] == ["function"]

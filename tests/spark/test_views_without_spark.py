@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import lockstep
 from lockstep.tables.opened import OpenLake
+from lockstep.tables.spark_texts import checked_select
+from lockstep.tables.spark_types import UnjudgedError
 from lockstep.timeline.entry import ViewDefinition
 from tests.support.lakes import named
 from tests.support.sparks import since
-from tests.support.view_queries import COLUMNS, EXPRESSIONS, QUERIES
+from tests.support.view_queries import COLUMNS, EXPRESSIONS, NO_SPARK, QUERIES
 
 pytestmark = since("4.2", "views in catalogs")
 
@@ -94,3 +98,60 @@ def test_spark_reads_views_of_python_and_changes_them(spark: Any, lake: OpenLake
         tx.create_view("thrice", "SELECT m + 1 AS more FROM on_top")
     assert sorted(row.more for row in spark.sql("SELECT more FROM lake.default.thrice").collect()) == [3, 4]
     assert spark.table("lake.default.twice").count() == 3
+
+
+def is_read(spark: Any, query: str) -> bool:
+    """Tell whether Spark takes a query."""
+    try:
+        spark.sql(query)
+    except PySparkException:
+        return False
+    return True
+
+
+def test_spark_takes_none_of_what_is_refused_as_not_its_own(spark: Any, lake: OpenLake) -> None:
+    spark.sql("USE lake")
+    assert not [query for query in NO_SPARK if is_read(spark, query)]
+
+
+OF_A_WORD = (
+    "SELECT {} FROM t",
+    "SELECT t.{} FROM t",
+    "SELECT id + {} AS c FROM t",
+    "SELECT id {} FROM t",
+    "SELECT id AS {} FROM t",
+    "SELECT id FROM {}",
+    "SELECT id FROM {}.t",
+    "SELECT id FROM t {}",
+    "SELECT id FROM t AS {}",
+    "SELECT {}.id FROM t",
+    "SELECT id FROM t GROUP BY {}",
+)
+
+
+def test_words_of_sparks_grammar_are_names_where_they_are_read_as_names(spark: Any) -> None:
+    """Where a bare word is taken for a name, Spark's parser has the same plan as of that name in backticks."""
+    parser = spark._jsparkSession.sessionState().sqlParser()
+    words = {row.keyword.lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()}
+    words -= {"true", "false", "null"}  # which are read as literals
+    texts = {form.format(word): form.format(f"`{word}`") for word in words for form in OF_A_WORD}
+    read = {text: quoted for text, quoted in texts.items() if is_certain(text)}
+    assert len(read) > 3000, "most words are names"
+    assert not [text for text, quoted in read.items() if plan(parser, text) != plan(parser, quoted)]
+
+
+def is_certain(text: str) -> bool:
+    """Tell whether a query is read without Spark."""
+    try:
+        checked_select(text)
+    except UnjudgedError:
+        return False
+    return True
+
+
+def plan(parser: Any, text: str) -> str:
+    """Return what Spark's parser makes of a query, or how it refuses it."""
+    try:
+        return re.sub(r"#\d+", "", parser.parsePlan(text).toString())
+    except PySparkException as error:
+        return f"{text}: {error}"

@@ -53,6 +53,9 @@ EXPRESSIONS = {
     "LENGTH(x)": "integer",
     "x || '-' || CAST(i AS STRING)": "string",
     "concat(x, 'it', CAST(y AS STRING))": "string",
+    "string(i) || '\u2019{#} \"'": "string",
+    "int(b) + len(x)": "integer",
+    "CAST(i AS LONG) /* as a long */": "long",
 }
 """By expression, its type."""
 

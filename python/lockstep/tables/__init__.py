@@ -15,7 +15,8 @@ What these are made of:
     changes       rows that go and come, as a commit              commits     a commit, staged for a transaction
     evolving      what a table becomes by a change of it          mapping     columns with other names in files
     spark_sql     Spark's SQL that DuckDB judges alike            checks      constraints and defaults, of rows
-    spark_grammar its grammar, as far as that goes                statement   what a statement that fails leaves
+    spark_grammar its grammar, as far as that goes                spark_tokens its words and signs
+    spark_texts   texts that sqlglot takes as Spark does          statement   what a statement that fails leaves
     properties    which properties a table may have              restoring   RESTORE DATABASE, and reverts
     views         a view, as Spark records it                     row_ids     ids of rows, where those are tracked
     generated     generated columns, of what both compute alike

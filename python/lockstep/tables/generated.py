@@ -10,10 +10,12 @@ LOWER, which know other languages, divisions, formats, hashes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lockstep.tables.schema import DeltaType, duckdb_type, quoted
-from lockstep.tables.spark_types import INTEGERS
+from lockstep.tables.spark_texts import check_expression
+from lockstep.tables.spark_types import INTEGERS, UnjudgedError
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -23,8 +25,6 @@ FEATURE = "generatedColumns"
 
 _CASTS = {"TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TEXT": "string", "DATE": "date"}
 _DAYS = ("date", "timestamp_ntz")
-_NOT_JUDGED = ("\\", "{", "}", "#", "$", "/*", "--", "//", '"', "try_", "char")
-"""What the parser may take otherwise than Spark."""
 
 
 class Typed(NamedTuple):
@@ -45,24 +45,30 @@ def in_duckdb(field: Mapping[str, Any], others: Mapping[str, DeltaType]) -> str 
     Args:
         others: by name, the types of the columns that are not generated.
     """
+    text = field["metadata"][KEY]
+    if not isinstance(text, str) or not isinstance(field["type"], str):
+        return None
+    plain = tuple((name, type_) for name, type_ in others.items() if isinstance(type_, str))
+    return _in_duckdb(text, field["type"], plain)
+
+
+@lru_cache(maxsize=1024)
+def _in_duckdb(text: str, type_: str, others: tuple[tuple[str, str], ...]) -> str | None:
     from sqlglot import parse_one
     from sqlglot.errors import SqlglotError
 
-    text = field["metadata"][KEY]
-    if not isinstance(text, str) or any(part in text.lower() for part in _NOT_JUDGED):
-        return None
     try:
-        tree = parse_one(text, read="spark")
-    except (SqlglotError, RecursionError):
+        check_expression(text)
+        found = _Translation(dict(others)).of(parse_one(text, read="spark"))
+    except (UnjudgedError, SqlglotError, RecursionError):
         return None
-    found = _Translation(others).of(tree)
-    return found.sql if found is not None and found.type == field["type"] else None
+    return found.sql if found is not None and found.type == type_ else None
 
 
 class _Translation:
     """Of expressions over columns of some types; what is not understood is None."""
 
-    def __init__(self, types: Mapping[str, DeltaType]) -> None:
+    def __init__(self, types: Mapping[str, str]) -> None:
         from sqlglot import exp
 
         self._columns = {name.lower(): name for name in types}
@@ -90,8 +96,7 @@ class _Translation:
         name = self._columns.get(node.name.lower())
         if not isinstance(node.this, exp.Identifier) or len(node.parts) != 1 or name is None:
             return None
-        type_ = self._types[name]
-        return Typed(quoted(name), type_) if isinstance(type_, str) else None
+        return Typed(quoted(name), self._types[name])
 
     def _negative(self, node: exp.Neg) -> Typed | None:
         value = self.of(node.this)

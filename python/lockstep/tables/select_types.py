@@ -21,7 +21,9 @@ from lockstep.tables.spark_types import (
     Value,
     cast_type,
     digits_of,
+    have_common_type,
     is_day,
+    is_narrowed,
     kind_of,
     may_make_null,
     number_type,
@@ -88,7 +90,7 @@ def _check_columns(found: list[tuple[str, Value]], *, is_distinct: bool) -> None
         if name.lower() in seen:
             raise UnjudgedError(f"gives two columns called {name}")
         if value.type == "void":
-            raise UnjudgedError(f"gives {name}, which is null and of no type: CAST it")
+            raise UnjudgedError(f"gives {name}, which is null and of no type: say CAST(NULL AS …)")
         seen.add(name.lower())
 
 
@@ -166,7 +168,7 @@ class _Scope:
             exp.Literal: self._literal,
             exp.Boolean: lambda _: Value("boolean", False),
             exp.Null: lambda _: Value("void", True),
-            exp.Paren: lambda node: self.value(node.this)._replace(metadata={}),
+            exp.Paren: lambda node: self.value(node.this),
             exp.Neg: self._negative,
             **dict.fromkeys((exp.Add, exp.Sub, exp.Mul), self._arithmetic),
             exp.Div: self._quotient,
@@ -304,8 +306,10 @@ class _Scope:
         raise UnjudgedError(f"has the number {text:.100}")
 
     def _negative(self, node: exp.Neg) -> Value:
+        from sqlglot import exp
+
         value = self._operand(node.this)
-        if value.literal is not None:
+        if isinstance(node.this, exp.Literal) and value.literal is not None:  # to Spark the sign is a part of it
             return value._replace(type="integer" if int(value.literal) <= 2**31 else "long")
         return Value(number_type(value, node), value.nullable)
 
@@ -324,7 +328,7 @@ class _Scope:
             digits = p + q + 1 if isinstance(node, exp.Mul) else max(p - s, q - r) + scale + 1
             if digits > MAX_DIGITS:
                 raise UnjudgedError(f"has {node.sql('spark'):.100}, which has more digits than a decimal")
-            return Value(f"decimal({digits},{scale})", nullable)
+            return Value(f"decimal({digits},{scale})", nullable or is_narrowed(left, right))
         if kinds <= set(INTEGERS):
             return Value(max(kinds, key=INTEGERS.index), nullable)
         return Value("float" if kinds == {"float"} else "double", nullable)
@@ -338,12 +342,23 @@ class _Scope:
 
     def _comparison(self, node: exp.Binary) -> Value:
         _only(node, "this", "expression")
-        return self._compared(node, node.left, node.right)
+        return self._in_pairs(node, node.left, node.right)
+
+    def _in_pairs(self, node: exp.Expr, one: exp.Expr, *others: exp.Expr) -> Value:
+        """Return what it is to compare an operand with others, one by one."""
+        found = self._compared(node, one, *others)
+        operand = self._operand(one)
+        narrowed = [each for each in others if is_narrowed(operand, self._operand(each))]
+        if any(_is_number(one) and _is_number(each) for each in narrowed):
+            raise UnjudgedError(f"compares numbers that are written down in {node.sql('spark'):.100}")
+        return found._replace(nullable=found.nullable or bool(narrowed))
 
     def _compared(self, node: exp.Expr, *parts: exp.Expr) -> Value:
         values = [self._operand(each) for each in parts]
-        if len({kind_of(value, node) for value in values}) != 1:
+        if len(kinds := {kind_of(value, node) for value in values}) != 1:
             raise UnjudgedError(f"compares unlike kinds in {node.sql('spark'):.100}")
+        if kinds == {"number"} and not have_common_type(values):
+            raise UnjudgedError(f"compares numbers of more digits than a decimal has in {node.sql('spark'):.100}")
         return Value("boolean", any(value.nullable for value in values))
 
     def _connected(self, node: exp.Connector) -> Value:
@@ -375,10 +390,10 @@ class _Scope:
 
     def _between(self, node: exp.Between) -> Value:
         _only(node, "this", "low", "high")
-        return self._compared(node, node.this, node.args["low"], node.args["high"])
+        return self._in_pairs(node, node.this, node.args["low"], node.args["high"])
 
     def _like(self, node: exp.Like) -> Value:
-        _only(node, "this", "expression")
+        _only(node, "this", "expression", "negate")
         left, right = self._operand(node.this), self._operand(node.expression)
         if (left.type, right.type) != ("string", "string"):
             raise UnjudgedError(f"has {node.sql('spark'):.100}, which is not of texts")
@@ -469,3 +484,11 @@ class _Scope:
         value = self.value(node.this)
         kind_of(value, node)
         return Value(value.type, True)
+
+
+def _is_number(node: exp.Expr) -> bool:
+    """Tell whether an expression is a number that is written down."""
+    from sqlglot import exp
+
+    inner = node.unnest()
+    return isinstance(inner.this if isinstance(inner, exp.Neg) else inner, exp.Literal)

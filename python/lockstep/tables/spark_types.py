@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +77,35 @@ def kind_of(value: Value, node: exp.Expr) -> str:
     return "number" if DECIMAL.fullmatch(type_) or type_ in (*INTEGERS, "float", "double") else type_
 
 
+def have_common_type(values: Iterable[Value]) -> bool:
+    """Tell whether numbers that are compared are cast to a type that holds all of them; else Spark makes nulls of some.
+
+    Of a whole number that is a literal, Spark counts its own digits in some places, and those of its type in others.
+    """
+    types = [str(value.type) for value in values]
+    if not any(DECIMAL.fullmatch(type_) for type_ in types) or {"float", "double"} & set(types):
+        return True
+    places = [_places(type_) for type_ in types]
+    return max(before for before, _ in places) + max(behind for _, behind in places) <= MAX_DIGITS
+
+
+def is_narrowed(one: Value, other: Value) -> bool:
+    """Tell whether of two numbers that are computed or compared one is cast to fewer digits than its type has.
+
+    So Spark does with a whole number that is a literal beside a decimal, and says that the cast may give null.
+    """
+    return any(DECIMAL.fullmatch(str(value.type)) for value in (one, other)) and any(
+        value.literal is not None and (len(value.literal.lstrip("0")) or 1) < _DIGITS[str(value.type)]
+        for value in (one, other)
+    )
+
+
+def _places(type_: str) -> tuple[int, int]:
+    """Return how many digits a whole number or a decimal has before its point, and behind it."""
+    match = DECIMAL.fullmatch(type_)
+    return (int(match[1]) - int(match[2]), int(match[2])) if match else (_DIGITS[type_], 0)
+
+
 def is_day(text: str) -> bool:
     """Tell whether a text is a day, as dates are written."""
     try:
@@ -87,15 +116,20 @@ def is_day(text: str) -> bool:
 
 def may_make_null(given: str, to: str) -> bool:
     """Tell whether Spark says of a CAST that it may give null of what is none, though by its defaults it raises."""
+    if given == "void":
+        return False
     if to in INTEGERS and given not in INTEGERS:
         return True
     if to == "date":
         return given == "timestamp_ntz"
-    if (after := DECIMAL.fullmatch(to)) is None:
+    if not DECIMAL.fullmatch(to):
         return False
-    before = DECIMAL.fullmatch(given)
-    digits, scale = (int(before[1]), int(before[2])) if before else (_DIGITS.get(given, MAX_DIGITS + 1), 0)
-    return int(after[1]) - int(after[2]) < digits - scale or int(after[2]) < scale
+    if given in ("float", "double"):
+        return True
+    (before, behind), (room, room_behind) = _places(given), _places(to)
+    holds_all = room >= before and room_behind >= behind
+    # Of decimals with more room before the point Spark says so too, though digits behind it are rounded away.
+    return not holds_all and not (DECIMAL.fullmatch(given) and room > before)
 
 
 def cast_type(value: Value, wanted: exp.DataType, node: exp.Expr) -> str:
@@ -103,13 +137,14 @@ def cast_type(value: Value, wanted: exp.DataType, node: exp.Expr) -> str:
     name = wanted.this.value
     numbers = [each.name for each in wanted.expressions]
     type_ = str(value.type)
-    is_number = type_ in (*INTEGERS, "float", "double") or bool(DECIMAL.fullmatch(type_))
+    is_null = type_ == "void"
+    is_number = is_null or type_ in (*INTEGERS, "float", "double") or bool(DECIMAL.fullmatch(type_))
     if name == "DECIMAL" and len(numbers) == 2 and all(text.isdigit() for text in numbers) and is_number:
         digits, scale = int(numbers[0]), int(numbers[1])
         if 0 < digits <= MAX_DIGITS and scale <= digits:
             return f"decimal({digits},{scale})"
     to = None if numbers else _CAST_TO.get(name)
-    if to is not None and is_number and to != "date":
+    if to is not None and (is_null or (is_number and to != "date")):
         return to
     if to == "string" and (type_ in _ORDERED):
         return to

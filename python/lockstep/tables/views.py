@@ -12,7 +12,6 @@ What a view names must be there when it is made, and so must what views among th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +24,12 @@ from lockstep.tables.conditions import SYNTAX
 from lockstep.tables.layout import Layout
 from lockstep.tables.schema import delta_struct
 from lockstep.tables.select_types import columns_of
+from lockstep.tables.spark_texts import checked_select
 from lockstep.tables.spark_types import UnjudgedError, Value
-from lockstep.timeline.entry import Name, Namespace, ViewDefinition
+from lockstep.timeline.entry import Name, Namespace, ViewDefinition, folded
 from lockstep.timeline.fold import DEFAULT_NAMESPACE
 from lockstep.timeline.functions import is_function, said
+from lockstep.transactions.ddl import spelled
 from lockstep.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -48,9 +49,6 @@ RECURSIVE = "42P17"
 WRONG_SCHEMA = "42804"
 WRONG_KIND = "42809"
 """PostgreSQL's wrong_object_type."""
-
-_NOT_JUDGED = re.compile(r"[\\{}#$]|/\*|//|\btry_|char\b|\b[0-9][0-9.]*[a-z]", re.IGNORECASE)
-"""What the parser may take otherwise than Spark: escapes, templates, comments, hints, TRY_CAST, VARCHAR, 1L."""
 
 _NO_NAMESPACES = frozenset({"spark_catalog", "global_temp", "session", "system", "builtin"})
 """What Spark takes for something else than a namespace where a name begins with it."""
@@ -100,7 +98,7 @@ class Views:
         self._check_names(tree, self._name, name, [name])
         given = None if schema is None else delta_struct(schema)["fields"]
         try:
-            fields = self._judged(tree, text)
+            fields, text = self._judged(tree), checked_select(text)
         except UnjudgedError as unjudged:
             if given is None:
                 raise UnsupportedError(
@@ -126,14 +124,15 @@ class Views:
             properties={**owner, **properties, "table_type": "VIEW"},
         )
 
-    def _judged(self, tree: exp.Expr, text: str) -> list[dict[str, Any]]:
+    def _judged(self, tree: exp.Expr) -> list[dict[str, Any]]:
         from sqlglot import exp
 
         if not isinstance(tree, exp.Select):
             raise UnjudgedError("is not one SELECT")
-        if (unknown := _NOT_JUDGED.search(text)) is not None:
-            raise UnjudgedError(f"has {unknown[0]!r} in it")
-        columns = columns_of(tree, lambda table: self._columns(self._name(table)))
+        try:
+            columns = columns_of(tree, lambda table: self._columns(self._name(table)))
+        except RecursionError:
+            raise UnjudgedError("has expressions that are too long to be judged") from None
         return [
             {"name": name, "type": value.type, "nullable": value.nullable, "metadata": dict(value.metadata)}
             for name, value in columns
@@ -159,25 +158,30 @@ class Views:
         """
         parts = [part.name for part in table.parts]
         if parts[0] == self._catalog and len(parts) > 2:
-            return Name(namespace=tuple(parts[1:-1]), table=parts[-1])
+            return self._spelled(Name(namespace=tuple(parts[1:-1]), table=parts[-1]))
         is_taken = parts[0] == self._catalog or (len(parts) > 1 and parts[0].lower() in _NO_NAMESPACES)
         if is_taken or not is_current:
             raise UnsupportedError(
                 f"the name {'.'.join(parts)} in a view is not judged here, for Spark may look for it in another "
                 f"catalog than {self._catalog}: write {self._catalog}.<namespace>.<name>; nothing was made"
             )
-        return Name(namespace=tuple(parts[:-1]) or namespace, table=parts[-1])
+        return self._spelled(Name(namespace=tuple(parts[:-1]) or namespace, table=parts[-1]))
+
+    def _spelled(self, name: Name) -> Name:
+        """Return how a name is stored, whose case does not count by Spark's defaults (`spark.sql.caseSensitive`)."""
+        return spelled(name, self._tx.names)
 
     def _check(self, name: Name, new: Name, path: list[Name]) -> None:
         """Raise unless a name is a table, or a view all of whose names are, without the one that is made."""
-        if name == new or name in path[1:]:
+        is_there = name in self._tx.names.tables or name in self._tx.names.views
+        if name == new or (folded(name) == folded(new) and not is_there) or name in path[1:]:
             way = " > ".join(str(each) for each in [*path, name])
             raise InvalidError(f"view {new} would read itself: {way}; nothing was made", sqlstate=RECURSIVE)
         if name in self._sound:
             return
         view = self._tx.names.views.get(name)
         if view is None or is_function(view):
-            if name not in self._tx.names.tables:
+            if not is_there or view is not None:
                 raise UndefinedError(f"view {new} names {name}, and there is no such table or view; nothing was made")
             return
         self._tx.read_view(name)

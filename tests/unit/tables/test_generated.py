@@ -63,6 +63,13 @@ UNKNOWN = {
     "x || i": "string",
     "x || '\\\\n'": "string",
     'x || "a"': "string",
+    "x || 'it''s'": "string",
+    "x || 'it' 's'": "string",
+    "x || '${a}'": "string",
+    "CAST(i AS TEXT)": "string",
+    "CAST(i AS INT8)": "long",
+    "concat(x, 'a',)": "string",
+    "length(x) AS n": "integer",
     "concat(x)": "string",
     "coalesce(x, 'a')": "string",
     "i > 1": "boolean",
@@ -73,6 +80,7 @@ UNKNOWN = {
     "current_date()": "date",
     "1 +": "integer",
     "NULL": "string",
+    "id" + " + 1" * 2000: "long",
 }
 
 

@@ -17,7 +17,7 @@ from lockstep.tables.transaction import LakeTransaction
 from lockstep.timeline.entry import Name, ViewDefinition
 from tests.support.lakes import named
 from tests.support.refused import refused_in
-from tests.support.view_queries import COLUMNS, EXPRESSIONS, QUERIES
+from tests.support.view_queries import COLUMNS, EXPRESSIONS, NO_SPARK, QUERIES
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ def test_outer_joins_give_nulls(tables: OpenLake) -> None:
 
 
 UNJUDGED = [
+    *NO_SPARK,
     "SELECT i + 1 FROM t",
     "SELECT current_date() AS c FROM t",
     "SELECT rand() AS c FROM t",
@@ -92,6 +93,12 @@ UNJUDGED = [
     "SELECT x + 1 AS c FROM t",
     "SELECT i = x AS c FROM t",
     "SELECT x = z AS c FROM t",
+    "SELECT CAST(id AS DECIMAL(38,0)) = CAST(b AS DECIMAL(38,18)) AS c FROM t",
+    "SELECT CAST(b AS DECIMAL(38,30)) IN (1, 2) AS c FROM t",
+    "SELECT CAST(b AS DECIMAL(38,30)) BETWEEN 1 AND 2 AS c FROM t",
+    "SELECT DATE('2020-01-01') AS c FROM t",
+    "SELECT 1 > 1.5 AS c FROM t",
+    "SELECT CAST(NULL AS TIMESTAMP) AS c FROM t",
     "SELECT i = 1 = o AS c FROM t",
     "SELECT i IS NULL IS NULL AS c FROM t",
     "SELECT NULL AS c FROM t",
@@ -152,6 +159,7 @@ UNJUDGED = [
     "SELECT id FROM spark_catalog.t",
     "SELECT :p AS c FROM t",
     "SELECT id FROM t WHERE",
+    f"SELECT id{' + 1' * 2000} AS c FROM t",
 ]
 
 
@@ -179,6 +187,8 @@ REFUSED: list[tuple[Callable[[LakeTransaction], Any], type[LockstepError], str]]
     (lambda tx: tx.create_view("old", "SELECT id FROM old", replace=True), InvalidError, "42P17"),
     (lambda tx: tx.create_view("old", "SELECT id FROM newer", replace=True), InvalidError, "42P17"),
     (lambda tx: tx.create_view("v", "SELECT id FROM v"), InvalidError, "42P17"),
+    (lambda tx: tx.create_view("v", "SELECT id FROM V"), InvalidError, "42P17"),
+    (lambda tx: tx.create_view("old", "SELECT id FROM NEWER", replace=True), InvalidError, "42P17"),
     (
         lambda tx: tx.create_view(
             "v", "WITH v AS (SELECT id FROM v) SELECT id FROM v", schema=pa.schema([("id", pa.int64())])
@@ -224,6 +234,16 @@ def test_a_view_that_reads_what_is_gone_is_not_read(tables: OpenLake) -> None:
             tx.create_view("v", "SELECT id FROM newer")
         with refused_in(tx, InvalidError, match="would read itself"):
             tx.create_view("old", "SELECT id FROM newer")
+
+
+def test_names_are_found_whatever_their_case(tables: OpenLake) -> None:
+    with tables.transaction() as tx:
+        tx.create_view("V", "SELECT id FROM lake.SALES.U")
+        tx.create_view("w", "SELECT ID FROM v", schema=pa.schema([("ID", pa.int64())]))
+        tx.drop("t")
+        with refused_in(tx, UndefinedError):
+            tx.create_view("x", "SELECT id FROM T")
+    assert fields(definition(tables, "w")) == [("ID", "long", False)]
 
 
 def test_columns_that_are_not_judged_are_said(tables: OpenLake) -> None:

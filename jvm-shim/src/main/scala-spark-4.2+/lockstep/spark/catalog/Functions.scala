@@ -100,6 +100,7 @@ private[spark] object Functions {
         "LOCKSTEP_UNSUPPORTED",
         s"function ${function.name.unquotedString} in a lambda: Spark takes no SQL function there. Write its body out",
         "0A000")
+    FunctionBodies.checkReplaced(session, function, FunctionBodies.call(session, function))
     val inOrder =
       if (arguments.exists(_.isInstanceOf[NamedArgumentExpression])) ordered(session, function, arguments)
       else arguments
@@ -156,7 +157,7 @@ private[spark] object Functions {
       isTableFunc = false,
       SQLFunction.catalogAndNamespaceToProps(
         node.get("catalog").asText,
-        Views.texts(node.get("namespace")).toSeq) ++ configs ++ mark.map(Scans.Viewed -> _),
+        Views.texts(node.get("namespace")).toSeq) ++ configs ++ FunctionBodies.pinned ++ mark.map(Scans.Viewed -> _),
       createTimeMs = 0 // two analyses of one call are one plan
     )
   }

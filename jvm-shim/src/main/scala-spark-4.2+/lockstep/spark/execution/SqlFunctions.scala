@@ -1,22 +1,21 @@
 package lockstep.spark.execution
 
 import lockstep.spark.LockstepCatalog
-import lockstep.spark.catalog.Functions
+import lockstep.spark.catalog.{FunctionBodies, Functions}
 import lockstep.spark.transactions.JudgedByPython
 import org.apache.spark.sql.{AnalysisException, Row, SparkSession}
 import org.apache.spark.sql.catalyst.{CapturesConfig, FunctionIdentifier}
-import org.apache.spark.sql.catalyst.analysis.{FunctionRegistry, NoSuchFunctionException, UnresolvedFunction}
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException
 import org.apache.spark.sql.catalyst.catalog.{SQLFunction, UserDefinedFunction}
-import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Cast, ExpressionInfo, Literal, VariableReference}
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, Cast, ExpressionInfo}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, OneRowRelation, Project}
-import org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION
 import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.execution.command.{
   CreateUserDefinedFunctionCommand,
   DescribeFunctionCommand,
   LeafRunnableCommand
 }
-import org.apache.spark.sql.lockstep.{Internals, LockstepException}
+import org.apache.spark.sql.lockstep.Internals
 import org.apache.spark.sql.types.NullType
 
 /**
@@ -80,14 +79,13 @@ private[spark] object CreateSqlFunction extends CapturesConfig {
       isTableFunc = false,
       sqlConfigsToProps(conf, UserDefinedFunction.SQL_CONFIG_PREFIX)
     )
+    FunctionBodies.checkSession(session, function)
     for (each <- parameters.toSeq.flatten; default <- Internals.default(each)) {
       // By itself: below a call it could mean a parameter before it.
       val value = Alias(Cast(SQLFunction.parseDefault(default, parser), each.dataType), each.name)()
       val _ = analyzedBody(session, function, Project(Seq(value), OneRowRelation()))
     }
-    val needed =
-      parameters.toSeq.flatten.filter(Internals.default(_).isEmpty).map(each => Literal.create(null, each.dataType))
-    val call = session.sessionState.catalog.makeSQLFunctionPlan(name.funcName, function, needed)
+    val call = FunctionBodies.call(session, function)
     val analyzed = analyzedBody(session, function, if (said.isEmpty) uncast(call) else call)
     function.copy(
       returnType = Left(analyzed.schema.head.dataType),
@@ -101,34 +99,18 @@ private[spark] object CreateSqlFunction extends CapturesConfig {
   }
 
   private def analyzedBody(session: SparkSession, function: SQLFunction, call: LogicalPlan): LogicalPlan = {
-    if (call.containsPattern(PLAN_EXPRESSION))
-      throw unsupported(
-        function,
-        "has a query in it, and which tables that reads could not be judged. Join them where the function is called, or make a view")
+    FunctionBodies.checkParsed(function, call)
     val analyzed = Internals.analyzed(session, call)
-    val calls = call.collect { case node => node.expressions.flatMap(_.collect { case f: UnresolvedFunction => f }) }
-    calls.flatten.filterNot(isSparks).foreach(f =>
-      throw unsupported(
-        function,
-        s"calls ${f.nameParts.mkString(".")}, which is none of Spark's own functions. Write out what it does"))
+    FunctionBodies.checkCalls(function, call)
+    FunctionBodies.checkReplaced(session, function, call)
     if (analyzed.exists(node => !node.isInstanceOf[Project] && !node.isInstanceOf[OneRowRelation]))
       throw new AnalysisException(
         errorClass = "USER_DEFINED_FUNCTIONS.CANNOT_CONTAIN_COMPLEX_FUNCTIONS",
         messageParameters = Map("queryText" -> function.exprText.orElse(function.queryText).getOrElse(""))
       )
-    if (analyzed.exists(_.expressions.exists(_.exists(_.isInstanceOf[VariableReference]))))
-      throw unsupported(function, "uses a variable of the session. Make it a parameter")
+    FunctionBodies.checkAnalyzed(function, analyzed)
     analyzed
   }
-
-  private def isSparks(call: UnresolvedFunction): Boolean =
-    call.isInternal ||
-      (call.nameParts.size == 1 && FunctionRegistry.builtin.functionExists(FunctionIdentifier(call.nameParts.head)))
-
-  private def unsupported(function: SQLFunction, what: String) = new LockstepException(
-    "LOCKSTEP_UNSUPPORTED",
-    s"function ${function.name.unquotedString} $what. Nothing was made",
-    "0A000")
 }
 
 /** `DROP FUNCTION` of a Lockstep catalog. */
