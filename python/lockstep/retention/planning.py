@@ -418,11 +418,9 @@ class _Planning:
 
 
 def _ended(lake: Lake, staged: Iterable[datetime], version: int) -> frozenset[str]:
-    """Return the ids of all transactions that have ended since some time before the oldest of these.
+    """Return the ids of all transactions that had ended by a version, since some time before the oldest of these.
 
-    Args:
-        version: the one that the plan is of. Who has ended since then was open when it was made, and may need what it
-            staged, so it is asked for again before that goes.
+    Who has ended since then may need what it staged: that is asked again before it goes.
     """
     since = min(staged) - ENDED_BEFORE
     ids: set[str] = set()

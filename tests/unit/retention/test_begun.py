@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -77,11 +78,15 @@ def planned(catalog: TransactionalCatalog) -> Plan:
     return replace(found, doomed=sorted(found.doomed, key=lambda each: each.path))
 
 
-def bring_back(catalog: TransactionalCatalog, path: str) -> Outcome:
-    """Bring a file back as a restore of an old version of the table's own log does."""
+def bringing_back(catalog: TransactionalCatalog, path: str) -> Callable[[], Outcome]:
+    """Be about to bring a file back, as a restore of an old version of the table's own log does; it is there now."""
     tx = catalog.begin()
-    stage(catalog, tx, "a", add(path, modificationTime=1))
-    return commit(catalog.lake, tx)
+    stage(catalog, tx, "a", add(path, modificationTime=1), operation="RESTORE")
+    return lambda: commit(catalog.lake, tx)
+
+
+def bring_back(catalog: TransactionalCatalog, path: str) -> Outcome:
+    return bringing_back(catalog, path)()
 
 
 def data(catalog: TransactionalCatalog) -> set[str]:
@@ -182,16 +187,13 @@ def test_no_more_is_written_down_at_a_time_than_a_batch(catalog: TransactionalCa
 
 def test_each_batch_looks_who_has_come_to_need_something_since_the_plan(catalog: TransactionalCatalog) -> None:
     """Between two batches nothing is written down of the later one, so a commit passes, and the batch sees it."""
-    outcomes: dict[str, Outcome] = {}
+    found, outcomes = planned(catalog), dict[str, Outcome]()
+    first, last = (bringing_back(again(catalog), f"p{n}") for n in (0, 5))
 
-    def come_between(done: int, _: int) -> None:
+    def come_between(*_: int) -> None:
         if not outcomes:
-            other = again(catalog)
-            gone, later = (f"p{n}" for n in (0, 5))
-            outcomes["gone"] = bring_back(other, gone)
-            outcomes["later"] = bring_back(other, later)
+            outcomes["gone"], outcomes["later"] = first(), last()
 
-    found = planned(catalog)
     done = carry_out(catalog.lake, found, grace=timedelta(), progress=come_between)
     assert isinstance(outcomes["gone"], Gone)
     assert isinstance(outcomes["later"], Committed)
@@ -269,13 +271,13 @@ def test_what_a_run_began_long_ago_is_not_forgotten_but_done(catalog: Transactio
     [left] = begun(catalog)
     assert [path.rpartition("/")[2] for path in left.files] == ["p0", "p1"]
     clock.now += 3 * DAY
+    late = bringing_back(again(catalog), "p0")
     outcome = bring_back(again(catalog), "p0")
     assert isinstance(outcome, Gone)
     assert "is being deleted" in outcome.message
-    done = maintain(again(catalog).lake, AT_ONCE)
-    assert done.swept.deleted_files == len(OLD), "as it would have said without the run that was stopped"
-    assert begun(catalog) == []
-    outcome = bring_back(again(catalog), "p0")
+    maintain(again(catalog).lake, AT_ONCE)
+    assert (data(catalog), begun(catalog)) == ({"q", "r"}, [])
+    outcome = late()
     assert isinstance(outcome, Gone)
     assert "are gone" in outcome.message
 
@@ -353,11 +355,13 @@ def test_who_was_stopped_in_the_middle_finds_nothing_left(catalog: Transactional
     faulty = FaultyStorage(catalog.lake.storage)
     found = replace(planned(catalog), doomed=planned(catalog).doomed[:2])
     outcomes: list[Outcome] = []
+    restores = [bringing_back(again(catalog), path) for path in ("p0", "p1")]
 
     def sleep() -> None:
         clock.now += 3 * DAY
-        assert maintain(again(catalog).lake, AT_ONCE).swept.deleted_files == len(OLD)
-        outcomes.extend(bring_back(again(catalog), path) for path in ("p0", "p1"))
+        maintain(again(catalog).lake, AT_ONCE)
+        assert (data(catalog), begun(catalog)) == ({"q", "r"}, [])
+        outcomes.extend(restore() for restore in restores)
 
     faulty.interrupt("delete", sleep, path="p0")
     done = carry_out(open_catalog(faulty, clock=clock).lake, found, grace=timedelta())
