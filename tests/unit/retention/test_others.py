@@ -433,10 +433,9 @@ def test_a_table_is_not_adopted_while_its_files_are_deleted(catalog: Transaction
     begun = deletions.Begun(format=1, id="x", began_at=clock.now, files=("default/t/q",))
     deletions.begin(catalog.lake.storage, begun)
     going = partial(deletions.going, catalog.lake.storage)
-    file = frozenset({"default/t/p"})
     assert going(Wanted(locations=frozenset({"default/t"}))) == "file default/t/q"
-    assert going(Wanted(locations=frozenset({"default/t2", "default"}), files=file)) is not None
-    assert going(Wanted(locations=frozenset({"default/t2", "def"}), files=file)) is None
+    assert going(Wanted(locations=frozenset({"default/t2", "default"}), files=frozenset({"default/t/p"}))) is not None
+    assert going(Wanted(locations=frozenset({"default/t2", "def"}), files=frozenset({"default/t/p"}))) is None
 
 
 def test_a_dropped_table_is_not_adopted_while_its_newest_files_go(
