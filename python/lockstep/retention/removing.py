@@ -47,7 +47,7 @@ class Remover:
             UnavailableError: the store failed; some of them may be gone.
         """
         logs: dict[str, list[str]] = {}
-        others = []
+        others: list[str] = []
         for path in files:
             folder = path.rpartition("/")[0]
             (logs.setdefault(folder, []) if folder.endswith(f"/{LOG}") else others).append(path)
