@@ -10,7 +10,7 @@ from datetime import timedelta
 from lockstep.errors import InvalidError
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.retry import seconds
-from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS, Setting
+from lockstep.settings import DELETION_GRACE, ORPHAN_AGE, RETENTION_AGE, RETENTION_VERSIONS
 
 REMOVED = "delta.deletedFileRetentionDuration"
 LOGS = "delta.logRetentionDuration"
@@ -59,16 +59,16 @@ class Retention:
         if not last.isdecimal() or int(last) < 1:
             raise InvalidError(f"{RETENTION_VERSIONS.name} is {last!r}: expected a number, 1 or more")
         return cls(
-            age=_age(RETENTION_AGE, options),
+            age=_age(seconds(RETENTION_AGE, options)),
             last=int(last),
-            grace=_age(DELETION_GRACE, options),
-            orphan_age=max(_age(ORPHAN_AGE, options), YOUNGEST),
+            grace=_age(seconds(DELETION_GRACE, options)),
+            orphan_age=max(_age(seconds(ORPHAN_AGE, options)), YOUNGEST),
         )
 
 
-def _age(setting: Setting, options: Mapping[str, str]) -> timedelta:
-    """Return how long a setting says; `LONGEST` at most."""
-    return timedelta(seconds=min(seconds(setting, options), LONGEST.total_seconds()))
+def _age(said: float) -> timedelta:
+    """Return how long so many seconds are; `LONGEST` at most."""
+    return timedelta(seconds=min(said, LONGEST.total_seconds()))
 
 
 def duration_of(properties: Mapping[str, str], name: str) -> timedelta | None:
