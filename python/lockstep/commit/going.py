@@ -70,7 +70,9 @@ def files_elsewhere(lake: Lake, location: str, version: int) -> frozenset[str]:
     for add in read_snapshot(lake.storage, location, version).files.values():
         vector = add.get("deletionVector") or {"storageType": "i"}
         if vector["storageType"] not in {"i", "u", "p"}:
-            raise CorruptTimelineError(f"{location} has a deletion vector of an unknown kind, {vector['storageType']!r}")
+            raise CorruptTimelineError(
+                f"{location} has a deletion vector of an unknown kind, {vector['storageType']!r}"
+            )
         paths = [add["path"], *([vector["pathOrInlineDv"]] if vector["storageType"] == "p" else [])]
         found.update(place for path in paths for place in may_mean(path, location, lake.storage.url))
     return frozenset(path for path in found if not path.startswith(f"{location}/"))
