@@ -114,11 +114,16 @@ class Since:
             self._take_commits(write.location, self._commits(write, entry))
 
     def _take_commits(self, location: str, commits: list[list[Action]] | None) -> None:
-        if commits is None:
+        try:
+            files = None if commits is None else named_by(iter(commits), location, self._lake.storage.url)
+        except LockstepError as error:  # a deletion vector of an unknown kind
+            _log.warning("no data is deleted: nobody can tell what was written into %s: %s", location, error)
+            files = None
+        if files is None:
             self.named.add_location(location)
             self.named.is_unknown = True  # it may be a clone, which names files of others
         else:
-            self.named.add_files(named_by(iter(commits), location, self._lake.storage.url))
+            self.named.add_files(files)
 
     def _take_elsewhere(self, ddl: TableDdl) -> None:
         """Take in which files outside of its folder a table needs that came back, or that others had made."""
