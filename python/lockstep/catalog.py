@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import msgspec
 
 from lockstep.adoption.making import free_place
 from lockstep.arbiters import arbiter_of
 from lockstep.arguments import current_user, takes
+from lockstep.blocks import give_up
 from lockstep.commit.announce import Announcer
 from lockstep.commit.autocommit import commit_statement, new_table
 from lockstep.commit.commit import commit
@@ -421,12 +423,20 @@ class TransactionalCatalog:
         author: str | None = None,
         case_sensitive: bool = True,
     ) -> Committed:
-        """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement."""
+        """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement.
+
+        If that fails, nothing of it is left, claims of tables among it.
+        """
         tx = self.begin(author=author, case_sensitive=case_sensitive)
         if text:
             tx.note_statement(text)
-        change(tx)
-        return self.commit(tx)
+        try:
+            change(tx)
+            return self.commit(tx)
+        except BaseException as error:
+            if tx.is_open:
+                give_up(partial(self.rollback, tx), error)
+            raise
 
     # --- one Delta commit on its own ----------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from lockstep.delta.log import LogFiles, commit_path, log_files, read_digest
 from lockstep.delta.snapshot import Snapshot, read_header
 from lockstep.errors import DuplicateError, InvalidError, LockstepError
 from lockstep.lake.claims import Claim, NameIn, check_claimable, claim, is_left_behind
-from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
 from lockstep.storage.outside import comparable, opener_of, url_below
@@ -167,7 +166,6 @@ def adopt(lake: Lake, tx: Transaction, found: Sequence[Found], *, make_namespace
         for table in tables:
             names.adopt_table(table)
         hold(lake, tx, tables)
-        note_guests(lake.storage, lake.new_id(), (table.location for table in tables))
 
     tx.change_names(take_in)
     return tables

@@ -1,7 +1,8 @@
 """Releasing tables: a lake gives them back as they are, wherever they lie and whoever made them.
 
-To the timeline that is a drop. What makes it more: the folder is nobody's to delete from then on, no commit of the lake
-is missing in the table's log, and what Lockstep left in that log goes with it.
+To the timeline that is a drop. What makes it more: the folder is nobody's to delete from then on, as COMMIT writes down
+(`lockstep.commit.guests`), no commit of the lake is missing in the table's log, and what Lockstep left in that log goes
+with it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockstep.errors import InvalidError
-from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.names import Names
@@ -34,12 +34,10 @@ def release(lake: Lake, tx: Transaction, tables: Sequence[Name]) -> list[Table]:
                 f"table {table.name} cannot be released by the transaction that made, adopted or wrote it: COMMIT first"
             )
         lake.publisher.refuse_aside(table)
-    note_guests(lake.storage, lake.new_id(), (table.location for table in gone))
 
-    def drop(names: Names) -> None:
+    def give_back(names: Names) -> None:
         for table in gone:
-            names.drop_table(table.name)
+            names.release_table(table.name)
 
-    tx.change_names(drop)
-    tx.released |= {table.id for table in gone}
+    tx.change_names(give_back)
     return gone

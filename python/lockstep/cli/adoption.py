@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from lockstep.cli.arguments import goes_on, json_option, root_argument, yes_option
 from lockstep.cli.printing import print_json, print_table
-from lockstep.cli.recovery import name_of
+from lockstep.cli.recovery import begun, name_of
 from lockstep.display import counted
 
 if TYPE_CHECKING:
@@ -48,22 +48,21 @@ def adopt(
     lake = catalog.lake
     spaces = None if namespace is None else tuple(namespace.split("."))
     wanted = tables_below(lake.storage, where, spaces) if table is None else [Wanted(name_of(table), url_of(where))]
-    tx = catalog.begin()
-    found = look(lake, tx.names, wanted)
-    if not yes:  # else it is looked at while they are claimed
-        found = look_at_claims(lake, found)
-    if dry_run:
-        _print(found, None, as_json=as_json)
-        sys.exit(any(each.reason is not None for each in found))
-    refuse_unadoptable(found)
-    for each in found:
-        refuse_reserved(each.name.namespace, tx.names.namespaces)
-    if not yes and not as_json:
-        _print(found, None, as_json=False)
-    if goes_on("adopted", yes=yes, dry_run=False, as_json=as_json):
-        tx.note_statement(f"lockstep adopt {where}")
-        take_in(lake, tx, found, make_namespaces=True)
-        _print(found, catalog.commit(tx).version, as_json=as_json)
+    with begun(catalog, f"lockstep adopt {where}", dry_run=dry_run) as tx:
+        found = look(lake, tx.names, wanted)
+        if not yes:  # else it is looked at while they are claimed
+            found = look_at_claims(lake, found)
+        if dry_run:
+            _print(found, None, as_json=as_json)
+            sys.exit(any(each.reason is not None for each in found))
+        refuse_unadoptable(found)
+        for each in found:
+            refuse_reserved(each.name.namespace, tx.names.namespaces)
+        if not yes and not as_json:
+            _print(found, None, as_json=False)
+        if goes_on("adopted", yes=yes, dry_run=False, as_json=as_json):
+            take_in(lake, tx, found, make_namespaces=True)
+            _print(found, catalog.commit(tx).version, as_json=as_json)
 
 
 @click.command()

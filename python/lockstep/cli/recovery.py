@@ -55,7 +55,7 @@ def _open(root: str) -> TransactionalCatalog:
 
 
 @contextmanager
-def _begun(catalog: TransactionalCatalog, text: str, *, dry_run: bool) -> Iterator[Transaction]:
+def begun(catalog: TransactionalCatalog, text: str, *, dry_run: bool) -> Iterator[Transaction]:
     """Begin a transaction, and roll it back unless it is committed: what is asked about is what is done."""
     tx = catalog.begin(dry_run=dry_run)
     tx.note_statement(text)
@@ -118,7 +118,7 @@ def tag(
     ddl = new_tag(name, version=at, days=days, comment=comment, now=catalog.lake.clock())
     if at is not None:
         check_readable(catalog.lake, at)
-    with _begun(catalog, f"lockstep tag {name}", dry_run=dry_run) as tx:
+    with begun(catalog, f"lockstep tag {name}", dry_run=dry_run) as tx:
         tx.changing().create_tag(ddl)
         made = None if dry_run else catalog.commit(tx).version
     named = made if at is None else at
@@ -142,7 +142,7 @@ def untag(root: str, name: str, *, dry_run: bool, yes: bool, as_json: bool) -> N
     Example: lockstep untag /data/lake eod-2026-03-01
     """
     catalog, made = _open(root), None
-    with _begun(catalog, f"lockstep untag {name}", dry_run=dry_run) as tx:
+    with begun(catalog, f"lockstep untag {name}", dry_run=dry_run) as tx:
         tag = tx.names.tag(name)
         tx.changing().drop_tag(name)
         assert tag is not None, "else there was nothing to drop"
@@ -206,7 +206,7 @@ def undrop(root: str, table: str, *, id_: str | None, dry_run: bool, as_json: bo
     from lockstep.recovery.changes import undrop as bring_back
 
     catalog, name = _open(root), name_of(table)
-    with _begun(catalog, f"lockstep undrop {table}", dry_run=dry_run) as tx:
+    with begun(catalog, f"lockstep undrop {table}", dry_run=dry_run) as tx:
         back = bring_back(catalog.lake, tx, name, id=id_, dry_run=dry_run, look=partial(check_whole, catalog.lake))
         made = None if dry_run else catalog.commit(tx).version
     if as_json:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 
@@ -27,7 +27,8 @@ from lockstep.commit.elsewhere import surrounded, taken
 from lockstep.commit.ended import note_conflict
 from lockstep.commit.ending import discard, find_landed, finish, finish_found, lost_claim, settle_doubt, undo
 from lockstep.commit.files import Gone, look_for
-from lockstep.commit.going import check, old_files, wanted_by
+from lockstep.commit.going import adopted_files, check, old_files, wanted_by
+from lockstep.commit.guests import keep_guests
 from lockstep.commit.maintenance import begin_to_read
 from lockstep.commit.outcomes import Committed, Contended, InDoubt, Outcome
 from lockstep.commit.race import Race
@@ -81,9 +82,11 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     look_at = partial(old_files, root=lake.storage.url, now=lake.clock(), with_changes=tx.keeps_files)
     old = (look_at(draft.commits, draft.table.location) for draft in drafts)
     wanted = wanted_by(tx, old)
+    more = cache(partial(adopted_files, lake, wanted))
     files = set[str]().union(*(draft.files for draft in drafts))
     probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time
     _flush(lake, tx, files)
+    keep_guests(lake, tx)
     around = surrounded(lake, tx.creations.elsewhere(tx.names))
     keeping = Keeping(lake, tx, [draft.table.id for draft in drafts])
     keeping.ahead()  # before our turn: what has changed by then is little
@@ -100,7 +103,7 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
             return Settled(outcome)
         keeping.up_to(head)
         # Behind the look for the newest version, for `lockstep.lake.deletions`.
-        gone = check(lake, wanted.with_files(keeping.paths), head, f"transaction {tx.id}")
+        gone = check(lake, wanted.with_files(keeping.paths), head, f"transaction {tx.id}", more)
         going = gone or lost_claim(lake, tx) or around or taken(lake, tx.id, tx.creations.elsewhere(tx.names))
         if going is not None:
             return Settled(_beaten(lake, tx, going, turn))

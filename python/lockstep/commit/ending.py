@@ -8,6 +8,7 @@ from functools import partial
 
 from lockstep.commit.drafts import staged_commit
 from lockstep.commit.elsewhere import give_back, is_refreshed, remove_staged
+from lockstep.commit.guests import forget_guests
 from lockstep.commit.maintenance import Properties, due_checkpoints, of_entry
 from lockstep.commit.outcomes import Committed, InDoubt
 from lockstep.commit.remnants import remove_remnants
@@ -88,7 +89,7 @@ def _let_go(lake: Lake, tx: Transaction) -> None:
     for table in gone:
         if lake.timeline.head.table_at(table.location) is not None:
             continue  # another transaction has taken it in again
-        if table.id in tx.released:
+        if tx.names.is_released(table):
             remove_remnants(lake, table)
         try:
             remove_traces(lake.storage, table.location)
@@ -107,7 +108,7 @@ def _released(tx: Transaction) -> list[Table]:
     return [
         table
         for id, table in gone.items()
-        if tx.base.table_by_id(id) is not None and (id in tx.released or not is_own(table.location, id))
+        if tx.base.table_by_id(id) is not None and (tx.names.is_released(table) or not is_own(table.location, id))
     ]
 
 
@@ -264,6 +265,7 @@ def undo(lake: Lake, tx: Transaction) -> None:
 
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
+    forget_guests(lake, tx)
     if tx.keeps_files:
         lake.delete([staging_folder(table.location, tx.id) for table in tx.written_tables()], tx.vectors)
         return

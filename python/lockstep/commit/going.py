@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from urllib.parse import unquote
@@ -10,8 +10,9 @@ from urllib.parse import unquote
 from lockstep.commit.files import Gone, missing_files
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.deletion_vectors import file_path
-from lockstep.delta.places import below_root
-from lockstep.errors import CorruptTimelineError
+from lockstep.delta.places import below_root, may_mean
+from lockstep.delta.snapshot import read_snapshot
+from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.lake.deletions import OLD, Wanted, going
 from lockstep.lake.lake import Lake
 from lockstep.timeline.database import Database
@@ -46,17 +47,60 @@ def old_files(
 
 
 def wanted_by(tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
-    """Return what a transaction needs that may be going: old files, and tables that come back."""
+    """Return what a transaction needs that may be going: old files, and tables that come back, or are adopted."""
     returned = [ddl for ddl in tx.names.table_ddl(tx.id) if ddl.action == "create" and ddl.version is not None]
     kept_by = tx.names.kept_by()
     return Wanted(
         files=frozenset[str]().union(*files),
         locations=frozenset(ddl.location for ddl in returned),
         versions=frozenset(kept_by[ddl.id] for ddl in returned if ddl.id in kept_by),
+        adopted=frozenset((ddl.location, ddl.version) for ddl in returned if ddl.adopted and ddl.version is not None),
     )
 
 
-def check(lake: Lake, wanted: Wanted, head: Database, who: str) -> Gone | None:
+def files_elsewhere(lake: Lake, location: str, version: int) -> frozenset[str]:
+    """Return the files outside of its own folder that a version of a table names, relative to the lake's root.
+
+    They are those that a shallow clone shares; what lies outside of the root is a whole URL.
+
+    Raises:
+        LockstepError: the log cannot be read, so nobody knows.
+    """
+    found: set[str] = set()
+    for add in read_snapshot(lake.storage, location, version).files.values():
+        vector = add.get("deletionVector") or {"storageType": "i"}
+        if vector["storageType"] not in {"i", "u", "p"}:
+            raise CorruptTimelineError(
+                f"{location} has a deletion vector of an unknown kind, {vector['storageType']!r}"
+            )
+        paths = [add["path"], *([vector["pathOrInlineDv"]] if vector["storageType"] == "p" else [])]
+        found.update(place for path in paths for place in may_mean(path, location, lake.storage.url))
+    return frozenset(path for path in found if not path.startswith(f"{location}/"))
+
+
+def adopted_files(lake: Lake, wanted: Wanted) -> frozenset[str]:
+    """Return the files of the lake that tables name which others made.
+
+    Raises:
+        UnavailableError: the log of one of them cannot be read, so nobody knows.
+    """
+
+    def read(table: tuple[str, int]) -> frozenset[str]:
+        location, version = table
+        try:
+            return files_elsewhere(lake, location, version)
+        except LockstepError as error:
+            raise UnavailableError(
+                f"files of this lake are being deleted, and whether {location} names one of them cannot be told: "
+                f"{error.message}. Nothing was committed; adopt it when the upkeep that is under way has ended"
+            ) from error
+
+    return frozenset[str]().union(*lake.side_by_side(read, wanted.adopted))
+
+
+def check(
+    lake: Lake, wanted: Wanted, head: Database, who: str, more: Callable[[], frozenset[str]] = frozenset
+) -> Gone | None:
     """Look whether any of this is being deleted, or is gone; None if it is not.
 
     Files are looked for behind the look for what has begun: what was begun and is done already is not written down.
@@ -64,13 +108,14 @@ def check(lake: Lake, wanted: Wanted, head: Database, who: str) -> Gone | None:
     Args:
         head: the newest database version, by a look before this one.
         who: needs it, for the message.
+        more: what else it needs, see `going`; these files are not looked for.
 
     Raises:
-        UnavailableError: the store does not say.
+        UnavailableError: the store does not say, or a table's log that is adopted.
     """
     if expired := [version for version in wanted.versions if head.expired.has(version)]:
         what: str | None = f"database version {min(expired)}"
-    elif (what := going(lake.storage, wanted)) is None:
+    elif (what := going(lake.storage, wanted, more)) is None:
         return missing_files(lake.storage, wanted.files, who)
     return Gone(
         f"{what}, which {who} needs, is being deleted: no database version that is kept needs it. Nothing was "

@@ -1,24 +1,28 @@
 """Deletions that have begun: what is about to go, written down before any of it goes, for whoever might bring it back.
 
-    <root>/_lockstep/deletions/begun-<id>.json      one `Begun`, of one run of upkeep; removed when that is done
+    <root>/_lockstep/deletions/begun-<id>.json      one `Begun`, of one batch of upkeep; removed when that is done
 
 Nothing that any readable version needs is ever deleted. But a commit that is under way may be about to need what no
 version needs yet: a file of an old version of a table's own log, which is restored or cloned; one that a transaction
 wrote so long ago that it looks like litter; a table that comes back from a version that expired since. So both look:
 
     upkeep      writes down what it begins to delete  →  has somebody make the next entry of the timeline (a fence)
-                →  reads the entries up to there, and spares what they need  →  deletes the rest
+                →  reads the entries up to there, and takes out what they need  →  deletes the rest  →  removes that
     a commit    reads the timeline on to version n  →  looks here  →  puts entry n + 1
 
 A commit that looked before it was written down and puts its entry behind the fence loses the put, reads on, and looks
 again; one whose entry is before the fence is seen. Only commits that may need such things look: one request each.
+
+However long ago it was written down, it counts: the process may be stopped in the middle of a request, and go on with
+it at any time. So the next run of upkeep deletes the rest before it removes what was written down.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -30,7 +34,8 @@ from lockstep.timeline.files import UNREADABLE
 
 FOLDER = "_lockstep/deletions"
 PREFIX = "begun-"
-FORMAT = 1
+FORMAT = 2
+"""1 was without `head`."""
 OLD = timedelta(minutes=30)
 """A commit that names a file older than this looks whether that is being deleted."""
 YOUNGEST = 2 * OLD
@@ -40,21 +45,29 @@ _log = logging.getLogger(__name__)
 
 
 class Begun(Value, frozen=True):
-    """What one run has begun to delete.
+    """What one run has begun to delete, all of it or a part.
 
     Attributes:
-        format: 1.
-        id: of the run.
+        format: 2, or 1.
+        id: of the batch: the run's, and a number.
         began_at: when, UTC, by that process' clock.
-        files: paths relative to the lake's root.
+        head: the database version by which nobody needs it; -1 if nobody knows.
+        files: paths relative to the lake's root, in the order in which they go.
         folders: folders, with all that is in them.
     """
 
     format: int
     id: str
     began_at: Time
+    head: int = -1
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, id: str, head: int, began_at: datetime, paths: tuple[Iterable[str], Iterable[str]]) -> Begun:
+        """Return what is written down of files and folders."""
+        files, folders = paths
+        return cls(format=FORMAT, id=id, began_at=began_at, head=head, files=tuple(files), folders=tuple(folders))
 
 
 _decode = msgspec.json.Decoder(Begun).decode
@@ -68,11 +81,13 @@ class Wanted:
         files: paths relative to the lake's root.
         locations: folders of tables that come back.
         versions: the database versions that they come back from, which may have expired.
+        adopted: tables that others made, by their folders and versions: their logs may name files of the lake.
     """
 
     files: frozenset[str] = frozenset()
     locations: frozenset[str] = frozenset()
     versions: frozenset[int] = frozenset()
+    adopted: frozenset[tuple[str, int]] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.files or self.locations)
@@ -90,6 +105,15 @@ def begin(storage: Storage, begun: Begun) -> None:
         CorruptTimelineError: the id is another's.
     """
     storage.put_once(path_of(begun.id), msgspec.json.encode(begun))
+
+
+def narrow(storage: Storage, begun: Begun) -> None:
+    """Leave out of what was written down what is needed after all.
+
+    Raises:
+        UnavailableError: the store failed; nothing may be deleted.
+    """
+    storage.put(path_of(begun.id), msgspec.json.encode(begun))
 
 
 def end(storage: Storage, id: str) -> None:
@@ -125,19 +149,24 @@ def begun(storage: Storage, *, strict: bool = False) -> list[Begun]:
     return found
 
 
-def going(storage: Storage, wanted: Wanted) -> str | None:
+def going(storage: Storage, wanted: Wanted, more: Callable[[], frozenset[str]] = frozenset) -> str | None:
     """Return what of this is being deleted, for people; None if nothing is.
+
+    Args:
+        more: what else is wanted: paths that it takes long to find out, so it is asked only while something goes.
 
     Raises:
         UnavailableError: the store failed, so nobody knows.
+        LockstepError: as `more` says.
     """
-    if not wanted:
+    if not wanted or not (found := begun(storage, strict=True)):
         return None
-    for each in begun(storage, strict=True):
+    wanted = wanted.with_files(more())
+    for each in found:
         if files := wanted.files.intersection(each.files):
             return f"file {min(files)}"
         # Of a table that comes back, or is adopted, nobody here knows which files its log names.
-        if below := [path for path in each.files if _is_in_any(path, wanted.locations)]:
+        if wanted.locations and (below := [path for path in each.files if _is_in_any(path, wanted.locations)]):
             return f"file {min(below)}"
         for folder in each.folders:
             inside = [path for path in (*wanted.files, *wanted.locations) if f"{path}/".startswith(f"{folder}/")]

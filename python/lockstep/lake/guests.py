@@ -2,9 +2,10 @@
 
     <root>/_lockstep/guests/<id>.json      one `Guests`, of one transaction that adopted or released tables
 
-It is written before that transaction commits, and stays for ever, whatever becomes of it: entries of the timeline
-expire, and a table that was made by somebody else, or that somebody else goes on with, is his for longer than that. So
-a record that cannot be read is an error, and never passed over. A table outside of the root needs none: what deletes
+It is written by COMMIT, before the entry, and goes only if that transaction is certain not to commit: then the folders
+are whose they were. Else it stays for ever: entries of the timeline expire, and a table that was made by somebody else,
+or that somebody else goes on with, is his for longer than that. So a record that cannot be read is an error, and never
+passed over. A table outside of the root needs none: what deletes
 files does not look there.
 """
 
@@ -44,13 +45,18 @@ def note_guests(storage: Storage, id: str, locations: Iterable[str]) -> None:
     """Write down that folders are not the lake's to delete; those outside of its root are left out.
 
     Args:
-        id: of the record, new.
+        id: of the record, new, or of one that the same transaction has written: that is written over.
 
     Raises:
         UnavailableError: the store failed.
     """
     if inside := sorted({each for each in locations if not is_outside(each)}):
-        storage.put_once(f"{FOLDER}/{id}.json", msgspec.json.encode(Guests(format=FORMAT, locations=inside)))
+        storage.put(path_of(id), msgspec.json.encode(Guests(format=FORMAT, locations=inside)))
+
+
+def path_of(id: str) -> str:
+    """Return where a record is, relative to the lake's root."""
+    return f"{FOLDER}/{id}.json"
 
 
 def guests(storage: Storage) -> frozenset[str]:

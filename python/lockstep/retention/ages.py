@@ -59,11 +59,16 @@ class Retention:
         if not last.isdecimal() or int(last) < 1:
             raise InvalidError(f"{RETENTION_VERSIONS.name} is {last!r}: expected a number, 1 or more")
         return cls(
-            age=timedelta(seconds=seconds(RETENTION_AGE, options)),
+            age=_age(seconds(RETENTION_AGE, options)),
             last=int(last),
-            grace=timedelta(seconds=seconds(DELETION_GRACE, options)),
-            orphan_age=max(timedelta(seconds=seconds(ORPHAN_AGE, options)), YOUNGEST),
+            grace=_age(seconds(DELETION_GRACE, options)),
+            orphan_age=max(_age(seconds(ORPHAN_AGE, options)), YOUNGEST),
         )
+
+
+def _age(said: float) -> timedelta:
+    """Return how long so many seconds are; `LONGEST` at most."""
+    return timedelta(seconds=min(said, LONGEST.total_seconds()))
 
 
 def duration_of(properties: Mapping[str, str], name: str) -> timedelta | None:

@@ -1,46 +1,41 @@
 """Deletion: what a plan dooms is marked, and after the grace period it goes, unless something has come to need it.
 
-A run may be killed at any request: what it marked stays marked, what it deleted was needed by nobody, and the next run
-goes on. Two at once delete the same twice, which does no harm. See `lockstep.lake.deletions` for commits beside it.
+It goes in batches, each of which is written down before any of it goes (`lockstep.lake.deletions`). A run may be
+killed, or stopped for as long as you like, at any request: what it marked stays marked, what it deleted was needed by
+nobody, and what it wrote down the next run takes over. That looks who has come to need any of it since, deletes the
+rest, and only then forgets it. So whoever was stopped finds nothing left to delete when he goes on, for names of files
+are never used again. Two at once delete the same twice, which does no harm.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 
+from lockstep.commit.files import PROBES
 from lockstep.commit.killing import Asker, end_all
 from lockstep.commit.records import keep_ended, open_transactions
-from lockstep.delta.actions import Action, parse
-from lockstep.delta.log import LOG, read_published
-from lockstep.delta.publish import contents
-from lockstep.errors import LockstepError, ReadOnlyError
+from lockstep.errors import LockstepError, ReadOnlyError, UnavailableError
 from lockstep.lake import deletions
 from lockstep.lake.deletions import Begun
-from lockstep.lake.kept_states import kept_state, state_path
+from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.retention import queue
 from lockstep.retention.files import Doomed
 from lockstep.retention.planning import Plan
-from lockstep.retention.survey import named_by
+from lockstep.retention.removing import Remover
+from lockstep.retention.since import Named, Since
 from lockstep.retry import RACE
-from lockstep.timeline.entry import Entry
 from lockstep.workers import Progress, silent
 
-CHUNK = 1_000
-"""So many files are deleted in one go, with what a store can do at once."""
-
-SIDE_BY_SIDE = 32
-"""So many chunks are deleted side by side."""
+BATCH = 100_000
+"""So many paths are written down at a time: whoever might bring one back reads them all."""
 
 LONGEST = timedelta(hours=12)
 """No run deletes for longer than this: the next one goes on."""
-
-STALE = 2 * LONGEST
-"""What a run began so long ago is nobody's any more."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +47,7 @@ class Deleted:
     Attributes:
         doomed: all of it.
         gone: what was deleted; in a dry run, what would be.
-        waiting: what is marked, and stays for its grace period.
+        waiting: what is marked, and stays for its grace period, or because the run's time was over.
         spared: what was marked long enough, and something has come to need it.
     """
 
@@ -83,24 +78,26 @@ def carry_out(
         return Deleted(plan.doomed, due, waiting)
     id_ = lake.new_id()
     queue.mark(lake.storage, unmarked, now, id_)
-    _forget_stale(lake, now)
+    end_by = now + LONGEST
+    _take_over(lake, Remover(lake, end_by))
+    gone: list[Doomed] = []
     spared: list[Doomed] = []
     if due:
         alive = _end_dead(lake, plan)
         due = [each for each in due if each.kind != "staging" or each.path.rpartition("/")[2] not in alive]
-        due, spared = _begin(lake, plan, due, id_, now)
-        _delete(lake, due, now, progress)
-        deletions.end(lake.storage, id_)
+        gone, spared = _delete(lake, plan, due, id_, Remover(lake, end_by, progress, len(due)))
+        done = {each.path for each in (*gone, *spared)}
+        waiting += [each for each in due if each.path not in done]  # its time was over, and the next run goes on
     over = queue.over(
         marks,
         {each.path for each in waiting},
-        {each.path for each in due},
+        {each.path for each in gone},
         now,
         grace,
         is_everything=plan.is_everything,
     )
     lake.storage.delete_all(iter(over))
-    return Deleted(plan.doomed, due, waiting, spared)
+    return Deleted(plan.doomed, gone, waiting, spared)
 
 
 def _end_dead(lake: Lake, plan: Plan) -> frozenset[str]:
@@ -119,118 +116,98 @@ def _end_dead(lake: Lake, plan: Plan) -> frozenset[str]:
     return frozenset(id_ for id_, entry in ended.items() if id_ not in entry.aborts)
 
 
-def _begin(lake: Lake, plan: Plan, due: list[Doomed], id_: str, now: datetime) -> tuple[list[Doomed], list[Doomed]]:
-    """Write down what is about to go, and return what of it nobody has come to need meanwhile, and the rest."""
-    begun = Begun(
-        format=deletions.FORMAT,
-        id=id_,
-        began_at=now,
-        files=tuple(each.path for each in due if not each.is_folder),
-        folders=tuple(each.path for each in due if each.is_folder),
-    )
+def _delete(
+    lake: Lake, plan: Plan, due: Sequence[Doomed], id_: str, remover: Remover
+) -> tuple[list[Doomed], list[Doomed]]:
+    """Delete batch after batch, and return what went, and what was spared; what is neither there was no time for."""
+    since = Since(lake, plan.head)
+    gone: list[Doomed] = []
+    spared: list[Doomed] = []
+    for number, batch in enumerate(_batches(due)):
+        if remover.is_late:
+            break
+        begun, needed = _begin(lake, since, Begun.of(f"{id_}-{number}", plan.head, lake.clock(), _paths(batch)), batch)
+        spared += needed
+        remover.total -= len(needed)
+        remover.remove(begun.files, begun.folders)
+        gone += [each for each in batch if each.path in remover.gone]
+        deletions.end(lake.storage, begun.id)  # be it that time is over: nothing more of it goes
+    return gone, spared
+
+
+def _begin(lake: Lake, since: Since, begun: Begun, batch: Sequence[Doomed]) -> tuple[Begun, list[Doomed]]:
+    """Write down what is about to go, and return what of it nobody has come to need meanwhile, and the rest of it."""
     deletions.begin(lake.storage, begun)
-    lake.fence()
-    named, locations = named_since(lake, plan.head)
+    try:
+        lake.fence()
+        named = since.read_on()
+        spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
+        if spared:
+            begun = _without(begun, named)
+            deletions.narrow(lake.storage, begun)
+    except LockstepError:
+        with suppress(UnavailableError):
+            deletions.end(lake.storage, begun.id)  # nothing of it has gone, and nothing will
+        raise
+    return begun, spared
 
-    def is_needed(doomed: Doomed) -> bool:
-        inside = f"{doomed.path}/"
-        if doomed.is_folder and any(f"{path}/".startswith(inside) for path in (*named, *locations)):
-            return True
-        return doomed.path in named or any(inside.startswith(f"{location}/") for location in locations)
 
-    spared = [each for each in due if is_needed(each)]
-    return [each for each in due if not is_needed(each)], spared
+def _without(begun: Begun, named: Named) -> Begun:
+    """Return what begins to go without what is needed."""
+    files = [path for path in begun.files if not named.spares(path, is_folder=False)]
+    folders = [path for path in begun.folders if not named.spares(path, is_folder=True)]
+    return Begun.of(begun.id, begun.head, begun.began_at, (files, folders))
 
 
-def named_since(lake: Lake, version: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the files that entries after a version bring into tables, and the locations of which nobody can tell.
+def _batches(due: Sequence[Doomed]) -> Iterator[Sequence[Doomed]]:
+    """Yield what is due in the order in which it may go: data, then logs, from their oldest files on, then folders."""
+    order = {"data": 0, "litter": 0, "log": 1, "staging": 2, "folder": 2}
+    in_order = sorted(due, key=lambda each: order[each.kind])
+    for place in range(0, len(in_order), BATCH):
+        yield in_order[place : place + BATCH]
 
-    Those are also the ones of tables that came back, or were made: one without files has a folder, too.
+
+def _paths(batch: Sequence[Doomed]) -> tuple[list[str], list[str]]:
+    return [each.path for each in batch if not each.is_folder], [each.path for each in batch if each.is_folder]
+
+
+def _take_over(lake: Lake, remover: Remover) -> None:
+    """Finish what other runs began, whether they were killed, are stopped, or go on beside this one.
 
     Raises:
-        UnavailableError, CorruptTimelineError: the store failed; the timeline cannot be read.
+        UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
-    named: set[str] = set()
-    locations: set[str] = set()
-    for entry in lake.timeline.entries(version):
-        named.update(_kept_by(lake, entry))
-        locations |= {ddl.location for ddl in entry.tables if ddl.action == "create"}
-        for location, commits in _commits(lake, entry):
-            if commits is None:
-                locations.add(location)
+    if not (found := deletions.begun(lake.storage)):
+        return
+    lake.fence()
+    not_ours = guests(lake.storage)
+    for begun in found:
+        since = Since(lake, begun.head)
+        named = since.read_on()
+        for location in not_ours:  # it may have been released since: then it is somebody else's
+            named.add_location(location)
+        if named.is_unknown:
+            if _is_gone(lake, begun):
+                deletions.end(lake.storage, begun.id)
             else:
-                named |= named_by(iter(commits), location, lake.storage.url)
-    return frozenset(named), frozenset(locations)
-
-
-def _kept_by(lake: Lake, entry: Entry) -> Iterator[str]:
-    """Yield what is kept for the tags that an entry makes: what says so, and what lies in the folder of its copies."""
-    for ddl in entry.tags:
-        if ddl.action != "create":
+                _log.warning(
+                    "%s says what a run of upkeep has begun to delete, and nobody can tell what of that has come to be "
+                    "needed: it stays until all of that is gone, and until then none of it can be brought back. If no "
+                    "upkeep is running, you may delete that file",
+                    deletions.path_of(begun.id),
+                )
             continue
-        for table in lake.timeline.at(entry.version if ddl.version is None else ddl.version).tables.values():
-            if (state := kept_state(lake.storage, table.id, table.version)) is not None:
-                yield state_path(table.id, table.version)
-                yield f"{state.folder}/{LOG}"
-
-
-def _commits(lake: Lake, entry: Entry) -> Iterator[tuple[str, list[list[Action]] | None]]:
-    """Yield what an entry wrote, by location; None where nobody can tell any more."""
-    for write in entry.writes:
-        try:
-            if write.commits:
-                files = contents(lake.storage, write, lake.timeline.versions(write, entry.version))
-                commits = None if None in files else [parse(data) for data in files if data is not None]
-            else:
-                versions = range(write.from_version + 1, write.to_version + 1)
-                commits = [read_published(lake.storage, write.location, version) for version in versions]
-        except LockstepError as error:
-            _log.warning("nothing of %s is deleted: %s", write.location, error)
-            commits = None
-        yield write.location, commits
-
-
-def _delete(lake: Lake, due: Sequence[Doomed], now: datetime, progress: Progress) -> None:
-    """Delete files side by side; those of a log one after the other, oldest first: what is left has no gap."""
-    done, end_by = 0, now + LONGEST
-
-    def in_steps(work: Callable[[Sequence[str]], None], groups: Sequence[Sequence[str]]) -> None:
-        nonlocal done
-        for place in range(0, len(groups), SIDE_BY_SIDE):
-            if lake.clock() > end_by:
-                return
-            some = groups[place : place + SIDE_BY_SIDE]
-            lake.side_by_side(work, some)
-            done += sum(map(len, some))
-            progress(done, len(due))
-
-    files = [each.path for each in due if each.kind in ("data", "litter")]
-    in_steps(lake.storage.delete_all, [*_chunks(files)])
-    logs: dict[str, list[str]] = {}
-    for each in due:
-        if each.kind == "log":
-            logs.setdefault(each.path.rpartition("/")[0], []).append(each.path)
-    in_steps(partial(_one_by_one, lake), [*logs.values()])
-    folders = [[each.path] for each in due if each.is_folder]
-    in_steps(lambda paths: lake.storage.delete_folder(paths[0]), folders)
-
-
-def _one_by_one(lake: Lake, paths: Sequence[str]) -> None:
-    for path in paths:
-        lake.storage.delete(path)
-
-
-def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    size = max(1, min(CHUNK, len(paths) // SIDE_BY_SIDE))
-    for place in range(0, len(paths), size):
-        yield paths[place : place + size]
-
-
-def _forget_stale(lake: Lake, now: datetime) -> None:
-    """Remove what runs began that were killed long ago."""
-    for begun in deletions.begun(lake.storage):
-        if now - begun.began_at > STALE:
+        rest = _without(begun, named)
+        if remover.remove(rest.files, rest.folders):
             deletions.end(lake.storage, begun.id)
+
+
+def _is_gone(lake: Lake, begun: Begun) -> bool:
+    """Tell whether nothing is left of what some run began to delete."""
+    for place in range(0, len(begun.files), PROBES):
+        if any(lake.side_by_side(lake.storage.exists, begun.files[place : place + PROBES])):
+            return False
+    return not any(next(lake.storage.walk(folder), None) for folder in begun.folders)
 
 
 def totals(doomed: Iterable[Doomed]) -> tuple[int, int]:

@@ -158,7 +158,7 @@ def plan(
         planning.doomed += doomed_states(
             lake, kept, needed_states(lake.timeline, can_be_read), planning.litter_before(retention.orphan_age)
         )
-    ended = planning.staged and _ended(lake, planning.staged.values())
+    ended = planning.staged and _ended(lake, planning.staged.values(), database.version)
     return Plan(
         head=database.version,
         readable=can_be_read,
@@ -417,11 +417,15 @@ class _Planning:
         ]
 
 
-def _ended(lake: Lake, staged: Iterable[datetime]) -> frozenset[str]:
-    """Return the ids of all transactions that have ended since some time before the oldest of these."""
+def _ended(lake: Lake, staged: Iterable[datetime], version: int) -> frozenset[str]:
+    """Return the ids of all transactions that had ended by a version, since some time before the oldest of these.
+
+    Who has ended since then may need what it staged: that is asked again before it goes.
+    """
     since = min(staged) - ENDED_BEFORE
     ids: set[str] = set()
-    for entry in lake.timeline.past():  # also what has expired: who committed must not be ended after all
+    # Also what has expired: who committed must not be ended after all.
+    for entry in lake.timeline.past(through=version):
         if entry.committed_at < since:
             break
         ids |= {entry.transaction.id, *entry.aborts}

@@ -61,6 +61,7 @@ class Names:
         self._kept_by: dict[str, int] = {}
         self._adopted: dict[str, None] = {}
         self._settled: dict[str, int] = {}
+        self._released: dict[str, None] = {}
         self._take(base)
 
     def _take(self, base: Database) -> None:
@@ -182,6 +183,15 @@ class Names:
             self._settled[table.id] = right_through
         self.dropped.append(table)
         self._take_out(table)
+
+    def release_table(self, name: Name) -> None:
+        """Take a table out of the catalog whose folder is not the lake's any more, whoever made it."""
+        self._released[self.table(name).id] = None
+        self.drop_table(name)
+
+    def is_released(self, table: Table) -> bool:
+        """Whether the transaction gives the table back."""
+        return table.id in self._released
 
     def rename_table(self, name: Name, new_name: Name) -> None:
         """Give a table another name, in another namespace if asked."""

@@ -80,7 +80,7 @@ class Transaction:
         keeps_files: whether a rollback leaves the data files that its commits add, and the folders of tables that it
             made: another attempt at the same has, or will have, the same files.
         claimed: the locations of tables that it claimed for its lake, or found claimed, see `lockstep.lake.claims`.
-        released: the ids of tables that it gives back, whoever made them.
+        notes_guests: whether it may have written down folders that are not its lake's, see `lockstep.commit.guests`.
         is_noted: whether it is kept that and why it was rolled back, see `lockstep.commit.ended`.
         ended_by: who had it ended, and why, once that is known; it can only be rolled back then. That it cannot commit
             the timeline says.
@@ -111,7 +111,7 @@ class Transaction:
     written_vectors: set[str] = field(default_factory=set)
     keeps_files: bool = False
     claimed: set[str] = field(default_factory=set)
-    released: set[str] = field(default_factory=set)
+    notes_guests: bool = False
     is_noted: bool = False
     ended_by: str | None = None
     timing: Timing | None = None

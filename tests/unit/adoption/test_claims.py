@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from lockstep.adoption.adopt import Wanted, adopt, look, look_at_claims
 from lockstep.catalog import TransactionalCatalog
+from lockstep.cli.main import main
 from lockstep.delta.log import LOG
 from lockstep.errors import ConflictError, DuplicateError, InvalidError, UnavailableError
 from lockstep.lake.claims import OVER, SETTLED_AFTER, claim, claim_path, confirm, remove_traces
@@ -22,7 +24,7 @@ from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, files_of, plain_table, released
 from tests.support.faulty import FaultyStorage, Operation
 from tests.support.killed import Killed
-from tests.support.lakes import named, open_catalog
+from tests.support.lakes import create, named, open_catalog
 from tests.support.retained import AgedStorage, Ticking
 
 CLAIM = claim_path(".").removeprefix("./")
@@ -378,3 +380,50 @@ def test_one_root_under_two_names_is_one_lake(catalog: TransactionalCatalog, fol
     assert confirm(catalog.lake.storage, f"file://{folder}", tx.id, clock=catalog.lake.clock) is None
     catalog.rollback(tx)
     assert not (folder / CLAIM).exists()
+
+
+def test_an_adoption_of_its_own_that_fails_leaves_no_claim(
+    catalog: TransactionalCatalog, rival: TransactionalCatalog, warehouse: Path
+) -> None:
+    """Another lake would be refused the first table for a day."""
+    first, second = (plain_table(warehouse / name, 1) for name in ("a", "b"))
+    adopted(rival, "b", second)
+
+    def both(tx: Transaction) -> None:
+        wanted = [Wanted(named(folder.name), str(folder)) for folder in (first, second)]
+        adopt(catalog.lake, tx, look(catalog.lake, tx.names, wanted))
+
+    with pytest.raises(DuplicateError, match=r"is table default\.b of the lake"):
+        catalog.run(both)
+    assert not (first / CLAIM).exists()
+    done = CliRunner().invoke(main, ["adopt", catalog.lake.storage.url, str(warehouse), "--yes"])
+    assert (done.exit_code, "DuplicateError" in done.output or "42P07" in done.output) == (1, True), done.output
+    assert not (first / CLAIM).exists()
+    adopted(rival, "a", first)
+
+
+def test_an_adoption_of_its_own_that_is_beaten_leaves_no_claim(catalog: TransactionalCatalog, folder: Path) -> None:
+    """Somebody takes the name between the statement and its COMMIT."""
+
+    def late(tx: Transaction) -> None:
+        adopt(catalog.lake, tx, look(catalog.lake, tx.names, [Wanted(named("orders"), str(folder))]))
+        create(TransactionalCatalog.open(catalog.lake.storage.url), "orders")
+
+    with pytest.raises(ConflictError):
+        catalog.run(late)
+    assert not (folder / CLAIM).exists()
+
+
+def test_an_adoption_of_its_own_that_cannot_be_committed_leaves_no_claim(tmp_path: Path, folder: Path) -> None:
+    """Nothing was ratified, so its transaction is open, and nobody has it to roll it back."""
+    store = FaultyStorage(open_reaching(str(tmp_path / "lake"), create=True))
+    catalog = open_catalog(store)
+
+    def late(tx: Transaction) -> None:
+        adopt(catalog.lake, tx, look(catalog.lake, tx.names, [Wanted(named("orders"), str(folder))]))
+        store.fail("list", path="_lockstep/deletions")
+
+    with pytest.raises(UnavailableError):
+        catalog.run(late)
+    assert not (folder / CLAIM).exists()
+    assert not catalog.database().tables

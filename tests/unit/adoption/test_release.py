@@ -14,7 +14,16 @@ from lockstep.adoption.adopt import Wanted, adopt, look
 from lockstep.adoption.release import release
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.log import LOG
-from lockstep.errors import ConflictError, CorruptTimelineError, InvalidError, UndefinedError
+from lockstep.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptTimelineError,
+    InvalidError,
+    MissingFilesError,
+    TransactionStateError,
+    UnavailableError,
+    UndefinedError,
+)
 from lockstep.lake.guests import FOLDER, guests
 from lockstep.retention.ages import Retention
 from lockstep.retention.expiring import expire_snapshots
@@ -23,7 +32,9 @@ from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, NOT_MADE_HERE, NO
 from lockstep.retention.upkeep import maintain, remove_orphan_files, vacuum
 from lockstep.storage.outside import open_reaching
 from lockstep.timeline import fence
+from lockstep.timeline.files import entry_path
 from tests.support.adopting import adopted, files_of, ids, plain_table, released, written_log
+from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
 from tests.support.retained import AgedStorage, Ticking
 
@@ -65,6 +76,86 @@ def test_a_rollback_keeps_it(catalog: TransactionalCatalog, folder: Path) -> Non
     catalog.rollback(tx)
     assert named("orders") in catalog.database().tables
     assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("how", ["rollback", "rollback to", "dry run", "refused", "files gone"])
+def test_a_release_that_does_not_come_about_leaves_the_table_the_lakes_own(
+    catalog: TransactionalCatalog, how: str
+) -> None:
+    """Else nothing of it would be cleaned up ever again."""
+    create(catalog, "a", "b", files=["p"])
+    tx = catalog.begin()
+    tx.savepoint("before")
+    if how == "dry run":
+        with tx.looking():
+            release(catalog.lake, tx, [named("a")])
+    else:
+        release(catalog.lake, tx, [named("a")])
+    if how == "refused":
+        append(catalog, "a", "q")
+        with pytest.raises(ConflictError):
+            catalog.commit(tx)
+    elif how == "files gone":
+        stage(catalog, tx, "b", add("r"))
+        catalog.lake.storage.delete(f"{location(catalog, 'b')}/r")
+        with pytest.raises(MissingFilesError):
+            catalog.commit(tx)
+    elif how == "rollback to":
+        catalog.rollback_to(tx, "before")
+        tx.changing().drop_table(named("b"))
+        catalog.commit(tx)
+    else:
+        catalog.rollback(tx)
+    assert guests(catalog.lake.storage) == frozenset()
+    assert named("a") in catalog.database().tables
+
+
+def test_what_is_dropped_after_its_release_was_undone_is_the_lakes_own(catalog: TransactionalCatalog) -> None:
+    create(catalog, "a", files=["p"])
+    tx = catalog.begin()
+    tx.savepoint("before")
+    release(catalog.lake, tx, [named("a")])
+    catalog.rollback_to(tx, "before")
+    tx.changing().drop_table(named("a"))
+    catalog.commit(tx)
+    assert guests(catalog.lake.storage) == frozenset()
+
+
+def test_a_commit_that_was_not_answered_keeps_what_it_wrote_down_until_that_is_settled(root: Path) -> None:
+    """Its entry may be there; and if it turns out that it is not, the folder is the lake's own as before."""
+    for landed in (True, False):
+        store = FaultyStorage(open_reaching(str(root / str(landed)), create=True))
+        catalog = open_catalog(store)
+        create(catalog, "a", files=["p"])
+        place = location(catalog, "a")
+        tx = catalog.begin()
+        release(catalog.lake, tx, [named("a")])
+        store.go_down(entry_path(2), landed=landed)
+        with pytest.raises(CommitUnknownError):
+            catalog.commit(tx)
+        store.heal()
+        assert guests(store) == {place}
+        if landed:
+            with pytest.raises(TransactionStateError, match=r"did land|is committed"):
+                catalog.rollback(tx)
+        else:
+            catalog.rollback(tx)
+        assert guests(store) == (frozenset({place}) if landed else frozenset())
+
+
+def test_a_release_that_could_not_be_written_down_is_not_committed(root: Path) -> None:
+    store = FaultyStorage(open_reaching(str(root), create=True))
+    catalog = open_catalog(store)
+    create(catalog, "a", files=["p"])
+    place = location(catalog, "a")
+    tx = catalog.begin()
+    release(catalog.lake, tx, [named("a")])
+    store.fail("put", path=f"{tx.id}.json")
+    with pytest.raises(UnavailableError):
+        catalog.commit(tx)
+    assert named("a") in open_catalog(store).database().tables
+    catalog.commit(tx)
+    assert guests(store) == {place}
 
 
 def test_what_is_in_no_log_yet_cannot_be_given_back(catalog: TransactionalCatalog, folder: Path) -> None:

@@ -430,6 +430,13 @@ def test_there_is_a_time_the_longest_retention_ago() -> None:
     assert NOW - LONGEST < NOW - 100_000 * DAY
 
 
+@pytest.mark.parametrize("setting", ["retention-age", "deletion-grace", "orphan-age"])
+@pytest.mark.parametrize("said", ["1000000d", "9999999999d", "9" * 400 + "d"])
+def test_who_asks_for_longer_than_there_is_asks_for_ever(setting: str, said: str) -> None:
+    retention = Retention.of({setting: said})
+    assert LONGEST in (retention.age, retention.grace, retention.orphan_age)
+
+
 def test_defaults_keep_much() -> None:
     retention = Retention.of({})
     assert retention == Retention(age=30 * DAY, last=100, grace=DAY, orphan_age=7 * DAY)

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +19,7 @@ from lockstep.errors import ExpiredError, UnavailableError
 from lockstep.lake import deletions
 from lockstep.lake.deletions import Wanted
 from lockstep.recovery.row_changes import VersionRange, commits_between, range_of_times
+from lockstep.retention import planning
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
 from lockstep.retention.expiring import expire_snapshots
@@ -73,6 +75,36 @@ def test_who_looked_dead_and_commits_after_all_keeps_what_it_staged(
         faulty.interrupt("put_if_absent", die, path=commit_path(location(catalog, "a"), 3))
     with suppress(Killed):
         other.commit(tx)
+    carry_out(catalog.lake, found, grace=timedelta())
+    assert not open_catalog(aged, clock=clock).lake.refresh().set_aside
+
+
+def test_who_looked_dead_and_commits_while_the_plan_is_made_keeps_what_it_staged(
+    catalog: TransactionalCatalog, aged: AgedStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the look at what is staged, and another thread of the maintainer's process hears of the commit."""
+    faulty = FaultyStorage(aged)
+    other = open_catalog(faulty, clock=clock)
+    tx = other.begin()
+    stage(other, tx, "a", large("its"))
+    clock.now += 30 * DAY
+
+    def die() -> None:
+        raise Killed
+
+    for _ in range(2):
+        faulty.interrupt("put_if_absent", die, path=commit_path(location(catalog, "a"), 3))
+
+    def commits(*args: Any) -> frozenset[str]:
+        with suppress(Killed):
+            other.commit(tx)
+        catalog.lake.timeline.refresh()
+        return ended(*args)
+
+    ended = planning._ended
+    monkeypatch.setattr(planning, "_ended", commits)
+    found = plan(catalog.lake, Scope(EVERYTHING, orphan_age=AT_ONCE.orphan_age), AT_ONCE)
+    assert tx.id in found.dead
     carry_out(catalog.lake, found, grace=timedelta())
     assert not open_catalog(aged, clock=clock).lake.refresh().set_aside
 

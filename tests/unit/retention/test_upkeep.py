@@ -15,7 +15,6 @@ from lockstep.commit import records
 from lockstep.commit.commit import commit
 from lockstep.commit.ended import ended_transactions
 from lockstep.commit.files import Gone, missing_files
-from lockstep.commit.outcomes import Committed
 from lockstep.delta.actions import render
 from lockstep.delta.checkpoint_files import checkpoint_actions
 from lockstep.delta.log import commit_path
@@ -31,7 +30,6 @@ from lockstep.errors import (
 from lockstep.lake import deletions
 from lockstep.lake.exports import FORMAT, ExportRecord, encode_record, record_path
 from lockstep.recovery.changes import undrop
-from lockstep.retention import deleting
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
 from lockstep.retention.expiring import expire_snapshots
@@ -383,15 +381,15 @@ def test_a_restore_that_looked_before_and_puts_behind_the_fence_is_refused(
 
 def test_what_has_begun_to_go_cannot_be_brought_back(catalog: TransactionalCatalog, clock: Ticking) -> None:
     """A run that was killed has written it down, and nobody knows what of it is gone."""
-    begun = deletions.Begun(format=1, id="x", began_at=clock.now, files=(f"{location(catalog, 'a')}/p",))
+    begun = deletions.Begun.of("x", catalog.lake.refresh().version, clock.now, ([f"{location(catalog, 'a')}/p"], []))
     deletions.begin(catalog.lake.storage, begun)
     outcome = restoring(again(catalog))()
     assert isinstance(outcome, Gone)
     assert "is being deleted" in outcome.message
-    clock.now += deleting.STALE + timedelta(seconds=1)
+    expire(catalog)
     vacuum(catalog.lake, AT_ONCE)
     assert deletions.begun(catalog.lake.storage) == []
-    assert isinstance(restoring(again(catalog))(), Committed)
+    assert data(catalog, "a") == {"q"}
 
 
 def test_a_table_that_comes_back_from_a_version_that_expires_is_refused(catalog: TransactionalCatalog) -> None:
@@ -456,6 +454,16 @@ def test_a_run_that_is_killed_at_any_call_is_finished_by_the_next(tmp_path: Path
         assert data(again(catalog), "a") == {"q", "r"}
         number += 1
     assert number > 20
+
+
+@pytest.mark.parametrize("setting", ["retention-age", "deletion-grace", "orphan-age"])
+def test_what_is_kept_for_ever_is_no_error(catalog: TransactionalCatalog, setting: str) -> None:
+    retention = Retention.of({setting: "9999999999d"})
+    expire(catalog)
+    maintain(catalog.lake, retention, dry_run=True)
+    assert maintain(catalog.lake, retention).swept.deleted_files == 0
+    assert maintain(catalog.lake, retention).swept.waiting_files == 1
+    assert status(catalog.lake, retention).reclaimable_files == 1
 
 
 def test_status_says_what_there_is(catalog: TransactionalCatalog) -> None:
