@@ -35,3 +35,16 @@ def test_a_function_of_a_catalog_is_refused(spark: Any) -> None:
     with pytest.raises(PySparkException) as missing:
         spark.sql("SELECT lake.default.f(1)")
     assert missing.value.getSqlState() == "42883"
+
+
+def test_the_log_store_for_s3_writes_nothing_where_there_is_no_conditional_create(spark: Any, tmp_path: Path) -> None:
+    """As in every S3A before Hadoop 3.4.2: no file system of Spark's own jars has it."""
+    java = spark._jvm
+    conf = spark._jsc.hadoopConfiguration()
+    store = java.lockstep.spark.ConditionalS3LogStore(conf)
+    actions = java.java.util.List.of("{}").iterator()
+    path = java.org.apache.hadoop.fs.Path((tmp_path / "_delta_log" / f"{1:020d}.json").as_uri())
+    with pytest.raises(PySparkException, match=r"hadoop-aws 3\.4\.2 or newer") as refused:
+        store.write(path, actions, False, conf)
+    assert refused.value.getSqlState() == "0A000"
+    assert not list(tmp_path.rglob("*.json"))

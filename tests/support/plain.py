@@ -26,14 +26,22 @@ def plain_settings(folder: Path) -> dict[str, str]:
     }
 
 
-def plain_spark(settings: Mapping[str, str]) -> Any:
-    """Start a Spark with these settings in a process that is to be plain Delta's."""
+def plain_spark(settings: Mapping[str, str], *, has_jar: bool = False) -> Any:
+    """Start a Spark with these settings in a process that is to be plain Delta's.
+
+    Args:
+        settings: as `plain_settings` returns them, and more.
+        has_jar: whether Lockstep's jar is there, for its log store, and nothing else of it.
+    """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if has_jar:
+        assert "lockstep" not in session.conf.get("spark.sql.extensions")
+        return session
     try:
         session._jvm.org.apache.spark.util.Utils.classForName("lockstep.spark.LockstepCatalog", True, False)
     except Exception:  # noqa: BLE001 - it must not be there

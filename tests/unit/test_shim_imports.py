@@ -29,7 +29,10 @@ LAYERS = (
     {"execution"},
     {"analysis"},
     {"parser"},
-    {"Extensions", "ImpliedSettings", "LockstepFileContext", "LockstepFileSystem", "LockstepLogStore", "Versions"},
+    {
+        *("ConditionalS3LogStore", "Extensions", "ImpliedSettings"),
+        *("LockstepFileContext", "LockstepFileSystem", "LockstepLogStore", "Versions"),
+    },
 )
 """Each package of `lockstep.spark`, and each file that lies in none, may import its own layer and those before it."""
 
