@@ -425,7 +425,7 @@ class TransactionalCatalog:
     ) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement.
 
-        If that fails, nothing of it is left, claims of tables among it.
+        If that fails, nothing of it is left, claims of tables among it; but what nobody knows of whether it is committed.
         """
         tx = self.begin(author=author, case_sensitive=case_sensitive)
         if text:
@@ -434,7 +434,7 @@ class TransactionalCatalog:
             change(tx)
             return self.commit(tx)
         except BaseException as error:
-            if tx.is_open:
+            if tx.is_open and tx.in_doubt is None:
                 give_up(partial(self.rollback, tx), error)
             raise
 

@@ -18,6 +18,7 @@ from pyspark.errors import PySparkException
 import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.lake.verify import verify
+from lockstep.retention import planning
 from lockstep.retention.expiring import expire_snapshots
 
 CHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
@@ -321,7 +322,8 @@ def test_what_a_plain_writer_cleaned_up_is_told(vacuuming: Any, root: Path) -> N
     assert rows(spark, "SELECT * FROM t") == everything
 
 
-def test_maintain_marks_and_deletes_what_has_expired(spark: Any, root: Path) -> None:
+def test_maintain_marks_and_deletes_what_has_expired(spark: Any, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "YOUNGEST", timedelta())  # as if an hour had gone by since each was removed
     spark.conf.set(CHECKED, "false")
     spark.sql("CREATE TABLE t (id INT) TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
     for number in range(4):

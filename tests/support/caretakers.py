@@ -27,6 +27,7 @@ from lockstep.errors import (
     TransactionStateError,
     UndefinedError,
 )
+from lockstep.retention import planning
 from lockstep.retention.ages import Retention
 from lockstep.retention.upkeep import maintain
 from lockstep.storage import open_storage
@@ -115,6 +116,7 @@ def read(catalog: TransactionalCatalog, name: str) -> None:
 
 
 def look_after(catalog: TransactionalCatalog, name: str) -> None:
+    setattr(planning, "YOUNGEST", timedelta())  # noqa: B010 (mypy: as if an hour had gone by since each was removed)
     while not catalog.lake.storage.exists(STOP):
         try:
             done = maintain(catalog.lake, RETENTION)

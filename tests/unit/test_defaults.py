@@ -89,13 +89,22 @@ def test_settings_that_cannot_be_read_are_not_judged(defaults: Path) -> None:
         ({}, {"SPARK_API_MODE": "connect"}, True),
         ({"spark.remote": "sc://localhost"}, {}, True),
         ({}, {"SPARK_REMOTE": "sc://localhost"}, True),
+        ({}, {"SPARK_REMOTE": ""}, True),
         ({}, {"SPARK_CONNECT_MODE_ENABLED": "1"}, True),
+        ({}, {"SPARK_CONNECT_MODE": "1"}, True),
+        ({"spark.api.mode": "classic"}, {"SPARK_CONNECT_MODE": "1"}, False),
     ],
 )
 def test_a_client_of_connect_is_told_from_what_starts_a_jvm(
     settings: dict[str, str], variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_API_MODE", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+    for name in (
+        "PYSPARK_GATEWAY_PORT",
+        "SPARK_API_MODE",
+        "SPARK_REMOTE",
+        "SPARK_CONNECT_MODE",
+        "SPARK_CONNECT_MODE_ENABLED",
+    ):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -78,7 +78,10 @@ def commit_statement(
             hold_new(lake, info.id, location)
         actions = traced(real_paths(actions), info.id)
         assert_real(actions)
-        wanted = Wanted(files=old_files([actions], location, lake.storage.url, lake.clock()))
+        wanted = Wanted(
+            files=old_files([actions], location, lake.storage.url, lake.clock()),
+            locations=frozenset({location}) if creation is not None and creation.elsewhere else frozenset(),
+        )
         statement = _Statement(lake, info, location, version, actions, creation, scans, views, wanted)
         outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed

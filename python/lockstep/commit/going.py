@@ -47,12 +47,20 @@ def old_files(
 
 
 def wanted_by(tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
-    """Return what a transaction needs that may be going: old files, and tables that come back, or are adopted."""
+    """Return what a transaction needs that may be going.
+
+    These are old files, the folders of tables that come back, are adopted or are given back, and the folders of new
+    tables that are not made for them.
+    """
     returned = [ddl for ddl in tx.names.table_ddl(tx.id) if ddl.action == "create" and ddl.version is not None]
     kept_by = tx.names.kept_by()
+    others = [*tx.creations.elsewhere(tx.names), *(t for t in tx.names.dropped if tx.names.is_released(t))]
+    locations = {ddl.location for ddl in returned} | {table.location for table in others}
+    if tx.keeps_files:  # an earlier attempt has made its folders, which have looked like nobody's since
+        locations |= {*tx.creations.folders()}
     return Wanted(
         files=frozenset[str]().union(*files),
-        locations=frozenset(ddl.location for ddl in returned),
+        locations=frozenset(locations),
         versions=frozenset(kept_by[ddl.id] for ddl in returned if ddl.id in kept_by),
         adopted=frozenset((ddl.location, ddl.version) for ddl in returned if ddl.adopted and ddl.version is not None),
     )

@@ -5,8 +5,7 @@
 It is written by COMMIT, before the entry, and goes only if that transaction is certain not to commit: then the folders
 are whose they were. Else it stays for ever: entries of the timeline expire, and a table that was made by somebody else,
 or that somebody else goes on with, is his for longer than that. So a record that cannot be read is an error, and never
-passed over. A table outside of the root needs none: what deletes
-files does not look there.
+passed over. A table outside of the root needs none: what deletes files does not look there.
 """
 
 from __future__ import annotations

@@ -199,7 +199,8 @@ def both(sides: TwoSides, version: int, now_ms: int) -> list[Action]:
         {"metaData": (wanted if ours.metadata else there).metadata},
         *({"txn": body} for name, body in applications.items() if body != there.transactions.get(name)),
         *({"domainMetadata": body} for name, body in domains.items() if body != there.domains.get(name)),
-        *(action for action in files if "remove" in action),
+        # Gone from now on, not since ours: until now the log has had them, and somebody may be reading them.
+        *({"remove": {**action["remove"], "deletionTimestamp": now_ms}} for action in files if "remove" in action),
         *landing,
         *(action for action in files if "cdc" in action),
     ]
@@ -208,6 +209,11 @@ def both(sides: TwoSides, version: int, now_ms: int) -> list[Action]:
 def new_files(sides: TwoSides) -> list[dict[str, Any]]:
     """Return the files that the table has with both sides, and had not before they parted."""
     return [add for file, add in sides.target.items() if file not in sides.base.files]
+
+
+def change_files(sides: TwoSides) -> list[Action]:
+    """Return the change files that the commit with both sides names."""
+    return [] if _must_be_told_anew(sides) else [action for action in _own_files(sides) if "cdc" in action]
 
 
 def _must_be_told_anew(sides: TwoSides) -> bool:

@@ -17,7 +17,7 @@ from lockstep.delta.log import commit_path, log_files, read_published
 from lockstep.delta.snapshot import Snapshot, read_snapshot
 from lockstep.errors import InvalidError, LockstepError
 from lockstep.lake.lake import Lake
-from lockstep.recovery.both import TwoSides, new_files, why_not_both
+from lockstep.recovery.both import TwoSides, change_files, new_files, why_not_both
 from lockstep.recovery.condensed import check_condensed
 from lockstep.recovery.divergence import Divergence
 from lockstep.timeline.entry import NEW, Counts
@@ -169,8 +169,8 @@ def _check_files(lake: Lake, found: Divergence, sides: TwoSides) -> None:
         InvalidError: one is gone.
         LockstepError: the store failed, or a deletion vector is no file of this lake.
     """
-    adds = [{"add": {**add, "dataChange": True}} for add in new_files(sides)]
-    files = sorted(added_files([adds], found.table.location, lake.storage.url))
+    adds: list[Action] = [{"add": {**add, "dataChange": True}} for add in new_files(sides)]
+    files = sorted(added_files([[*adds, *change_files(sides)]], found.table.location, lake.storage.url))
     are_there = lake.side_by_side(lake.storage.exists, files)
     if gone := [file for file, is_there in zip(files, are_there, strict=True) if not is_there]:
         raise _not_both(found, f"{gone[0]} is gone, a file that one of them added")

@@ -4,7 +4,7 @@ It goes in batches, each of which is written down before any of it goes (`lockst
 killed, or stopped for as long as you like, at any request: what it marked stays marked, what it deleted was needed by
 nobody, and what it wrote down the next run takes over. That looks who has come to need any of it since, deletes the
 rest, and only then forgets it. So whoever was stopped finds nothing left to delete when he goes on, for names of files
-are never used again. Two at once delete the same twice, which does no harm.
+are not used again. Two at once delete the same twice, which does no harm.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from msgspec import structs
+
 from lockstep.commit.files import PROBES
 from lockstep.commit.killing import Asker, end_all
 from lockstep.commit.records import keep_ended, open_transactions
 from lockstep.errors import LockstepError, ReadOnlyError, UnavailableError
 from lockstep.lake import deletions
-from lockstep.lake.deletions import Begun
+from lockstep.lake.deletions import FORMAT, Begun
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.retention import queue
@@ -79,7 +81,7 @@ def carry_out(
     id_ = lake.new_id()
     queue.mark(lake.storage, unmarked, now, id_)
     end_by = now + LONGEST
-    _take_over(lake, Remover(lake, end_by))
+    _take_over(lake, Remover(lake, end_by), id_)
     gone: list[Doomed] = []
     spared: list[Doomed] = []
     if due:
@@ -141,6 +143,7 @@ def _begin(lake: Lake, since: Since, begun: Begun, batch: Sequence[Doomed]) -> t
     try:
         lake.fence()
         named = since.read_on()
+        _spare_guests(lake, named)
         spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
         if spared:
             begun = _without(begun, named)
@@ -171,35 +174,65 @@ def _paths(batch: Sequence[Doomed]) -> tuple[list[str], list[str]]:
     return [each.path for each in batch if not each.is_folder], [each.path for each in batch if each.is_folder]
 
 
-def _take_over(lake: Lake, remover: Remover) -> None:
+def _take_over(lake: Lake, remover: Remover, run: str) -> None:
     """Finish what other runs began, whether they were killed, are stopped, or go on beside this one.
+
+    What is taken over is written down by this run, too, before it raises its fence: another run that goes on removes
+    what itself wrote down when it has come to its end, though this one still deletes. One that cannot be finished keeps
+    nobody from the others.
 
     Raises:
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
-    if not (found := deletions.begun(lake.storage)):
+    found = [
+        (begun, structs.replace(begun, format=FORMAT, id=f"{run}-over-{number}"))
+        for number, begun in enumerate(deletions.begun(lake.storage))
+    ]
+    if not found:
         return
+    for _, own in found:
+        deletions.begin(lake.storage, own)
     lake.fence()
-    not_ours = guests(lake.storage)
-    for begun in found:
-        since = Since(lake, begun.head)
-        named = since.read_on()
-        for location in not_ours:  # it may have been released since: then it is somebody else's
-            named.add_location(location)
-        if named.is_unknown:
-            if _is_gone(lake, begun):
-                deletions.end(lake.storage, begun.id)
-            else:
-                _log.warning(
-                    "%s says what a run of upkeep has begun to delete, and nobody can tell what of that has come to be "
-                    "needed: it stays until all of that is gone, and until then none of it can be brought back. If no "
-                    "upkeep is running, you may delete that file",
-                    deletions.path_of(begun.id),
-                )
-            continue
-        rest = _without(begun, named)
-        if remover.remove(rest.files, rest.folders):
+    for begun, own in found:
+        try:
+            _finish(lake, begun, own, remover)
+        except LockstepError as error:
+            _log.warning(
+                "what %s says cannot be deleted, and a later run tries again: %s", deletions.path_of(own.id), error
+            )
+
+
+def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover) -> None:
+    """Delete the rest of what another run began, behind a fence.
+
+    Args:
+        own: the same, as this run has written it down.
+    """
+    named = Since(lake, begun.head).read_on()
+    _spare_guests(lake, named)
+    if named.is_unknown:
+        deletions.end(lake.storage, own.id)  # nothing of it has gone by this
+        if _is_gone(lake, begun):
             deletions.end(lake.storage, begun.id)
+        else:
+            _log.warning(
+                "%s says what a run of upkeep has begun to delete, and nobody can tell what of that has come to be "
+                "needed: it stays until all of that is gone, and until then none of it can be brought back. If no "
+                "upkeep is running, you may delete that file",
+                deletions.path_of(begun.id),
+            )
+        return
+    rest = _without(own, named)
+    deletions.narrow(lake.storage, rest)
+    deletions.end(lake.storage, begun.id)  # what is left of it, this run's own says
+    if remover.remove(rest.files, rest.folders):
+        deletions.end(lake.storage, own.id)
+
+
+def _spare_guests(lake: Lake, named: Named) -> None:
+    """Spare the folders that are not the lake's: a table may have been released since, and is somebody else's then."""
+    for location in guests(lake.storage):
+        named.add_location(location)
 
 
 def _is_gone(lake: Lake, begun: Begun) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from lockstep.delta.actions import Action, LogicalFile, logical_file, split
 from lockstep.delta.combine.deletion_vectors import file_path
-from lockstep.delta.features import unknown_in
+from lockstep.delta.features import IN_ADDS, unknown_in
 from lockstep.delta.log import LOG
 from lockstep.delta.places import may_mean
 from lockstep.errors import UnsupportedError
@@ -108,7 +108,7 @@ class TableFiles:
             elif kind == "metaData":
                 self.properties = dict(body.get("configuration") or {})
             elif kind == "protocol":
-                if (unknown := unknown_in(body)) is not None:
+                if (unknown := unknown_in(body, IN_ADDS)) is not None:
                     # Also where that was given up since: some version that is needed may have it.
                     raise UnsupportedError(
                         f"{self.location} has, or had, {unknown}, and which files that needs a newer Lockstep may know"

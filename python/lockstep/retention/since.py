@@ -15,7 +15,8 @@ from lockstep.commit.killing import entries_since
 from lockstep.delta.actions import Action, parse
 from lockstep.delta.log import LOG, read_published
 from lockstep.delta.publish import contents
-from lockstep.errors import ExpiredError, LockstepError
+from lockstep.errors import CorruptTimelineError, ExpiredError, LockstepError
+from lockstep.lake.kept_states import FOLDER as KEPT
 from lockstep.lake.kept_states import kept_state, state_path
 from lockstep.lake.lake import Lake
 from lockstep.retention.survey import named_by
@@ -86,6 +87,9 @@ class Since:
             UnavailableError, CorruptTimelineError: the store failed; the timeline cannot be read.
         """
         version = self._lake.timeline.head.version
+        if version < self._version:
+            _log.warning("database version %s is behind the newest, %s: was the lake set back?", self._version, version)
+            self.named.is_unknown = True
         if self._version < 0 or version <= self._version:
             return self.named
         read, moved = 0, list[Moved]()
@@ -105,7 +109,11 @@ class Since:
 
     def _take(self, entry: Entry) -> None:
         lake, named = self._lake, self.named
-        named.add_files(_kept_by(lake, entry))
+        try:
+            named.add_files(_kept_by(lake, entry))
+        except CorruptTimelineError as error:
+            _log.warning("nothing that is kept for tags is deleted: %s", error)
+            named.add_location(KEPT)
         for ddl in entry.tables:
             if ddl.action == "create":
                 named.add_location(ddl.location)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.util import default_api_mode
 
 from lockstep.errors import InvalidError
 from lockstep.spark.bridge import EXTENSION
@@ -55,9 +56,11 @@ def require_lockstep(settings: Mapping[str, str]) -> None:
 
 def is_of_connect(settings: Mapping[str, object]) -> bool:
     """Tell whether a builder makes a client of Spark Connect, which starts no JVM, or in a way of its own."""
-    if "spark.remote" in settings or any(os.environ.get(name) for name in _ELSEWHERE if name != _GATEWAY):
+    if "spark.remote" in settings or any(name in os.environ for name in _ELSEWHERE if name != _GATEWAY):
         return True
-    return str(settings.get("spark.api.mode") or os.environ.get("SPARK_API_MODE") or "classic").lower() != "classic"
+    # As `SparkSession.Builder.getOrCreate` decides: a server that it starts finds its password in the environment.
+    mode = str(settings.get("spark.api.mode", os.environ.get("SPARK_API_MODE", ""))).lower()
+    return (mode if mode in ("classic", "connect") else default_api_mode()) != "classic"
 
 
 def defaults_file() -> Path:

@@ -24,6 +24,9 @@ LATER: Action = {"protocol": {"minReaderVersion": 4, "minWriterVersion": 8}}
 CDC: Action = {"cdc": {"path": "c", "partitionValues": {}, "size": 1, "dataChange": False}}
 
 
+NOW = 7
+
+
 def base(*actions: Action, **configuration: str) -> Snapshot:
     found = Snapshot()
     found.take([PROTOCOL, metadata(**configuration), add("p"), add("q"), add("r"), *actions])
@@ -41,7 +44,7 @@ def sides(ours: Sequence[Sequence[Action]], log: Sequence[Sequence[Action]], of:
 
 def settled(found: TwoSides) -> tuple[list[Action], Snapshot]:
     """Return the commit that keeps both, and the table behind it; it may be found done."""
-    actions = both(found, COMMON + len(found.log) + 1, now_ms=7)
+    actions = both(found, COMMON + len(found.log) + 1, now_ms=NOW)
     after = found.there
     after.take(actions)
     once = {**after.files}
@@ -246,10 +249,12 @@ def test_the_one_commit_of_ours_is_told_as_it_was() -> None:
     """Its change files too, and which files hold no new rows: so the feed of changes says the same."""
     updated = [remove("p"), add("o"), CDC]
     actions, _ = settled(sides([updated], [[add("t")]]))
-    assert [action for action in actions if "metaData" not in action] == updated
+    gone = remove("p", deletionTimestamp=NOW)  # from now on: until now the log has had it
+    assert [action for action in actions if "metaData" not in action] == [gone, *updated[1:]]
     compacted = [remove("p", dataChange=False), add("o", dataChange=False)]
     actions, _ = settled(sides([compacted], [[add("t")]]))
-    assert [action for action in actions if "metaData" not in action] == compacted
+    gone = remove("p", dataChange=False, deletionTimestamp=NOW)
+    assert [action for action in actions if "metaData" not in action] == [gone, *compacted[1:]]
 
 
 def test_several_commits_of_ours_are_told_as_one_change_of_rows() -> None:

@@ -9,12 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit.commit import commit
 from lockstep.commit.files import Gone
 from lockstep.commit.outcomes import Committed, Outcome
-from lockstep.errors import UnavailableError
+from lockstep.errors import LockstepError, UnavailableError
 from lockstep.lake import deletions
 from lockstep.lake.guests import note_guests
 from lockstep.retention import deleting, removing
@@ -341,6 +342,54 @@ def test_what_an_older_lockstep_began_stays_until_it_is_gone(catalog: Transactio
     maintain(again(catalog).lake, AT_ONCE)
     maintain(again(catalog).lake, AT_ONCE)
     assert begun(catalog) == []
+
+
+def test_who_takes_over_has_written_down_what_goes_when_its_owner_forgets_it(catalog: TransactionalCatalog) -> None:
+    """A run that goes on beside another ends what it wrote down; the other still deletes, and nothing comes back."""
+    stop_at(catalog, "/p1")
+    [left] = begun(catalog)
+    faulty = FaultyStorage(catalog.lake.storage)
+    outcomes: list[Outcome] = []
+
+    def owner_ends() -> None:
+        deletions.end(catalog.lake.storage, left.id)
+        outcomes.append(bring_back(again(catalog), "p1"))
+
+    faulty.interrupt("delete", owner_ends, path=left.files[0])
+    other = open_catalog(faulty, clock=catalog.lake.clock)
+    carry_out(other.lake, planned(other), grace=timedelta())
+    [outcome] = outcomes
+    assert isinstance(outcome, Gone)
+    assert begun(catalog) == []
+
+
+def test_what_was_written_down_by_another_timeline_deletes_nothing(catalog: TransactionalCatalog) -> None:
+    """As where the lake was set back to a backup while its records stayed."""
+    stop_at(catalog, "/p1")
+    [left] = begun(catalog)
+    deletions.narrow(catalog.lake.storage, structs.replace(left, head=catalog.timeline.head.version + 500))
+    before = data(catalog)
+    with suppress(LockstepError):
+        maintain(again(catalog).lake, Retention(age=100 * DAY, last=1000, grace=DAY, orphan_age=7 * DAY))
+    assert data(catalog) == before
+    [kept] = begun(catalog)
+    assert kept.id == left.id
+
+
+def test_one_that_cannot_be_finished_keeps_nobody_from_the_others(catalog: TransactionalCatalog) -> None:
+    stop_at(catalog, "/p1")
+    faulty = FaultyStorage(catalog.lake.storage)
+    faulty.fail("delete", path="/p1", times=100)
+    other = open_catalog(faulty, clock=catalog.lake.clock)
+    found = planned(other)
+    kept_back = replace(found, doomed=[each for each in found.doomed if not each.path.endswith("/p1")])
+    carry_out(other.lake, kept_back, grace=timedelta())
+    assert data(catalog) == {"p1", "q", "r"}
+    [left] = begun(catalog)
+    assert any(path.endswith("/p1") for path in left.files)
+    faulty.heal()
+    maintain(again(catalog).lake, AT_ONCE)
+    assert (data(catalog), begun(catalog)) == ({"q", "r"}, [])
 
 
 def test_nothing_is_deleted_for_a_stopped_run_in_a_table_that_was_given_back_since(

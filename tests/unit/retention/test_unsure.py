@@ -104,6 +104,17 @@ def test_a_table_with_an_unknown_feature_is_kept_whole_and_so_is_all_that_it_may
     assert "cannot be read" not in caught.value.message
 
 
+@pytest.mark.parametrize("feature", ["icebergCompatV1", "icebergCompatV2"])
+def test_a_table_for_iceberg_keeps_nothing_but_what_its_log_names(
+    catalog: TransactionalCatalog, clock: Ticking, feature: str
+) -> None:
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 7, "writerFeatures": [feature, "columnMapping"]}
+    foreign(catalog, "b", 2, {"protocol": protocol})
+    clock.now += 40 * DAY
+    done = maintain(again(catalog).lake, AT_ONCE)
+    assert (done.swept.kept_whole, data(catalog, "a")) == ({}, {"q"})
+
+
 # --- clones of open transactions --------------------------------------------------------------------------------------
 
 

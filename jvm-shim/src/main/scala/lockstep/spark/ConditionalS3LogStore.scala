@@ -49,7 +49,7 @@ class ConditionalS3LogStore(conf: Configuration) extends S3SingleDriverLogStore(
       try {
         actions.forEachRemaining(line => content.write((line + "\n").getBytes(UTF_8)))
         create(files, path, content.asByteSource, Pauses, isAgain = false)
-      } finally content.reset()
+      } finally { val _ = Try(content.reset()) } // be it that a temporary file stays: the commit may stand
     }
 }
 

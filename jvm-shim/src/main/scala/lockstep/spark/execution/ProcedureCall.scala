@@ -15,7 +15,6 @@ import org.apache.spark.sql.connector.catalog.Identifier
 import org.apache.spark.sql.delta.catalog.DeltaTableV2
 import org.apache.spark.sql.delta.lockstep.MissingFiles
 import org.apache.spark.sql.execution.command.LeafRunnableCommand
-import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.lockstep.{Internals, LockstepException}
 import org.apache.spark.sql.types._
 
@@ -58,7 +57,7 @@ private[spark] case class ProcedureCall(
     }.toSeq
     // At all of them before Delta writes for the first: it would look at one table after the other, and at no vector.
     restores.foreach { case (table, version) => look(table, Some(version)) }
-    ProcedureCall.asTheyWere(session) {
+    ProcedureCall.whateverTheAge(session) {
       restores.foreach { case (table, version) =>
         val name = ProcedureCall.written(catalog.name +: table)
         session.sql(s"RESTORE TABLE $name TO VERSION AS OF $version")
@@ -110,7 +109,7 @@ private[spark] case class ProcedureCall(
           throw new LockstepException(
             "LOCKSTEP_MISSING_FILES",
             s"table ${name.mkString(".")} cannot come back: files of it are gone, " +
-              s"${missing.map(RealPaths.in).mkString(", ")}. Nothing was changed. Bring them back from a copy; or restore " +
+              s"${missing.map(RealPaths.in).mkString(", ")}. This call changed nothing. Bring them back from a copy; or restore " +
               "a version of the table that does without them, once it is back from a copy of its log",
             "58P01"
           )
@@ -166,15 +165,15 @@ private[spark] object ProcedureCall {
   private val EnforcesAge = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
   /**
-   * Has Delta restore what was looked for, without another look, and versions that are older than
-   * `delta.deletedFileRetentionDuration`, too: what a tag keeps is there.
+   * Has Delta restore versions that are older than `delta.deletedFileRetentionDuration`, too: what a tag keeps is there
+   * for as long as the tag is. That Delta looks once more for each file stays: what would spare it
+   * (`spark.sql.files.ignoreMissingFiles`) holds for all that the session reads meanwhile.
    */
-  private def asTheyWere(session: SparkSession)(restores: => Unit): Unit = {
-    val settings = Map(EnforcesAge -> "false", SQLConf.IGNORE_MISSING_FILES.key -> "true")
-    val before = settings.keys.map(key => key -> session.conf.getOption(key)).toMap
-    settings.foreach { case (key, value) => session.conf.set(key, value) }
+  private def whateverTheAge(session: SparkSession)(restores: => Unit): Unit = {
+    val before = session.conf.getOption(EnforcesAge)
+    session.conf.set(EnforcesAge, "false")
     try restores
-    finally before.foreach { case (key, value) => value.fold(session.conf.unset(key))(session.conf.set(key, _)) }
+    finally before.fold(session.conf.unset(EnforcesAge))(session.conf.set(EnforcesAge, _))
   }
 
   /** A name as Python writes it. */
