@@ -425,7 +425,7 @@ class TransactionalCatalog:
     ) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement.
 
-        If that fails, nothing of it is left, claims of tables among it; but what nobody knows of whether it is committed.
+        If that fails, nothing of it is left, claims of tables among it, unless nobody knows whether it is committed.
         """
         tx = self.begin(author=author, case_sensitive=case_sensitive)
         if text:
