@@ -138,11 +138,8 @@ def test_each_way_to_say_when_takes_the_lake_back_and_the_timeline_says_to_which
     for way, says_the_version in (
         (f"RESTORE DATABASE lake TO VERSION {good.version}", True),
         (f"RESTORE DATABASE lake TO {then}", False),
-        ("RESTORE DATABASE lake TO TAG good", False),
-        (f"CALL lake.system.restore({good.version})", True),
         (f"CALL lake.system.restore(timestamp => {then} + INTERVAL 0 SECONDS)", False),
         ("CALL lake.system.restore(tag => 'good', namespaces => array('n'))", False),
-        (f"CALL lake.system.restore(version => {good.version}, tables => array('n.t'))", True),
     ):
         spark.sql("INSERT INTO n.t VALUES (2)")
         spark.sql(way)
