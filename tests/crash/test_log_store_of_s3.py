@@ -182,16 +182,22 @@ def test_of_two_plain_drivers_one_writes_over_the_other(pair: tuple[Writer, Writ
     assert rows(table) == [1], "what the second one committed is gone"
 
 
+def written_over(ours: Driver, one: Writer, root: str) -> str:
+    """Have a plain driver write over a published commit of Lockstep's, and return the table."""
+    ours.sql("CREATE TABLE t (id INT)", "INSERT INTO t VALUES (1)")
+    table = f"{root}/{location(TransactionalCatalog.open(root), 't')}"
+    held = one.held_at(2, insert(table, 3), "as it comes")
+    ours.sql("INSERT INTO t VALUES (2)")
+    held.go.set()
+    assert one.answer()["thrown"] == [], "it was told that it has committed"
+    return table
+
+
 def test_what_a_plain_driver_writes_over_is_noticed(one: Writer, tmp_path: Path) -> None:
     """A published commit of Lockstep's: each use of the table is refused from then on, and both commits are named."""
     root = root_in(tmp_path)
     with Driver(root) as ours:
-        ours.sql("CREATE TABLE t (id INT)", "INSERT INTO t VALUES (1)")
-        table = f"{root}/{location(TransactionalCatalog.open(root), 't')}"
-        held = one.held_at(2, insert(table, 3), "as it comes")
-        ours.sql("INSERT INTO t VALUES (2)")
-        held.go.set()
-        assert one.answer()["thrown"] == [], "it was told that it has committed"
+        written_over(ours, one, root)
         for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (4)"):
             answer = ours.ask({"sql": statement})
             assert answer["sqlstate"] == "40002", answer
@@ -205,12 +211,7 @@ def test_both_commits_are_there_once_a_person_says_so(pair: tuple[Writer, Writer
     root = root_in(tmp_path)
     one, two = pair
     with Driver(root) as ours:
-        ours.sql("CREATE TABLE t (id INT)", "INSERT INTO t VALUES (1)")
-        table = f"{root}/{location(TransactionalCatalog.open(root), 't')}"
-        held = one.held_at(2, insert(table, 3), "as it comes")
-        ours.sql("INSERT INTO t VALUES (2)")
-        held.go.set()
-        assert one.answer()["thrown"] == [], "it was told that it has committed"
+        table = written_over(ours, one, root)
         assert two.run(insert(table, 4)) == []
         assert ours.ask({"sql": "SELECT * FROM t"})["sqlstate"] == "40002"
         ours.sql("CALL lake.system.settle(table => 't', keep => 'both')")

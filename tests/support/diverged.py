@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,14 +15,48 @@ from pyarrow import parquet
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import Action, render
 from lockstep.delta.log import commit_path
+from lockstep.errors import LockstepError
 from lockstep.lake.policy import PROPERTY
 from lockstep.recovery.divergence import divergence
 from lockstep.recovery.settle import Side, settle
+from lockstep.storage.outside import open_reaching
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import add, create, lay, location, metadata, named, open_catalog, remove, stage
 
 Diverge: TypeAlias = Callable[[TransactionalCatalog, FaultyStorage], None]
 SIDES: tuple[Side, ...] = ("ours", "theirs")
+
+
+def killed_at_each_call(
+    folder: Path, make: Callable[[FaultyStorage], TransactionalCatalog], keep: Side
+) -> Iterator[tuple[str, TransactionalCatalog, bool]]:
+    """Settle a table anew, killed at one call of the store after the other, until that comes to its end.
+
+    Yields:
+        At which call, the lake as another process finds it, and whether the table is settled: whoever was told so is
+        right, and there is one who was told, and one who was not and is not.
+    """
+    outcomes = set()
+    for number in range(1, 500, 3):
+        store = FaultyStorage(open_reaching(str(folder / str(number)), create=True))
+        catalog = make(store)
+        version = catalog.timeline.head.version
+        store.die_at(number)
+        try:
+            settled(catalog, keep)
+            is_done = True
+        except LockstepError:
+            is_done = False
+        catalog.lake.upkeep.settle()
+        store.heal()
+        after = open_catalog(store.inner)
+        is_settled = after.timeline.head.version > version
+        outcomes.add((is_done, is_settled))
+        assert is_settled or not is_done
+        yield str(number), after, is_settled
+        if is_done:
+            break
+    assert {(False, False), (True, True)} <= outcomes
 
 
 def put_foreign(catalog: TransactionalCatalog, version: int, *actions: Action) -> None:

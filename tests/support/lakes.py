@@ -55,6 +55,11 @@ def open_catalog(
     return TransactionalCatalog(lake, author="ada", isolation=isolation, resolution=resolution)
 
 
+def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
+    """The same lake in another process."""
+    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
+
+
 def location(catalog: TransactionalCatalog, name: str) -> str:
     return catalog.timeline.head.tables[named(name)].location
 

@@ -32,8 +32,8 @@ class Killed(Exception):  # noqa: N818 (no error: what happens to a process)
 class Ticking:
     """A clock that goes on by a millisecond at each look, and by as much as it is told."""
 
-    def __init__(self) -> None:
-        self.now = BEGAN
+    def __init__(self, now: datetime = BEGAN) -> None:
+        self.now = now
 
     def __call__(self) -> datetime:
         self.now += timedelta(milliseconds=1)

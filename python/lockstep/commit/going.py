@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from lockstep.commit.files import Gone, missing_files
 from lockstep.delta.actions import Action, bodies
-from lockstep.delta.combine.deletion_vectors import file_path
-from lockstep.delta.places import below_root, may_mean
+from lockstep.delta.combine.deletion_vectors import file_path, may_mean_of
+from lockstep.delta.places import below_root
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.lake.deletions import OLD, Wanted, going
@@ -54,7 +54,7 @@ def wanted_by(tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
     """
     returned = [ddl for ddl in tx.names.table_ddl(tx.id) if ddl.action == "create" and ddl.version is not None]
     kept_by = tx.names.kept_by()
-    others = [*tx.creations.elsewhere(tx.names), *(t for t in tx.names.dropped if tx.names.is_released(t))]
+    others = [*tx.creations.elsewhere(tx.names), *tx.names.released()]
     locations = {ddl.location for ddl in returned} | {table.location for table in others}
     if tx.keeps_files:  # an earlier attempt has made its folders, which have looked like nobody's since
         locations |= {*tx.creations.folders()}
@@ -76,13 +76,7 @@ def files_elsewhere(lake: Lake, location: str, version: int) -> frozenset[str]:
     """
     found: set[str] = set()
     for add in read_snapshot(lake.storage, location, version).files.values():
-        vector = add.get("deletionVector") or {"storageType": "i"}
-        if vector["storageType"] not in {"i", "u", "p"}:
-            raise CorruptTimelineError(
-                f"{location} has a deletion vector of an unknown kind, {vector['storageType']!r}"
-            )
-        paths = [add["path"], *([vector["pathOrInlineDv"]] if vector["storageType"] == "p" else [])]
-        found.update(place for path in paths for place in may_mean(path, location, lake.storage.url))
+        found.update(may_mean_of(add, location, lake.storage.url))
     return frozenset(path for path in found if not path.startswith(f"{location}/"))
 
 

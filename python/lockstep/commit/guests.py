@@ -37,5 +37,4 @@ def forget_guests(lake: Lake, tx: Transaction) -> None:
 
 def _theirs(names: Names) -> list[Table]:
     """Return the tables that a transaction takes in, and those that it gives back."""
-    adopted = [table for table in names.returned() if names.is_adopted(table)]
-    return adopted + [table for table in names.dropped if names.is_released(table)]
+    return [*(table for table in names.returned() if names.is_adopted(table)), *names.released()]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -166,7 +167,7 @@ def going(storage: Storage, wanted: Wanted, more: Callable[[], frozenset[str]] =
         if files := wanted.files.intersection(each.files):
             return f"file {min(files)}"
         # Of a table that comes back, or is adopted, nobody here knows which files its log names.
-        if wanted.locations and (below := [path for path in each.files if _is_in_any(path, wanted.locations)]):
+        if wanted.locations and (below := [path for path in each.files if is_in_any(path, wanted.locations)]):
             return f"file {min(below)}"
         for folder in each.folders:
             inside = [path for path in (*wanted.files, *wanted.locations) if f"{path}/".startswith(f"{folder}/")]
@@ -175,7 +176,8 @@ def going(storage: Storage, wanted: Wanted, more: Callable[[], frozenset[str]] =
     return None
 
 
-def _is_in_any(path: str, locations: frozenset[str]) -> bool:
+def is_in_any(path: str, locations: AbstractSet[str]) -> bool:
+    """Tell whether a path is below one of some folders."""
     return any(path[:place] in locations for place, char in enumerate(path) if char == "/")
 
 

@@ -104,6 +104,22 @@ class TwoSides:
         kept = {file: add for file, add in self.there.files.items() if file[0] not in touched}
         return kept | {file: add for file, add in self.wanted.files.items() if file[0] in touched}
 
+    @cached_property
+    def must_be_told_anew(self) -> bool:
+        """Whether what ours did cannot be said as it was.
+
+        That is so of several commits, of which one could not say what each changed and moved, and where a later commit
+        of ours that the log has took back a part of it.
+        """
+        if len(self.missing) != 1:
+            return True
+        return _after(self.there, {0: self.own_files}).files.keys() != self.target.keys()
+
+    @cached_property
+    def own_files(self) -> list[Action]:
+        """What the commits of ours that the log has not say of files and change files."""
+        return [action for action in _actions(self.missing) if split(action)[0] in _FILES]
+
 
 def _actions(commits: Commits) -> list[Action]:
     return [action for version in sorted(commits) for action in commits[version]]
@@ -134,7 +150,7 @@ def why_not_both(sides: TwoSides) -> str | None:
             f"version {min(sides.shared)} is the same on both sides, and gave out row ids which a commit that was "
             "written over, or its successor, may have given out as well"
         )
-    if _must_be_told_anew(sides) and _takes_appends_only(sides):
+    if sides.must_be_told_anew and _takes_appends_only(sides):
         return "it takes appends only (delta.appendOnly), and files would have to be removed"
     return None
 
@@ -187,7 +203,7 @@ def both(sides: TwoSides, version: int, now_ms: int) -> list[Action]:
     applications = {name: wanted.transactions[name] for name in sorted(ours.apps)}
     domains = {name: wanted.domains[name] for name in sorted(ours.domains)}
     marks = [wanted.domains[ROW_TRACKING]] if ours.row_id_mark is not None else []
-    files = _retold(sides, now_ms) if _must_be_told_anew(sides) else _own_files(sides)
+    files = _retold(sides, now_ms) if sides.must_be_told_anew else sides.own_files
     [landing] = rebase(
         [[*({"domainMetadata": mark} for mark in marks), *(action for action in files if "add" in action)]],
         pin=sides.common,
@@ -213,25 +229,7 @@ def new_files(sides: TwoSides) -> list[dict[str, Any]]:
 
 def change_files(sides: TwoSides) -> list[Action]:
     """Return the change files that the commit with both sides names."""
-    return [] if _must_be_told_anew(sides) else [action for action in _own_files(sides) if "cdc" in action]
-
-
-def _must_be_told_anew(sides: TwoSides) -> bool:
-    """Tell whether what ours did cannot be said as it was.
-
-    That is so of several commits, of which one could not say what each changed and moved, and where a later commit of
-    ours that the log has took back a part of it.
-    """
-    if len(sides.missing) != 1:
-        return True
-    after = _after(sides.there, {0: _own_files(sides)})
-    return after.files.keys() != sides.target.keys()
-
-
-def _own_files(sides: TwoSides) -> list[Action]:
-    """Return the files that the one commit of ours which is missing removed and added, and its change files."""
-    [commit] = sides.missing.values()
-    return [action for action in commit if split(action)[0] in _FILES]
+    return [] if sides.must_be_told_anew else [action for action in sides.own_files if "cdc" in action]
 
 
 def _retold(sides: TwoSides, now_ms: int) -> list[Action]:

@@ -143,7 +143,7 @@ def _begin(lake: Lake, since: Since, begun: Begun, batch: Sequence[Doomed]) -> t
     try:
         lake.fence()
         named = since.read_on()
-        _spare_guests(lake, named)
+        named.add_locations(guests(lake.storage))  # a table may have been released since: then it is somebody else's
         spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
         if spared:
             begun = _without(begun, named)
@@ -193,23 +193,25 @@ def _take_over(lake: Lake, remover: Remover, run: str) -> None:
     for _, own in found:
         deletions.begin(lake.storage, own)
     lake.fence()
+    theirs = guests(lake.storage)  # what was released since is among these, and somebody else's
     for begun, own in found:
         try:
-            _finish(lake, begun, own, remover)
+            _finish(lake, begun, own, remover, theirs)
         except LockstepError as error:
             _log.warning(
                 "what %s says cannot be deleted, and a later run tries again: %s", deletions.path_of(own.id), error
             )
 
 
-def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover) -> None:
+def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover, theirs: Iterable[str]) -> None:
     """Delete the rest of what another run began, behind a fence.
 
     Args:
         own: the same, as this run has written it down.
+        theirs: folders that are not the lake's.
     """
     named = Since(lake, begun.head).read_on()
-    _spare_guests(lake, named)
+    named.add_locations(theirs)
     if named.is_unknown:
         deletions.end(lake.storage, own.id)  # nothing of it has gone by this
         if _is_gone(lake, begun):
@@ -227,12 +229,6 @@ def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover) -> None:
     deletions.end(lake.storage, begun.id)  # what is left of it, this run's own says
     if remover.remove(rest.files, rest.folders):
         deletions.end(lake.storage, own.id)
-
-
-def _spare_guests(lake: Lake, named: Named) -> None:
-    """Spare the folders that are not the lake's: a table may have been released since, and is somebody else's then."""
-    for location in guests(lake.storage):
-        named.add_location(location)
 
 
 def _is_gone(lake: Lake, begun: Begun) -> bool:

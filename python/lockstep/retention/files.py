@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from lockstep.delta.actions import Action, LogicalFile, logical_file, split
-from lockstep.delta.combine.deletion_vectors import file_path
+from lockstep.delta.combine.deletion_vectors import may_mean_of
 from lockstep.delta.features import IN_ADDS, unknown_in
 from lockstep.delta.log import LOG
 from lockstep.delta.places import may_mean
@@ -100,7 +100,7 @@ class TableFiles:
                 begin, _ = self._live.get(logical_file(body), (version, []))
                 self._live[logical_file(body)] = (begin, self._paths(body))
             elif kind == "cdc":
-                paths = self._places(body["path"])
+                paths = may_mean(body["path"], self.location, self.root)
                 if self.need.has(version):
                     self.needed.update(paths)
                 else:
@@ -140,16 +140,7 @@ class TableFiles:
 
     def _paths(self, body: dict[str, Any]) -> list[str]:
         """Return the files of an add or a remove."""
-        found = self._places(body["path"])
-        vector = body.get("deletionVector")
-        if vector is None or vector.get("storageType") == "i":
-            return found
-        if vector.get("storageType") == "p":
-            return found + self._places(vector["pathOrInlineDv"])
-        return [*found, file_path(vector, location=self.location, root=self.root)]
-
-    def _places(self, path: str) -> list[str]:
-        return may_mean(path, self.location, self.root)
+        return may_mean_of(body, self.location, self.root)
 
 
 def doomed_files(

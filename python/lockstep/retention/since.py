@@ -16,6 +16,7 @@ from lockstep.delta.actions import Action, parse
 from lockstep.delta.log import LOG, read_published
 from lockstep.delta.publish import contents
 from lockstep.errors import CorruptTimelineError, ExpiredError, LockstepError
+from lockstep.lake.deletions import is_in_any
 from lockstep.lake.kept_states import FOLDER as KEPT
 from lockstep.lake.kept_states import kept_state, state_path
 from lockstep.lake.lake import Lake
@@ -44,10 +45,11 @@ class Named:
             self._files.add(path)
             self._note_above(path)
 
-    def add_location(self, location: str) -> None:
-        """Note that all in a folder is needed, and the folder itself."""
-        self._locations.add(location)
-        self._note_above(location)
+    def add_locations(self, locations: Iterable[str]) -> None:
+        """Note that all in some folders is needed, and the folders themselves."""
+        for location in locations:
+            self._locations.add(location)
+            self._note_above(location)
 
     def _note_above(self, path: str) -> None:
         while path and path not in self._above:
@@ -58,15 +60,9 @@ class Named:
         """Tell whether something has to stay: a file, or a folder with all that is in it."""
         if path in self._files or (is_folder and path in self._above):
             return True
-        if any(path[:place] in self._locations for place in _ends(path)):
+        if path in self._locations or is_in_any(path, self._locations):
             return True
         return self.is_unknown and f"/{LOG}/" not in f"{path}/"  # no table names files of a log
-
-
-def _ends(path: str) -> Iterator[int]:
-    """Yield where a path ends, and each folder above it."""
-    yield len(path)
-    yield from (place for place, char in enumerate(path) if char == "/")
 
 
 class Since:
@@ -113,10 +109,10 @@ class Since:
             named.add_files(_kept_by(lake, entry))
         except CorruptTimelineError as error:
             _log.warning("nothing that is kept for tags is deleted: %s", error)
-            named.add_location(KEPT)
+            named.add_locations([KEPT])
         for ddl in entry.tables:
             if ddl.action == "create":
-                named.add_location(ddl.location)
+                named.add_locations([ddl.location])
                 self._take_elsewhere(ddl)
         for write in entry.writes:
             self._take_commits(write.location, self._commits(write, entry))
@@ -128,7 +124,7 @@ class Since:
             _log.warning("no data is deleted: nobody can tell what was written into %s: %s", location, error)
             files = None
         if files is None:
-            self.named.add_location(location)
+            self.named.add_locations([location])
             self.named.is_unknown = True  # it may be a clone, which names files of others
         else:
             self.named.add_files(files)

@@ -193,6 +193,10 @@ class Names:
         """Whether the transaction gives the table back."""
         return table.id in self._released
 
+    def released(self) -> list[Table]:
+        """Return the tables that the transaction gives back."""
+        return [table for table in self.dropped if self.is_released(table)]
+
     def rename_table(self, name: Name, new_name: Name) -> None:
         """Give a table another name, in another namespace if asked."""
         table = self.table(name)

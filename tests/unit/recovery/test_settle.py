@@ -27,6 +27,7 @@ from tests.support.diverged import (
     HELD,
     SIDES,
     diverged,
+    killed_at_each_call,
     overtaken,
     put_foreign,
     settled,
@@ -91,23 +92,7 @@ def test_one_side_is_kept_and_no_file_is_lost(store: FaultyStorage, case: str, k
 )
 def test_who_dies_anywhere_has_settled_it_or_not(tmp_path: Path, case: str, keep: Side) -> None:
     """Whoever comes after that settles it, or finds it settled."""
-    outcomes = set()
-    for number in range(1, 500, 3):
-        store = FaultyStorage(open_reaching(str(tmp_path / str(number)), create=True))
-        catalog = diverged(store, case)
-        version = catalog.timeline.head.version
-        store.die_at(number)
-        try:
-            settled(catalog, keep)
-            is_done = True
-        except LockstepError:
-            is_done = False
-        catalog.lake.upkeep.settle()
-        store.heal()
-        after = open_catalog(store.inner)
-        is_settled = after.timeline.head.version > version
-        outcomes.add((is_done, is_settled))
-        assert is_settled or not is_done
+    for number, after, is_settled in killed_at_each_call(tmp_path, lambda store: diverged(store, case), keep):
         if is_settled:
             with pytest.raises(InvalidError, match="has not diverged") as nothing:
                 settled(after, keep)
@@ -115,10 +100,8 @@ def test_who_dies_anywhere_has_settled_it_or_not(tmp_path: Path, case: str, keep
         else:
             settled(after, keep)
         assert files(after, "t") == HELD[keep], number
-        assert replay(store.inner, location(after, "t"), after.timeline.head.tables[named("t")].version) == HELD[keep]
-        if is_done:
-            break
-    assert {(False, False), (True, True)} <= outcomes
+        newest = after.timeline.head.tables[named("t")].version
+        assert replay(after.lake.storage, location(after, "t"), newest) == HELD[keep]
 
 
 @pytest.mark.parametrize("keep", SIDES)

@@ -16,7 +16,7 @@ import lockstep
 from lockstep.catalog import TransactionalCatalog
 from lockstep.delta.actions import bodies
 from lockstep.delta.log import commit_path, read_published
-from lockstep.errors import ConflictError, ForeignCommitError, InvalidError, LockstepError
+from lockstep.errors import ConflictError, ForeignCommitError, InvalidError
 from lockstep.lake.policy import PROPERTY
 from lockstep.lake.verify import verify
 from lockstep.recovery.choices import choices
@@ -26,7 +26,7 @@ from lockstep.storage.outside import open_reaching
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.table import TransactionTable
 from lockstep.timeline.entry import Counts
-from tests.support.diverged import as_it_is, overtaken, put_foreign, settled, write_over
+from tests.support.diverged import as_it_is, killed_at_each_call, overtaken, put_foreign, settled, write_over
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
@@ -226,31 +226,14 @@ def test_a_dry_run_says_that_nobody_loses_anything(store: FaultyStorage) -> None
 
 def test_who_dies_anywhere_has_settled_it_or_not(tmp_path: Path) -> None:
     """Whoever comes after that settles it, or finds it settled."""
-    outcomes = set()
-    for number in range(1, 500, 3):
-        store = FaultyStorage(open_reaching(str(tmp_path / str(number)), create=True))
-        catalog = written_over(store, remove("p"), add("ours"))
-        version = catalog.timeline.head.version
-        store.die_at(number)
-        try:
-            settled(catalog, "both")
-            is_done = True
-        except LockstepError:
-            is_done = False
-        catalog.lake.upkeep.settle()
-        store.heal()
-        after = open_catalog(store.inner)
-        is_settled = after.timeline.head.version > version
-        outcomes.add((is_done, is_settled))
-        assert is_settled or not is_done
+    for number, after, is_settled in killed_at_each_call(
+        tmp_path, lambda store: written_over(store, remove("p"), add("ours")), "both"
+    ):
         if not is_settled:
             settled(after, "both")
         assert files(after, "t") == {"ours", "theirs"}, number
         newest = after.timeline.head.tables[named("t")].version
-        assert replay(store.inner, location(after, "t"), newest) == {"ours", "theirs"}
-        if is_done:
-            break
-    assert {(False, False), (True, True)} <= outcomes
+        assert replay(after.lake.storage, location(after, "t"), newest) == {"ours", "theirs"}
 
 
 def test_of_two_who_settle_it_at_once_one_does(store: FaultyStorage) -> None:

@@ -19,7 +19,7 @@ from lockstep.retention.planning import VACUUM, Plan, Scope, plan
 from lockstep.storage.outside import open_reaching
 from tests.support.adopting import adopted, written_log
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import add, append, create, location, named, open_catalog, remove, stage
+from tests.support.lakes import add, again, append, create, location, named, open_catalog, remove, stage
 from tests.support.retained import Ticking
 
 DAY = timedelta(days=1)
@@ -29,9 +29,7 @@ RETENTION = Retention(age=30 * DAY, last=1, grace=DAY, orphan_age=7 * DAY)
 @pytest.fixture
 def clock() -> Ticking:
     """A clock that begins now, since the files here are as old as the disk says."""
-    clock = Ticking()
-    clock.now = datetime.now(UTC)
-    return clock
+    return Ticking(datetime.now(UTC))
 
 
 @pytest.fixture
@@ -40,11 +38,6 @@ def catalog(clock: Ticking, tmp_path: Path) -> TransactionalCatalog:
     catalog = open_catalog(FaultyStorage(open_reaching(str(tmp_path / "lake"), create=True)), clock=clock)
     create(catalog, "a", files=["p"])
     return catalog
-
-
-def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
 
 
 def clone_of_what_goes(catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, place: str) -> tuple[Plan, Path]:

@@ -30,6 +30,7 @@ from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed, KilledStorage
 from tests.support.lakes import (
     add,
+    again,
     append,
     create,
     foreign,
@@ -67,11 +68,6 @@ def lake(aged: AgedStorage, clock: Ticking) -> TransactionalCatalog:
     append(catalog, "a", "r")
     expire_snapshots(catalog.lake, older_than=clock(), retain_last=1, grace=timedelta())
     return catalog
-
-
-def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
 
 
 def planned(catalog: TransactionalCatalog) -> Plan:
@@ -144,8 +140,7 @@ def test_what_commits_have_come_to_need_is_spared(
     """And where nobody knows what that is, all that a table may name."""
     named = Named(is_unknown=needed is UNKNOWN)
     named.add_files((needed or {}).get("files", []))
-    for each in (needed or {}).get("locations", []):
-        named.add_location(each)
+    named.add_locations((needed or {}).get("locations", []))
     assert named.spares(path, is_folder=kind == "folder") is is_spared
 
 

@@ -33,6 +33,7 @@ from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed
 from tests.support.lakes import (
     add,
+    again,
     append,
     create,
     files,
@@ -56,9 +57,7 @@ OF_AN_OBJECT = "507f1f77bcf86cd799439011"
 @pytest.fixture
 def clock() -> Ticking:
     """A clock that begins now, since the files here are as old as the disk says."""
-    clock = Ticking()
-    clock.now = datetime.now(UTC)
-    return clock
+    return Ticking(datetime.now(UTC))
 
 
 @pytest.fixture
@@ -73,11 +72,6 @@ def catalog(store: Storage, clock: Ticking) -> TransactionalCatalog:
     catalog = open_catalog(store, clock=clock)
     create(catalog, "a", files=["p"])
     return catalog
-
-
-def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
 
 
 def nights(catalog: TransactionalCatalog, clock: Ticking, count: int = 4, days: int = 20) -> list[Maintained]:

@@ -27,6 +27,7 @@ from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
 from tests.support.lakes import (
     add,
+    again,
     append,
     create,
     foreign,
@@ -67,11 +68,6 @@ def change(catalog: TransactionalCatalog, name: str, *actions: Any) -> int:
 
 def expire(catalog: TransactionalCatalog) -> None:
     expire_snapshots(catalog.lake, older_than=catalog.lake.clock(), retain_last=1, grace=timedelta())
-
-
-def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
 
 
 def data(catalog: TransactionalCatalog, name: str) -> set[str]:

@@ -40,7 +40,19 @@ from lockstep.timeline.entry import TagDdl
 from lockstep.timeline.files import entry_path
 from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed, KilledStorage
-from tests.support.lakes import add, append, create, location, metadata, named, open_catalog, remove, stage, stage_new
+from tests.support.lakes import (
+    add,
+    again,
+    append,
+    create,
+    location,
+    metadata,
+    named,
+    open_catalog,
+    remove,
+    stage,
+    stage_new,
+)
 from tests.support.retained import AgedStorage, Ticking, read_back
 
 DAY = timedelta(days=1)
@@ -97,11 +109,6 @@ def test_ours_of_a_table_that_was_written_over_stays_until_a_person_decides(
     assert found.set_aside, "whoever looks at that alone learns of it"
     with pytest.raises(MissingFilesError, match="cannot be read"):
         shared_files(again(catalog).lake, location(catalog, "b"))  # which a clone may name in the timeline alone
-
-
-def again(catalog: TransactionalCatalog) -> TransactionalCatalog:
-    """The same lake in another process."""
-    return open_catalog(catalog.lake.storage, clock=catalog.lake.clock)
 
 
 def put_export(catalog: TransactionalCatalog, version: int) -> None:

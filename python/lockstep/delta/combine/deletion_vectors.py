@@ -16,12 +16,12 @@ import base64
 import binascii
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 from uuid import UUID
 
-from lockstep.delta.places import below_root, is_absolute
+from lockstep.delta.places import below_root, is_absolute, may_mean
 from lockstep.errors import CorruptTimelineError
 
 if TYPE_CHECKING:
@@ -110,6 +110,20 @@ def file_path(descriptor: Descriptor, *, location: str, root: str) -> str:
             return below
         case other:
             raise _corrupt(name, "the storage type u, p or i", repr(other))
+
+
+def may_mean_of(file: Mapping[str, Any], location: str, root: str) -> list[str]:
+    """Return all files that an `add` or a `remove` may mean, and its vector, see `lockstep.delta.places.may_mean`.
+
+    Raises:
+        CorruptTimelineError: it has a vector of a kind that nobody knows how to find.
+    """
+    found, vector = may_mean(file["path"], location, root), file.get("deletionVector")
+    if vector is None or vector.get("storageType") == "i":
+        return found
+    if vector.get("storageType") == "p":
+        return found + may_mean(vector["pathOrInlineDv"], location, root)
+    return [*found, file_path(vector, location=location, root=root)]
 
 
 def file_name(id: UUID) -> str:

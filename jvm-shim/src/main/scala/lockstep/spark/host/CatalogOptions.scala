@@ -4,8 +4,8 @@ import java.nio.ByteBuffer
 import java.security.{MessageDigest, SecureRandom}
 
 /**
- * What a catalog of this name is set to, the keys of its store too. Requests say it by an id, and Python, which may know that already, asks
- * for the rest: see Python's `lockstep.spark.host.protocol.options`.
+ * What a catalog of this name is set to, the keys of its store too. Requests say it by an id, and Python, which may know that
+ * already, asks for the rest: see Python's `lockstep.spark.host.protocol.options`.
  */
 final private[spark] class CatalogOptions(val name: String, val settings: Map[String, String]) {
 
