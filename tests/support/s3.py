@@ -20,7 +20,7 @@ Application = Callable[[Any, Any], Any]
 
 
 def moto() -> Application:
-    """Return moto's own application, with nothing in it."""
+    """Return moto's own application. What is in its buckets all of them in this process share."""
     return DomainDispatcherApplication(create_backend_app)
 
 
