@@ -203,13 +203,18 @@ def database_at(version: int, tables: int) -> Database:
 class Lake:
     """A lake in the making."""
 
-    def __init__(self, root: str, tables: int, read: set[int]) -> None:
-        """Begin with nothing; around some versions is what Lockstep would write."""
+    def __init__(self, root: str, tables: int, read: set[int], expiring: int) -> None:
+        """Begin with nothing; around some versions is what Lockstep would write.
+
+        So are the segments of all versions before the first that is to stay: expiry reads them before it deletes their
+        entries.
+        """
         self.store = UnsyncedStorage(Path(root))
         self._root, self._tables, self._end = Path(root), tables, 0
         self._real = {version for each in read for version in range(each - 2 * SINCE, each + 2 * SINCE)} | {0, 1}
         self._checkpoints = {version - SINCE for version in read}
         self._segments = {version // SEGMENT_VERSIONS for each in read for version in (each - 2 * SINCE, each)}
+        self._segments |= {*range(expiring // SEGMENT_VERSIONS + 1)}
 
     def grow(self, count: int) -> None:
         """Go on to a version, and leave a hint of it."""
@@ -377,7 +382,7 @@ def run(lengths: list[int], tables: int, versions: int, repeats: int) -> tuple[s
     root = tempfile.mkdtemp(prefix="lockstep-long-")
     try:
         read = {version for count in lengths for version in (count, *asked(count))}
-        lake = Lake(root, tables, read | {versions + SINCE})
+        lake = Lake(root, tables, read | {versions + SINCE}, expiring=versions)
         rows = []
         for count in lengths:
             lake.grow(count)
