@@ -20,7 +20,7 @@ from tests.support.child import REPOSITORY
 from tests.support.lakes import named, open_catalog
 from tests.support.placed import root_in
 
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 240
 """So long at most until enough has happened; a few seconds, if nothing else runs."""
 
 
