@@ -71,7 +71,7 @@ def new_id() -> str:
 
 
 class TransactionalCatalog:
-    """One lake. Safe to share between threads; each `Transaction` belongs to one of them at a time."""
+    """One lake. Threads may share it; each `Transaction` is used by one thread at a time."""
 
     def __init__(
         self,
@@ -135,9 +135,9 @@ class TransactionalCatalog:
             record_reads: whether transactions that change nothing are judged and recorded too, see docs/isolation.md.
             backoff: how often, and how soon, a commit that lost a race for the timeline is tried again.
             resolution: what open transactions do about each other before COMMIT; nothing by default.
-            checkpoint_interval: after so many database versions a commit writes a checkpoint of the timeline, behind
+            checkpoint_interval: after how many database versions a commit writes a checkpoint of the timeline, after
                 its answer; 0 for never.
-            fsync_data: whether a commit puts the files that it adds on the disk first; for local roots.
+            fsync_data: whether a commit first syncs the files that it adds to the disk; for local roots.
             arbiter: who decides the entries of the lake, as docs/storage.md says; by default `LOCKSTEP_ARBITER`, if the
                 lake has that one. A new lake is made with it.
 
@@ -177,8 +177,8 @@ class TransactionalCatalog:
         """Return the newest database version; what it ratified is published.
 
         Args:
-            touching: tables that are about to be used: what plain Delta writers did to them is taken in first. Names
-                that no table has are passed over.
+            touching: tables that are about to be used. What plain Delta writers did to them is taken in first. Names
+                that no table has are ignored.
 
         Raises:
             ForeignCommitError, UnavailableError, CorruptTimelineError: one of the tables is set aside, see
@@ -196,8 +196,8 @@ class TransactionalCatalog:
         """Return an older database version: by number, as it was at a time, or by a tag; what it ratified is published.
 
         Args:
-            at_most: a snapshot's version: nothing newer exists for it.
-            names: a transaction's, which say what it takes a tag for; those of the newest version by default.
+            at_most: the version of a snapshot, for which nothing newer exists.
+            names: a transaction's names, which say what it takes a tag for; those of the newest version by default.
 
         Raises:
             InvalidError: there is no such version; or a tag of the transaction's own names what it will commit.
@@ -223,21 +223,21 @@ class TransactionalCatalog:
     ) -> Transaction:
         """Begin a transaction whose snapshot is the newest database version; what it ratified is published.
 
-        What plain Delta writers did is found when `look` is told which tables the transaction is about to use.
+        What plain Delta writers did is found when `look` is called for tables that the transaction is about to use.
 
         Args:
-            dry_run: whether it only looks what something would come to, and is never committed: a lake that can only be
-                read will do.
-            record_reads: for this transaction, instead of what the catalog is set to.
-            batch: the micro-batch that the transaction carries out. If its snapshot has it already, or a later one of
+            dry_run: whether the transaction only finds out what something would do, and is never committed. A lake that
+                can only be read is enough for this.
+            record_reads: the setting for this transaction, instead of the catalog's.
+            batch: the micro-batch that the transaction carries out. If its snapshot already has it, or a later one of
                 the application, the transaction `is_replay`: COMMIT changes nothing, whatever it did.
-            author: who is named in the timeline, instead of the catalog's.
+            author: who is named in the timeline, instead of the catalog's author.
             case_sensitive: whether a new name may differ from another in case alone.
-            as_of: the snapshot, of a READ ONLY transaction, is this older version instead; see `as_of`.
+            as_of: an older version as the snapshot of a READ ONLY transaction; see `as_of`.
 
         Raises:
-            InvalidError: the batch's application or number cannot be one, or a READ ONLY transaction has a batch, or
-                one that is not has an older version as its snapshot; or there is no such version.
+            InvalidError: the batch's application or number is not valid; a READ ONLY transaction has a batch; another
+                transaction has an older version as its snapshot; or there is no such version.
         """
         if as_of is not None and not read_only:
             raise InvalidError("only a READ ONLY transaction can read an older database version: BEGIN READ ONLY AS OF")
@@ -277,10 +277,10 @@ class TransactionalCatalog:
 
     @takes(tx=Transaction, name=Name)
     def table(self, tx: Transaction, name: Name) -> Table:
-        """Return a table that a transaction sees and is about to use; `look` is part of it.
+        """Return a table that a transaction sees and is about to use; this includes `look`.
 
         Raises:
-            UndefinedError: it sees none of that name.
+            UndefinedError: it sees no table of that name.
             ForeignCommitError, UnavailableError, CorruptTimelineError: see `look` and `Transaction.table`.
         """
         self.look(tx, [name])
@@ -291,7 +291,7 @@ class TransactionalCatalog:
 
         Raises:
             InvalidError, DuplicateError: see `Transaction.next_version`.
-            CorruptTimelineError: it has, and its files are gone.
+            CorruptTimelineError: it has that version, and the version's files are missing.
         """
         if version >= tx.next_version(location):
             return False
@@ -306,10 +306,10 @@ class TransactionalCatalog:
     def stage(
         self, tx: Transaction, location: str, version: int, content: str | None = None, *, text: str = ""
     ) -> None:
-        """Note a commit that Delta staged, so that COMMIT and ROLLBACK find it; `claim` has to follow.
+        """Note a commit that Delta staged, so that COMMIT and ROLLBACK find it; call `claim` after it.
 
         Args:
-            content: what it says, which COMMIT need not read then.
+            content: the commit's content, so that COMMIT need not read it.
             text: the statement, for the entry. If it is empty, the content says which operation it was.
 
         Raises:
@@ -334,15 +334,15 @@ class TransactionalCatalog:
     ) -> None:
         """Settle the conflicts of a commit that was staged with other open transactions, by the policy.
 
-        It may wait for another transaction, up to the policy's `lock_timeout_seconds`. Others may do anything with this
-        transaction meanwhile, and end it, too.
+        It may wait for another transaction, up to the policy's `lock_timeout_seconds`. Meanwhile other threads may do
+        anything with this transaction, and may end it.
 
         Args:
-            lock: what they hold while they do.
+            lock: the lock that they hold while they do so.
 
         Raises:
             ConflictError: this transaction has to give way, and can only be rolled back (`lockstep.commit.announce`).
-            NoTransactionError: it was rolled back meanwhile.
+            NoTransactionError: it was rolled back in the meantime.
         """
         with lock:
             table = tx.names.table_at(location)
@@ -356,14 +356,15 @@ class TransactionalCatalog:
 
     @takes(tx=Transaction)
     def commit(self, tx: Transaction) -> Committed:
-        """Commit, or raise why not.
+        """Commit a transaction, or raise an error that says why it is not committed.
 
         Raises:
-            NoTransactionError: it has ended. ReadOnlyError: it only looks.
-            FailedTransactionError: a write of it failed, and it is rolled back now; or it took too long (25P03, 25P04).
-            ConflictError: another transaction was first; it is rolled back now.
-            CancelledError (57014): a person had it ended, see `lockstep.commit.records.abort`; it is rolled back now.
-            MissingFilesError: files that it wrote are gone; it is rolled back now.
+            NoTransactionError: it has ended. ReadOnlyError: it is a dry run.
+            FailedTransactionError: one of its writes failed, and it is now rolled back; or it took too long (25P03,
+                25P04).
+            ConflictError: another transaction was first; this one is now rolled back.
+            CancelledError (57014): a person ended it, see `lockstep.commit.records.abort`; it is now rolled back.
+            MissingFilesError: files that it wrote are missing; it is now rolled back.
             CommitUnknownError: the store does not say; committing again finds out.
             UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
         """
@@ -386,11 +387,12 @@ class TransactionalCatalog:
 
     @takes(tx=Transaction)
     def rollback(self, tx: Transaction) -> None:
-        """Undo a transaction; one that was rolled back already stays as it is.
+        """Undo a transaction; if it was already rolled back, nothing is changed.
 
         Raises:
-            TransactionStateError (2D000): too late, it is committed; an earlier COMMIT whose answer was lost did land.
-            CommitUnknownError: the store still does not say whether it did. It has ended, and nothing was removed.
+            TransactionStateError (2D000): too late, it is committed: an earlier COMMIT whose answer was lost did land.
+            CommitUnknownError: the store still does not say whether that COMMIT landed. The transaction has ended, and
+                nothing was removed.
         """
         if tx.state is State.COMPLETED:
             raise TransactionStateError(
@@ -406,7 +408,7 @@ class TransactionalCatalog:
         refuse_unless_undone(outcome, tx.id)
 
     def find_out(self, transaction: str, snapshot: int) -> Committed | None:
-        """Return what the COMMIT of a process that is gone did, see `lockstep.commit.ending.settle_orphan`."""
+        """Return what became of the COMMIT of a process that has ended, see `lockstep.commit.ending.settle_orphan`."""
         return settle_orphan(self.lake, transaction, snapshot)
 
     @takes(tx=Transaction, name=str)
@@ -425,7 +427,7 @@ class TransactionalCatalog:
     ) -> Committed:
         """Make one change of the catalog in a transaction of its own: an autocommitted DDL statement.
 
-        If that fails, nothing of it is left, claims of tables among it, unless nobody knows whether it is committed.
+        If that fails, nothing of it is left, including claims of tables, unless nobody knows whether it is committed.
         """
         tx = self.begin(author=author, case_sensitive=case_sensitive)
         if text:
@@ -441,7 +443,7 @@ class TransactionalCatalog:
     # --- one Delta commit on its own ----------------------------------------------------------------------------------
 
     def check_writable(self) -> None:
-        """Raise unless statements may write, as far as that is known before anything is written.
+        """Raise an error if statements may not write, as far as that is known before anything is written.
 
         Raises:
             ReadOnlyError: this process may only read the lake's root.
@@ -490,9 +492,9 @@ class TransactionalCatalog:
             author: who is named in the timeline, instead of the catalog's.
 
         Raises:
-            ConflictError: what it read from other tables has changed, and not in a way that some order of the
-                transactions would explain; or too many lost races.
-            MissingFilesError: files that it wrote are gone; nothing was committed.
+            ConflictError: what it read from other tables has changed in a way that no order of the transactions
+                explains; or it lost too many races.
+            MissingFilesError: files that it wrote are missing; nothing was committed.
             CommitUnknownError: the store does not say.
             ReadOnlyError: see `check_writable`.
         """

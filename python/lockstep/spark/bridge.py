@@ -48,9 +48,9 @@ _log = logging.getLogger(__name__)
 
 
 def attach(spark: SparkSession) -> None:
-    """Let this Python process decide for a session that was configured elsewhere (spark-submit with our settings).
+    """Make this Python process the host of a session that was configured elsewhere (spark-submit with our settings).
 
-    Nothing is done for a client of Spark Connect, whose server has its host, nor where a host is at work already.
+    It does nothing for a client of Spark Connect, whose server has a host, and nothing if there is a host already.
 
     Raises:
         UnsupportedError: the session's JVM has no Lockstep in it.

@@ -228,13 +228,13 @@ class SessionTransaction(Block):
     Attributes:
         id: the transaction's id, once begun.
         version: the database version that it made, once committed; the snapshot's if there was nothing to commit.
-        status: NEW, OPEN, COMMITTED, ROLLED BACK, or IN DOUBT: nobody knows here whether it is committed. While the
-            session still has it open, `commit` or `rollback` finds out; else the timeline tells, by its `id`.
-        result: what COMMIT answered, as a dictionary.
-        batch: the micro-batch that it carries out, if it is one.
+        status: NEW, OPEN, COMMITTED, ROLLED BACK, or IN DOUBT: it is not known here whether it is committed. While the
+            session still has it open, `commit` or `rollback` finds out. Otherwise look for its `id` in the timeline.
+        result: the row that COMMIT returned, as a dictionary.
+        batch: the micro-batch that it carries out, if any.
         last_batch: the number of its application's last recorded batch, once begun; None if there is none.
-        is_replay: whether `batch` was done before this transaction began. There is nothing to do then: whatever the
-            block does to tables is dropped at its end.
+        is_replay: whether `batch` was already done when this transaction began. There is nothing to do then: whatever
+            the block does to tables is dropped at its end.
     """
 
     def __init__(
@@ -323,9 +323,9 @@ class SessionTransaction(Block):
         """Commit now instead of at the end of the block.
 
         Raises:
-            CommitUnknownError: the store did not say; `commit` again finds out, as the end of the block does once.
+            CommitUnknownError: the store did not say; another `commit` finds out. The end of the block tries that once.
             TransactionStateError: SQL has ended this transaction, and begun another, which is left as it is.
-            LockstepError: why not, as `lockstep.errors` says; after a ConflictError it is rolled back.
+            LockstepError: it was not committed, see `lockstep.errors`; after a ConflictError it is rolled back.
         """
         self._refuse_another()
         try:
@@ -341,7 +341,7 @@ class SessionTransaction(Block):
         Raises:
             TransactionStateError (2D000): too late, a `commit` without an answer did commit it; `status` says so.
             TransactionStateError: SQL has ended this transaction, and begun another, which is left as it is.
-            CommitUnknownError: nobody knows whether one did.
+            CommitUnknownError: nobody knows whether a `commit` without an answer did commit it.
         """
         self._refuse_another()
         try:
@@ -427,12 +427,12 @@ def transaction(
         read_only: refuse writes.
         comment: why, for the timeline.
         batch: the name of a streaming application and the number of its micro-batch, which the transaction carries
-            out once and for all: look at `is_replay` first, and do nothing if it is. An application's numbers only grow
-            (Delta's PROTOCOL.md, "Transaction Identifiers", for one table).
-        timeout: how many seconds it may be open before it is rolled back (25P04), 0 for ever; by default what the
-            session says (`lockstep.transaction_timeout`), or else the catalog.
-        idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
-        statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
+            out exactly once. Look at `is_replay` first, and do nothing if it is true. An application's numbers only
+            grow (Delta's PROTOCOL.md, "Transaction Identifiers", has the same for one table).
+        timeout: after how many seconds the transaction is rolled back (25P04); 0 for never. By default what is set for
+            the session (`lockstep.transaction_timeout`), or else for the catalog.
+        idle_timeout: after how many seconds without a running statement it is rolled back (25P03); default as above.
+        statement_timeout: after how many seconds one of its statements is cancelled (57014); default as above.
 
     Raises:
         InvalidError: no such isolation level; an application's name of less than 1 or more than 256 characters; a
@@ -466,8 +466,8 @@ def run(
 ) -> T:
     """Run `fn` in a transaction, again from the start if another transaction was first, and return what it returns.
 
-    Only errors that running again can cure are retried (`retryable`), with a growing, jittered pause. `fn` must do
-    nothing besides that cannot be done twice.
+    It is run again only after errors that another run can resolve (`retryable`), with a growing, jittered pause. `fn`
+    must not do anything outside of the transaction that cannot be done twice.
 
     Args:
         fn: gets the open transaction.

@@ -39,21 +39,21 @@ def foreach_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `writeStream.foreachBatch` that runs `fn` once for each micro-batch, in a transaction.
 
-    The transaction is one of the batch's own session, `frame.sparkSession`: statements of another session are no part
-    of it. It is run again from the start as `lockstep.run` does, also after a COMMIT without an answer. A batch that is
-    recorded already is passed over without a call, which is logged: as a warning, if a later one is recorded too.
+    The transaction belongs to the batch's own session, `frame.sparkSession`: statements of another session are not part
+    of it. It is run again from the start as by `lockstep.run`, also after a COMMIT without an answer. If a batch is
+    already recorded, `fn` is not called for it. This is logged, as a warning if a later batch is recorded too.
 
     Args:
-        fn: gets the batch's rows and its number. It may be called again for the same batch, when nothing of the call
+        fn: gets the batch's rows and its number. It may be called again for the same batch, if nothing of the call
             before was kept.
-        application: the stream's name in the timeline, 1 to 256 characters: the same as long as its checkpoint is,
-            and another with each new checkpoint, for numbers begin at 0 there.
+        application: the stream's name in the timeline, 1 to 256 characters. Keep it for as long as the stream's
+            checkpoint exists. Use another one with each new checkpoint, because numbers begin at 0 there.
         attempts: how often a batch is tried at most, 1 or more.
 
     Raises:
         InvalidError: the application's name is too long, or empty; fewer than one attempt; or `fn` does nothing when
             it is called (`async def`, a generator).
-        LockstepError: from the function, and so from the query: what the last attempt was refused for.
+        LockstepError: raised by the returned function, and so by the query: the error of the last attempt.
     """
     check_batch(Batch(application=application, number=0))
     replace(AGAIN, attempts=attempts)  # now, and not in the query's first batch

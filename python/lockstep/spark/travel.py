@@ -15,14 +15,14 @@ from lockstep.spark.session import SessionTransaction
 def at(spark: SparkSession, when: int | datetime | str) -> SessionTransaction:
     """Return a read-only transaction to use in a `with` statement, in which all tables and views are as they were.
 
-    It is `BEGIN READ ONLY AS OF`: every statement and DataFrame of the block sees that database version, under the
-    names that things had in it.
+    It is `BEGIN READ ONLY AS OF`: every statement and DataFrame of the block sees that database version, and finds
+    tables and views under the names that they had in it.
 
     Args:
         when: a database version's number, a time (the newest version that was committed by then), or a tag's name.
 
     Raises:
-        InvalidError: a number below 0, a time without a zone, or no name. At the block's begin: no such version or tag.
+        InvalidError: a number below 0, a time without a zone, or no name. As the block begins: no such version or tag.
     """
     if isinstance(when, int):
         if isinstance(when, bool) or when < 0:

@@ -64,7 +64,7 @@ class Merged(NamedTuple):
 
 
 class Merge:
-    """A merge that is being said; nothing is done before `execute`."""
+    """A merge to which clauses are added; nothing is done before `execute`."""
 
     def __init__(self, table: TransactionTable, source: pa.Table, on: str | Sequence[str]) -> None:
         """Begin with what tells which rows match."""
@@ -80,7 +80,7 @@ class Merge:
 
     @takes(condition=str | None)
     def when_matched_update_all(self, condition: str | None = None) -> Self:
-        """Set all columns of rows that match to the source's of the same names, which must be there."""
+        """Set all columns of rows that match to the source's columns of the same names, which must exist."""
         return self._add("matched", condition, {})
 
     @takes(condition=str | None)
@@ -90,22 +90,22 @@ class Merge:
 
     @takes(values=Mapping, condition=str | None)
     def when_not_matched_insert(self, values: Mapping[str, str], condition: str | None = None) -> Self:
-        """Insert a row for each of the source that no row matches; a column left out has its default, or is null."""
+        """Insert a row for each source row that matches no row. A column that is left out gets its default, or null."""
         return self._add("not matched", condition, values)
 
     @takes(condition=str | None)
     def when_not_matched_insert_all(self, condition: str | None = None) -> Self:
-        """Insert each row of the source that no row matches, with all columns of the table."""
+        """Insert each source row that matches no row, with all columns of the table."""
         return self._add("not matched", condition, {})
 
     @takes(values=Mapping, condition=str | None)
     def when_not_matched_by_source_update(self, values: Mapping[str, str], condition: str | None = None) -> Self:
-        """Set columns of rows that none of the source matches."""
+        """Set columns of rows that no source row matches."""
         return self._add("not matched by source", condition, values)
 
     @takes(condition=str | None)
     def when_not_matched_by_source_delete(self, condition: str | None = None) -> Self:
-        """Delete rows that none of the source matches."""
+        """Delete rows that no source row matches."""
         return self._add("not matched by source", condition, None)
 
     @property
@@ -120,12 +120,12 @@ class Merge:
 
     @writes
     def execute(self) -> Merged:
-        """Do it, as one statement.
+        """Execute the merge, as one statement.
 
         Raises:
             UndefinedError, UnsupportedError: see `TransactionTable.append`.
-            InvalidError: no clause, one after another that takes all rows, a column that is not there, an expression
-                that DuckDB refuses, a value that a column does not take; two rows that change one row (21000).
+            InvalidError: no clause, a clause after one that takes all rows, a column that does not exist, an expression
+                that DuckDB refuses, a value that a column does not accept; two source rows that change one row (21000).
         """
         table, files = self._table.open_to_change()
         layout = files.layout

@@ -63,14 +63,13 @@ def open(
         author: who is named in the timeline; the operating system's user by default.
         isolation: the level of transactions that do not ask for one.
         arbiter: who decides the lake's entries, if its store does not: see `TransactionalCatalog.open`.
-        timeout: how many seconds a transaction may be open before it is rolled back (25P04), 0 for ever; a transaction
-            may say another.
-        idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
-        statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
+        timeout: after how many seconds a transaction is rolled back (25P04), unless it sets another; 0 for never.
+        idle_timeout: after how many seconds without a running statement it is rolled back (25P03); 0 for never.
+        statement_timeout: after how many seconds one of its statements is cancelled (57014); 0 for never.
 
     Raises:
-        InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level; or a timeout
-            below 0.
+        InvalidError: there is no lake, and `create` is false; the root cannot be a lake's; there is no such level; or a
+            timeout is below 0.
         UnsupportedError: pyarrow is not installed; or the root lies in HDFS.
     """
     check_isolation(isolation)
@@ -93,7 +92,7 @@ def open(
 
 
 class OpenLake:
-    """A lake, without Spark. Safe to share between threads; each transaction belongs to one of them at a time."""
+    """A lake, without Spark. Threads may share it; each transaction is used by one thread at a time."""
 
     def __init__(self, catalog: TransactionalCatalog, options: Mapping[str, str], limits: Limits = FOR_EVER) -> None:
         """Work in a catalog's lake.
@@ -112,7 +111,7 @@ class OpenLake:
 
     @property
     def catalog(self) -> TransactionalCatalog:
-        """What it is made of: tags, recovery and maintenance are asked there."""
+        """The catalog below it, which has tags, recovery and maintenance."""
         return self._catalog
 
     @takes(
@@ -141,12 +140,12 @@ class OpenLake:
             isolation: SNAPSHOT or SERIALIZABLE; the lake's level by default.
             read_only: refuse writes.
             comment: why, for the timeline.
-            batch: the name of an application and the number of the batch that the transaction carries out, once and for
-                all: look at `is_replay` first, and do nothing if it is. An application's numbers only grow.
-            timeout: how many seconds it may be open before it is rolled back (25P04), 0 for ever; by default what
-                `lockstep.open` was told.
-            idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
-            statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
+            batch: the name of an application and the number of the batch that the transaction carries out, exactly
+                once. Look at `is_replay` first, and do nothing if it is true. An application's numbers only grow.
+            timeout: after how many seconds the transaction is rolled back (25P04); 0 for never. By default what was
+                given to `lockstep.open`.
+            idle_timeout: after how many seconds without a running statement it is rolled back (25P03); likewise.
+            statement_timeout: after how many seconds one of its statements is cancelled (57014); likewise.
 
         Raises:
             InvalidError: no such isolation level; a batch that cannot be one; a timeout below 0.
@@ -181,8 +180,8 @@ class OpenLake:
     ) -> T:
         """Run `fn` in a transaction, again from the start if another was first, and return what it returns.
 
-        Only errors that running again can cure are retried (`retryable`), with a growing, jittered pause. `fn` must do
-        nothing besides that cannot be done twice.
+        It is run again only after errors that another run can resolve (`retryable`), with a growing, jittered pause.
+        `fn` must not do anything outside of the transaction that cannot be done twice.
 
         Args:
             fn: gets the open transaction.
@@ -207,8 +206,8 @@ class OpenLake:
         """Return all tables of one database version.
 
         Args:
-            when: a version's number, a time (the newest version that was committed by then), a tag's name, or nothing
-                for the newest, in which what plain Delta writers did up to now is taken in.
+            when: a version's number, a time (the newest version that was committed by then), or a tag's name. Without
+                it: the newest version, after everything that plain Delta writers have committed is taken in.
 
         Raises:
             InvalidError: no such version, or a time without a zone. UndefinedError (42704): no such tag.
@@ -234,9 +233,9 @@ class OpenLake:
 
         Args:
             when: a version's number, a time, or a tag's name.
-            namespaces: only these, with all that is in them.
-            tables: only these; everything, if neither is given.
-            dry_run: say what would become of what, and write nothing.
+            namespaces: only these namespaces, with all that is in them.
+            tables: only these tables. If neither is given, everything.
+            dry_run: return what would be changed, and write nothing.
             comment: why, for the timeline.
 
         Raises:
@@ -250,11 +249,11 @@ class OpenLake:
 
     @takes(version=int, dry_run=bool, comment=str)
     def revert(self, version: int, *, dry_run: bool = False, comment: str = "") -> Restored:
-        """Take back what one database version changed, in a transaction of its own, unless a later one changed it too.
+        """Undo what one database version changed, in a transaction of its own, unless a later version changed it too.
 
         Args:
             version: its number.
-            dry_run: say what would become of what, and write nothing.
+            dry_run: return what would be changed, and write nothing.
             comment: why, for the timeline.
 
         Raises:

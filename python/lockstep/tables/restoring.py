@@ -36,13 +36,13 @@ from lockstep.transactions.transaction import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore, or a revert, came to, or would come to.
+    """The result of a restore or a revert, or what the result would be.
 
     Attributes:
-        version: the database version that was gone back to, or that was reverted.
-        tables: whose logs were taken back, and to which version of theirs.
-        changes: all that its transaction changed, as `lockstep diff` says it.
-        database_version: which it made; None if it changed nothing, or is not committed.
+        version: the database version that was restored or reverted.
+        tables: the tables whose logs were restored, and to which table version.
+        changes: everything that the transaction changed, as `lockstep diff` shows it.
+        database_version: the version that it made; None if it changed nothing, or is not committed.
     """
 
     version: int

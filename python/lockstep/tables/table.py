@@ -79,11 +79,11 @@ class TransactionTable:
     @property
     @reads
     def schema(self) -> pa.Schema:
-        """Its columns, as Arrow's; that they were read is noted.
+        """Its columns, as an Arrow schema. This counts as a read of the columns.
 
         Raises:
             UndefinedError: there is no such table.
-            UnsupportedError: it has a type that is read in Spark alone.
+            UnsupportedError: it has a type that only Spark can read.
         """
         table = self._scope.catalog.table(self._scope.tx, self.name)
         self._scope.tx.read_columns(table)
@@ -92,16 +92,16 @@ class TransactionTable:
     @reads
     @takes(columns=Iterable | None, where=str | None)
     def to_arrow(self, columns: Iterable[str] | None = None, *, where: str | None = None) -> pa.Table:
-        """Return its rows, with the transaction's own writes; that they were read is noted.
+        """Return its rows, with the transaction's own writes. This counts as a read of these rows.
 
         Args:
-            columns: which, in this order; all by default.
-            where: a predicate of the rows that are wanted; all by default.
+            columns: which columns, in this order; all by default.
+            where: a predicate for the rows to return; all by default.
 
         Raises:
             UndefinedError: there is no such table.
-            InvalidError: a column that it has not, or a predicate that DuckDB refuses.
-            UnsupportedError: it is read in Spark alone.
+            InvalidError: a column that it does not have, or a predicate that DuckDB refuses.
+            UnsupportedError: only Spark can read it.
         """
         table, files = self._open()
         files.layout.check_readable()
@@ -130,14 +130,14 @@ class TransactionTable:
         """Add rows, and return how many.
 
         Args:
-            data: see `lockstep.tables.conform`: columns by name; those that are left out have their defaults, or are
-                null.
+            data: the rows, see `lockstep.tables.conform`. Columns are matched by name; columns that are left out get
+                their defaults, or null.
             schema_mode: "merge" adds columns to the table that only the rows have.
 
         Raises:
             UndefinedError: there is no such table.
-            InvalidError: rows that the table does not take; nothing was written.
-            UnsupportedError: a table that is written in Spark alone; nothing was written.
+            InvalidError: rows that the table does not accept; nothing was written.
+            UnsupportedError: a table that only Spark can write; nothing was written.
         """
         table, files = self.open_to_append()
         changes, files, rows = self._taken(files, data, schema_mode)
@@ -154,15 +154,15 @@ class TransactionTable:
     @writes
     @takes(where=str | None)
     def overwrite(self, data: Any, where: str | None = None, *, schema_mode: SchemaMode = None) -> int:
-        """Put rows in the place of all, or of those of which a predicate is true, and return how many are put.
+        """Replace all rows, or those for which a predicate is true, by new rows, and return the number of new rows.
 
         Args:
-            data: as for `append`; with a predicate, it must be true of each row.
+            data: as for `append`. If there is a predicate, it must be true for each new row.
             schema_mode: as for `append`.
 
         Raises:
-            UndefinedError, UnsupportedError: as `append`.
-            InvalidError: likewise; or a row of which the predicate is not true (23514).
+            UndefinedError, UnsupportedError: as for `append`.
+            InvalidError: as for `append`; or a new row for which the predicate is not true (23514).
         """
         table, files = self._open_to_write(only_appends=False, changes_rows=False)
         changes, files, rows = self._taken(files, data, schema_mode)
@@ -197,10 +197,10 @@ class TransactionTable:
     @writes
     @takes(where=str | None)
     def delete(self, where: str | None = None) -> int:
-        """Delete the rows of which a predicate is true, all without one, and return how many.
+        """Delete the rows for which a predicate is true, or all rows without one, and return how many.
 
         Raises:
-            UndefinedError, UnsupportedError: as `append`.
+            UndefinedError, UnsupportedError: as for `append`.
             InvalidError: DuckDB refuses the predicate.
         """
         table, files = self.open_to_change(changes_rows=False)
@@ -217,14 +217,14 @@ class TransactionTable:
     @writes
     @takes(values=Mapping, where=str | None)
     def update(self, values: Mapping[str, str], where: str | None = None) -> int:
-        """Set columns of the rows of which a predicate is true, of all without one, and return how many rows.
+        """Set columns of the rows for which a predicate is true, or of all rows, and return the number of rows.
 
         Args:
-            values: by column, an expression over the row as it was; what it gives is cast to the column's type.
+            values: an expression for each column, over the row as it was. Its result is cast to the column's type.
 
         Raises:
-            UndefinedError, UnsupportedError: as `append`.
-            InvalidError: no such column, an expression that DuckDB refuses, or a value that the column does not take.
+            UndefinedError, UnsupportedError: as for `append`.
+            InvalidError: no such column, an expression that DuckDB refuses, or a value that the column does not accept.
         """
         table, files = self.open_to_change()
         check_columns(values, files.layout)
@@ -247,10 +247,10 @@ class TransactionTable:
     @writes
     @takes(on=str | Sequence)
     def merge(self, source: Any, on: str | Sequence[str]) -> Merge:
-        """Begin to merge rows; say what is to be done with them, then `execute`, see `lockstep.tables.merging`.
+        """Begin a merge: add its clauses, then call `execute`, see `lockstep.tables.merging`.
 
         Args:
-            source: rows, as for `append`, but of any columns.
+            source: rows, as for `append`, but with any columns.
             on: the name of a column that both have, several such names, or a condition over `target` and `source`.
         """
         from lockstep.tables.merging import Merge
@@ -304,7 +304,7 @@ class TransactionTable:
 
     @property
     def alter(self) -> Alteration:
-        """What may be changed of the table itself: see `lockstep.tables.altering`."""
+        """Changes of the table itself: see `lockstep.tables.altering`."""
         return Alteration(self)
 
     # --- parts --------------------------------------------------------------------------------------------------------

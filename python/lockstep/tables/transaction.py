@@ -82,7 +82,7 @@ class LakeTransaction(Block):
 
     @property
     def snapshot(self) -> int | None:
-        """The database version that it sees, once begun; it may move on until something of it was seen."""
+        """The database version that it sees, once begun. It may move on as long as nothing that was seen changes."""
         return None if self._tx is None else self._tx.base.version
 
     @property
@@ -97,7 +97,7 @@ class LakeTransaction(Block):
 
     @property
     def is_replay(self) -> bool:
-        """Whether its batch was done before it began: whatever it does, nothing is changed."""
+        """Whether its batch was already done when it began. Its COMMIT then changes nothing, whatever it did."""
         return self._tx is not None and self._tx.is_replay
 
     @property
@@ -146,10 +146,10 @@ class LakeTransaction(Block):
         """Commit now instead of at the end of the block, and return the database version.
 
         Raises:
-            ConflictError (40001): another transaction was first; it is rolled back, run it again.
+            ConflictError (40001): another transaction was first. This one is rolled back; run it again.
             FailedTransactionError (25P03, 25P04): it took too long, and is rolled back.
-            CommitUnknownError (40003): the store did not say; `commit` again finds out, as the block's end does once.
-            LockstepError: why not, see `TransactionalCatalog.commit`.
+            CommitUnknownError (40003): the store did not say; another `commit` finds out. The block's end tries once.
+            LockstepError: it was not committed, see `TransactionalCatalog.commit`.
         """
         try:
             with ending(self.core):
@@ -176,7 +176,7 @@ class LakeTransaction(Block):
 
     @takes(name=str)
     def rollback_to(self, name: str) -> None:
-        """Undo what was done since a savepoint, which stays.
+        """Undo what was done since a savepoint; the savepoint stays.
 
         Raises:
             UndefinedError (3B001): there is no such savepoint.
@@ -205,7 +205,7 @@ class LakeTransaction(Block):
     @property
     @reads
     def views(self) -> list[Name]:
-        """The names of the views that it sees, sorted; what they show is asked in Spark."""
+        """The names of the views that it sees, sorted. Views are queried in Spark."""
         return sorted(name for name, view in self.core.views.items() if not is_function(view))
 
     @property
@@ -220,9 +220,9 @@ class LakeTransaction(Block):
         """Make a namespace.
 
         Raises:
-            DuplicateError (42P06): there is one. UndefinedError (3F000): its parent does not exist.
-            UnsupportedError (42939): it is `system`, which is that of the system tables in Spark; or it is to have a
-                location (0A000). InvalidError: a property has no name.
+            DuplicateError (42P06): it exists already. UndefinedError (3F000): its parent does not exist.
+            UnsupportedError (42939): the name is `system`, the namespace of the system tables in Spark; or the
+                properties give it a location (0A000). InvalidError: a property has no name.
         """
         namespace = namespace_of(name)
         _check_properties(namespace, properties or {})
@@ -232,11 +232,11 @@ class LakeTransaction(Block):
     @writes
     @takes(properties=Mapping)
     def set_namespace_properties(self, name: str | tuple[str, ...], properties: Mapping[str, str]) -> None:
-        """Set properties of a namespace; its others stay. `comment` is the one that SQL says by COMMENT.
+        """Set properties of a namespace; its other properties stay. `comment` is what SQL sets by COMMENT.
 
         Raises:
             UndefinedError (3F000): there is no such namespace.
-            UnsupportedError: it is to have a location.
+            UnsupportedError: the properties give it a location.
         """
         namespace = namespace_of(name)
         _check_properties(namespace, properties)
@@ -245,7 +245,7 @@ class LakeTransaction(Block):
     @writes
     @takes(keys=str | Iterable)
     def unset_namespace_properties(self, name: str | tuple[str, ...], keys: str | Iterable[str]) -> None:
-        """Take properties of a namespace away; one that it has not is no error.
+        """Remove properties of a namespace. It is no error if the namespace does not have one of them.
 
         Raises:
             UndefinedError (3F000): there is no such namespace.
@@ -285,10 +285,10 @@ class LakeTransaction(Block):
 
         Args:
             schema: its columns, as Arrow's; one that is not nullable is NOT NULL.
-            partition_by: the column, or the columns, that files are parted by; none by default.
-            properties: the table's, as in SQL; of Delta's own those that are known here.
-            location: the absolute path, or the URL, of an empty folder for it, which stays when the table is dropped.
-                By default the lake chooses one below its root.
+            partition_by: the column, or the columns, by which the table is partitioned; none by default.
+            properties: the table's properties, as in SQL. Of Delta's own properties, only those that are known here.
+            location: the absolute path, or the URL, of an empty folder for the table. The folder stays when the table
+                is dropped. By default the lake chooses a folder below its root.
 
         Raises:
             UndefinedError (3F000), DuplicateError (42P07): no such namespace; the name, or the location, is taken.
@@ -313,7 +313,7 @@ class LakeTransaction(Block):
         """Drop a table; its files stay for the database versions that have it.
 
         Raises:
-            UndefinedError (42P01): there is none of that name.
+            UndefinedError (42P01): there is no table of that name.
             InvalidError (42809): it is a view.
         """
         self._refuse_view(name, "drop_view drops it")
@@ -322,7 +322,7 @@ class LakeTransaction(Block):
 
     @writes
     def rename(self, name: AName, new_name: AName) -> None:
-        """Give a table another name, in another namespace perhaps.
+        """Give a table another name, which may be in another namespace.
 
         Raises:
             UndefinedError (42P01, 3F000), DuplicateError (42P07): no such table or namespace; the name is taken.
@@ -345,21 +345,23 @@ class LakeTransaction(Block):
         properties: Mapping[str, str] | None = None,
         catalog: str = "lake",
     ) -> None:
-        """Make a view for Spark, as a session with Spark's defaults makes it, in UTC; its text is Spark's SQL.
+        """Make a view for Spark, as a session with Spark's defaults in UTC would make it. Its text is Spark's SQL.
 
         Args:
-            query: what it shows. Names of one part are of the namespace `default`.
+            query: the view's query. Names of one part are in the namespace `default`.
             replace: whether a view of that name is replaced.
-            schema: which columns the query gives, where that is not certain here; see `lockstep.tables.select_types`.
-            comment: of the view.
-            properties: its others.
-            catalog: what Spark's sessions call the lake.
+            schema: the columns that the query returns, if that is not certain here; see `lockstep.tables.select_types`.
+            comment: the view's comment.
+            properties: the view's other properties.
+            catalog: the lake's name in Spark's sessions.
 
         Raises:
-            UndefinedError: no such namespace (3F000); the query names what is not there (42P01).
+            UndefinedError: no such namespace (3F000); the query names something that does not exist (42P01).
             DuplicateError (42P07): the name is taken.
-            UnsupportedError: which columns it gives is not certain, and `schema` does not say it; nothing was made.
-            InvalidError: no query, a `schema` of other columns, a view that reads itself, see `lockstep.tables.views`.
+            UnsupportedError: it is not certain which columns the query returns, and there is no `schema`; nothing was
+                made.
+            InvalidError: not a query, a `schema` of other columns, a view that reads itself, see
+                `lockstep.tables.views`.
         """
         full_name, said = name_of(name), dict(properties or {})
         check_view_properties(full_name, said)
@@ -381,7 +383,7 @@ class LakeTransaction(Block):
         """Drop a view.
 
         Raises:
-            UndefinedError (42P01): there is none of that name.
+            UndefinedError (42P01): there is no view of that name.
             InvalidError (42809): it is a table.
         """
         self._refuse_table(name, "drop drops it")
@@ -390,7 +392,7 @@ class LakeTransaction(Block):
 
     @writes
     def rename_view(self, name: AName, new_name: AName) -> None:
-        """Give a view another name, in another namespace perhaps.
+        """Give a view another name, which may be in another namespace.
 
         Raises:
             UndefinedError (42P01, 3F000), DuplicateError (42P07): no such view or namespace; the name is taken.
@@ -424,13 +426,15 @@ class LakeTransaction(Block):
 
         Args:
             when: a version's number, a time, or a tag's name.
-            namespaces: only these, with all that is in them.
-            tables: only these; everything, if neither is given.
+            namespaces: only these namespaces, with all that is in them.
+            tables: only these tables. If neither is given, everything.
 
         Raises:
-            UndefinedError: no such tag (42704), or what is neither there nor was. ExpiredError: a version that is gone.
-            UnsupportedError: a table that is restored in Spark alone, by name. ReadOnlyError: one for appends alone.
-            MissingFilesError: files that are needed are gone; it names them.
+            UndefinedError: no such tag (42704), or a name that neither exists nor existed then. ExpiredError: the
+                version has expired.
+            UnsupportedError: a table that only Spark can restore; its name is given. ReadOnlyError: a table that
+                allows only appends.
+            MissingFilesError: files that are needed are missing; it names them.
             LockstepError: see `lockstep.tables.restoring.restore`.
         """
         selection = selection_of(namespaces, tables)
@@ -439,11 +443,11 @@ class LakeTransaction(Block):
     @writes
     @takes(version=int)
     def revert(self, version: int) -> Restored:
-        """Take back what one database version changed, unless a later one changed the same tables, views or namespaces.
+        """Undo what one database version changed, unless a later one changed the same tables, views or namespaces.
 
         Raises:
-            InvalidError: a later one did, or this transaction itself; or there is no such version.
-            LockstepError: as `restore`.
+            InvalidError: a later version, or this transaction, changed the same; or there is no such version.
+            LockstepError: as for `restore`.
         """
         return revert(Scope(self._catalog, self.core, self._states), version)
 
@@ -458,14 +462,14 @@ class LakeTransaction(Block):
     def sql(self, query: str, /, **relations: Any) -> pa.Table:
         """Return DuckDB's answer to a query of the tables, with the transaction's own writes.
 
-        Each table that it names counts as read, all of it.
+        Each table that it names counts as read, as a whole.
 
         Args:
-            relations: by name, what else the query may read: Arrow, Polars, pandas.
+            relations: what else the query may read, by name: Arrow, Polars, pandas.
 
         Raises:
-            UndefinedError: no such table. UnsupportedError: no query, a view, or a table that is read in Spark alone.
-            InvalidError: what DuckDB refuses.
+            UndefinedError: no such table. UnsupportedError: not a query, a view, or a table that only Spark can read.
+            InvalidError: DuckDB refuses the query.
         """
         return run_query(query, self._read, relations)
 

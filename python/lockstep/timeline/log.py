@@ -58,10 +58,10 @@ _log = logging.getLogger(__name__)
 class Timeline(Appending):
     """One lake's timeline as far as this process has read it; safe to share between threads.
 
-    Get one from `create` or `open`. `head` and what is known of published and moved commits never touch the store. All
-    else may: `refresh` and `append` always do, and the entries and databases of older versions are read when somebody
-    asks for them, unless they are still in memory. The lock covers the state alone and is never held over a request, so
-    a slow store delays only who asks it.
+    Get one from `create` or `open`. `head`, and what is known of published and moved commits, never touch the store.
+    Everything else may. `refresh` and `append` always do. The entries and databases of older versions are read when
+    somebody asks for them, unless they are still in memory. The lock covers only the state and is never held during a
+    request, so a slow store delays only those who ask it.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Timeline(Appending):
         checkpoint_every: int = CHECKPOINT_EVERY,
         arbiter: Arbiter | None = None,
     ) -> Timeline:
-        """Write entry 0 and open; a timeline that exists, or that another process makes meanwhile, is just opened.
+        """Write entry 0 and open. A timeline that exists, or that another process makes meanwhile, is only opened.
 
         Args:
             arbiter: who decides the entries of the lake, now and for ever; None: its store does.
@@ -167,19 +167,19 @@ class Timeline(Appending):
         checkpoint_every: int = CHECKPOINT_EVERY,
         arbiter: Arbiter | None = None,
     ) -> Timeline:
-        """Read the newest checkpoint and the entries since, of a timeline without checkpoints all entries.
+        """Read the newest checkpoint and the entries since; without checkpoints, read all entries.
 
         Args:
-            checkpoint_every: `write_checkpoint` has something to write at versions that are multiples of this; never,
-                if it is 0.
+            checkpoint_every: `write_checkpoint` has something to write at versions that are multiples of this; if it is
+                0, never.
             arbiter: who decides the lake's entries, if it has an arbiter. It is not asked before something is appended.
-                Without the right one, the timeline can only be read: see `refusal`.
+                Without the right arbiter, the timeline can only be read: see `refusal`.
 
         Raises:
-            InvalidError: there is none at this root.
+            InvalidError: there is no timeline at this root.
             UnsupportedError: the store lets more than one writer of an object win.
             UnavailableError: the store failed.
-            ExpiredError: entries that are needed were deleted meanwhile, for they expired, `OPENINGS` times.
+            ExpiredError: `OPENINGS` times, entries that are needed expired and were deleted in the meantime.
             CorruptTimelineError: an entry that is needed is missing, cannot be read, or does not fit the others.
         """
         timeline = cls._opened(storage, clock, checkpoint_every, arbiter)
@@ -247,8 +247,8 @@ class Timeline(Appending):
     def refresh(self, *, files: int | None = None) -> list[Entry]:
         """Read what was committed since, and return the entries that are new since this call began, oldest first.
 
-        Where what came after the head has expired, the timeline begins anew, as `open` does: there is no way from the
-        one head to the other, and nothing is returned.
+        If the entries after the head have expired, the timeline begins anew, as `open` does. No entries lead from the
+        old head to the new one then, so nothing is returned.
 
         Raises:
             UnavailableError, CorruptTimelineError: see `Growing.refresh`, and `open`.
@@ -270,7 +270,7 @@ class Timeline(Appending):
     def published_through(self) -> int:
         """Every commit of the entries 0 … this is known to be published.
 
-        It saves looking, and comes from the hint: a commit that turns out to be missing in a table's log is
+        It saves looking, and comes from the hint. If a commit turns out to be missing in a table's log, it counts as
         unpublished, whatever this says. No version expires before its commits are published.
         """
         return self._published_through
@@ -288,7 +288,7 @@ class Timeline(Appending):
             self._published_through = max(self._published_through, version)
 
     def write_hint(self) -> None:
-        """Write what is known now, if that is more than was written, at best effort."""
+        """Write the hint, at best effort, if more is known now than was written."""
         with self._lock:
             hint = Hint(
                 version=self._head.version,
@@ -307,7 +307,7 @@ class Timeline(Appending):
             _log.warning("the timeline's hint was not written; opening it will cost more until it is: %s", error)
 
     def secure_version(self, version: int) -> None:
-        """See that a version can be read without the entries before it: by its base, and by its checkpoint too.
+        """Make sure that a version can be read without the entries before it: by its base, and by its checkpoint too.
 
         Raises:
             InvalidError, ExpiredError, UnavailableError, CorruptTimelineError: it cannot be read, or not be written.
@@ -327,10 +327,10 @@ class Timeline(Appending):
         return self._segment_due
 
     def write_due_segment(self) -> None:
-        """Write the segment that is due, if one is, and of those before it some that are missing.
+        """Write the segment that is due, if any, and some of the earlier ones that are missing.
 
         Raises:
-            UnavailableError, CorruptTimelineError: see `write_segments`; the next one makes up for it.
+            UnavailableError, CorruptTimelineError: see `write_segments`; the next call writes what is missing.
         """
         with self._lock:
             due, self._segment_due = self._segment_due, None
@@ -339,18 +339,18 @@ class Timeline(Appending):
 
     @property
     def checkpoint_due(self) -> int | None:
-        """The newest version that a checkpoint should be of and that is not known to have one."""
+        """The newest version that should have a checkpoint and is not known to have one."""
         state = self._due_state
         return None if state is None else state.database.version
 
     def write_checkpoint(self) -> None:
-        """Write the checkpoint that is due, if one is; after a failure, the next one is that of a later version.
+        """Write the checkpoint that is due, if any; after a failure, the next checkpoint is of a later version.
 
-        Nobody needs one of a version that has expired meanwhile, as it may have in a process that was stopped.
+        If the version has expired in the meantime, as it may have while the process was stopped, nothing is written.
 
         Raises:
             UnavailableError: the store failed. The timeline is as good as before.
-            CorruptTimelineError: the version's entry is not there and has not expired, or cannot be read.
+            CorruptTimelineError: the version's entry is missing and has not expired, or cannot be read.
         """
         with self._lock:
             state, self._due_state = self._due_state, None
