@@ -91,9 +91,9 @@ TABLES: Mapping[str, SystemTable] = {
         rows=history.history,
         is_of_version=True,
         ordered=("version", "committed_at"),
-        read_by="Of the timeline those entries are read that conditions on `version` and `committed_at` leave, and of "
-        "`ORDER BY` one of these with `LIMIT` those that it takes; of `transaction_id = …` those from the newest on, "
-        "up to that one.",
+        read_by="Only those entries of the timeline are read that conditions on `version` and `committed_at` leave. "
+        "With `ORDER BY` one of these and `LIMIT`, only the entries are read that the limit takes. With "
+        "`transaction_id = …`, entries are read from the newest on until that one is found.",
     ),
     "transactions": SystemTable(
         says="Transactions: the open ones, those that are committed, and those that were rolled back, as far as that "
@@ -124,11 +124,11 @@ TABLES: Mapping[str, SystemTable] = {
         },
         rows=transactions.transactions,
         ordered=("ended_at DESC", "database_version DESC"),
-        read_by="Of the timeline those entries are read that conditions on `state`, `database_version` and `ended_at` "
-        "leave: `WHERE state IN ('REQUESTED', 'INFLIGHT')` reads none, and no record of what was rolled back. "
-        "`ORDER BY ended_at DESC`, or by `database_version`, with `LIMIT` reads the newest, in one request: "
-        "where another condition leaves few of them, as `author = …`, that is the whole history; `transaction_id = …` "
-        "reads from the newest on, up to that one.",
+        read_by="Only those entries of the timeline are read that conditions on `state`, `database_version` and "
+        "`ended_at` leave. `WHERE state IN ('REQUESTED', 'INFLIGHT')` reads none, and no record of rolled back "
+        "transactions. `ORDER BY ended_at DESC`, or by `database_version`, with `LIMIT` reads the newest, in one "
+        "request. But if another condition such as `author = …` leaves few of them, it reads the whole history. With "
+        "`transaction_id = …`, entries are read from the newest on until that one is found.",
     ),
     "tables": SystemTable(
         says="The tables, views and functions of the database.",
@@ -143,8 +143,8 @@ TABLES: Mapping[str, SystemTable] = {
         },
         rows=catalog.tables,
         is_of_version=True,
-        read_by="With `namespace = …` and `name = …` nothing is read of other tables, with `namespace = …` alone "
-        "nothing of other namespaces.",
+        read_by="With `namespace = …` and `name = …` nothing of other tables is read. With `namespace = …` alone "
+        "nothing of other namespaces is read.",
     ),
     "tags": SystemTable(
         says="The tags, or names of database versions.",
@@ -196,8 +196,8 @@ TABLES: Mapping[str, SystemTable] = {
         rows=None,
         is_of_version=True,
         judged=("namespace", "name"),
-        read_by="With conditions on `namespace` and `name`, `=` or `IN`, no other table's log is read; with one on "
-        "`namespace` alone, none of another namespace.",
+        read_by="With conditions on `namespace` and `name` (`=` or `IN`) no other table's log is read. With a "
+        "condition on `namespace` alone no log of another namespace is read.",
     ),
     "settings": SystemTable(
         says="The [settings](settings.md), as they are for this session and catalog.",
