@@ -63,13 +63,14 @@ def open(
         author: who is named in the timeline; the operating system's user by default.
         isolation: the level of transactions that do not ask for one.
         arbiter: who decides the lake's entries, if its store does not: see `TransactionalCatalog.open`.
-        timeout: after how many seconds a transaction is rolled back (25P04), unless it sets another; 0 for never.
-        idle_timeout: after how many seconds without a running statement it is rolled back (25P03); 0 for never.
-        statement_timeout: after how many seconds one of its statements is cancelled (57014); 0 for never.
+        timeout: how many seconds a transaction may be open before it is rolled back (25P04), 0 for ever; a transaction
+            may say another.
+        idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
+        statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
 
     Raises:
-        InvalidError: there is no lake, and `create` is false; the root cannot be a lake's; there is no such level; or a
-            timeout is below 0.
+        InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level; or a timeout
+            below 0.
         UnsupportedError: pyarrow is not installed; or the root lies in HDFS.
     """
     check_isolation(isolation)
