@@ -360,8 +360,7 @@ class TransactionalCatalog:
 
         Raises:
             NoTransactionError: it has ended. ReadOnlyError: it is a dry run.
-            FailedTransactionError: one of its writes failed, and it is now rolled back; or it took too long (25P03,
-                25P04).
+            FailedTransactionError: a write failed, and it is now rolled back; or it took too long (25P03, 25P04).
             ConflictError: another transaction was first; this one is now rolled back.
             CancelledError (57014): a person ended it, see `lockstep.commit.records.abort`; it is now rolled back.
             MissingFilesError: files that it wrote are missing; it is now rolled back.
@@ -391,8 +390,7 @@ class TransactionalCatalog:
 
         Raises:
             TransactionStateError (2D000): too late, it is committed: an earlier COMMIT whose answer was lost did land.
-            CommitUnknownError: the store still does not say whether that COMMIT landed. The transaction has ended, and
-                nothing was removed.
+            CommitUnknownError: the store still does not say whether it landed. It has ended, and nothing was removed.
         """
         if tx.state is State.COMPLETED:
             raise TransactionStateError(

@@ -358,10 +358,8 @@ class LakeTransaction(Block):
         Raises:
             UndefinedError: no such namespace (3F000); the query names something that does not exist (42P01).
             DuplicateError (42P07): the name is taken.
-            UnsupportedError: it is not certain which columns the query returns, and there is no `schema`; nothing was
-                made.
-            InvalidError: not a query, a `schema` of other columns, a view that reads itself, see
-                `lockstep.tables.views`.
+            UnsupportedError: the columns of the query are not certain, and there is no `schema`; nothing was made.
+            InvalidError: not a query, a wrong `schema`, a view that reads itself, see `lockstep.tables.views`.
         """
         full_name, said = name_of(name), dict(properties or {})
         check_view_properties(full_name, said)
@@ -430,10 +428,8 @@ class LakeTransaction(Block):
             tables: only these tables. If neither is given, everything.
 
         Raises:
-            UndefinedError: no such tag (42704), or a name that neither exists nor existed then. ExpiredError: the
-                version has expired.
-            UnsupportedError: a table that only Spark can restore; its name is given. ReadOnlyError: a table that
-                allows only appends.
+            UndefinedError: no such tag (42704), or no such name, now or then. ExpiredError: an expired version.
+            UnsupportedError: a table that only Spark can restore, by name. ReadOnlyError: a table only for appends.
             MissingFilesError: files that are needed are missing; it names them.
             LockstepError: see `lockstep.tables.restoring.restore`.
         """
