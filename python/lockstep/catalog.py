@@ -363,7 +363,7 @@ class TransactionalCatalog:
             FailedTransactionError: a write failed, and it is now rolled back; or it took too long (25P03, 25P04).
             ConflictError: another transaction was first; this one is now rolled back.
             CancelledError (57014): a person ended it, see `lockstep.commit.records.abort`; it is now rolled back.
-            MissingFilesError: files that it wrote are missing; it is now rolled back.
+            StagedFilesMissingError: files that it wrote are missing; it is now rolled back.
             CommitUnknownError: the store does not say; committing again finds out.
             UnavailableError, CorruptTimelineError, ForeignCommitError: nothing was committed, and it is still open.
         """
@@ -492,7 +492,7 @@ class TransactionalCatalog:
         Raises:
             ConflictError: what it read from other tables has changed in a way that no order of the transactions
                 explains; or it lost too many races.
-            MissingFilesError: files that it wrote are missing; nothing was committed.
+            StagedFilesMissingError: files that it wrote are missing; nothing was committed.
             CommitUnknownError: the store does not say.
             ReadOnlyError: see `check_writable`.
         """

@@ -20,7 +20,8 @@
     ├── StatementError           XX000  a statement of a script failed, with that statement's own SQLSTATE if it has one
     ├── CancelledError           57014  a user stopped a script
     ├── ForeignCommitError       40002  another Delta writer wrote what conflicts with ours, or is refused
-    ├── MissingFilesError        58P01  files that the transaction wrote are gone; run it again (retryable)
+    ├── MissingFilesError        58P01  files that are needed are gone; the message names them
+    │   └── StagedFilesMissingError    58P01  those that a COMMIT needs; run it again (retryable)
     ├── UnavailableError         58030  the store failed; nothing was changed (retryable)
     │   └── StoreRefusedError      42501 / 22023  the store said no, and would again; nothing was changed
     └── CorruptTimelineError     XX001  a stored file is damaged or missing; needs a person
@@ -210,9 +211,14 @@ class StoreRefusedError(UnavailableError):
 
 
 class MissingFilesError(LockstepError):
-    """Files that the transaction wrote were deleted before it committed; nothing was committed."""
+    """Files that are needed are gone: a table's data or its log. The message names them, and nothing was changed."""
 
     default_sqlstate = "58P01"
+
+
+class StagedFilesMissingError(MissingFilesError):
+    """Files that the transaction wrote or needs were deleted before its COMMIT; nothing was committed."""
+
     retryable = True
 
 

@@ -12,7 +12,7 @@ from lockstep.errors import (
     CommitUnknownError,
     ConflictError,
     LockstepError,
-    MissingFilesError,
+    StagedFilesMissingError,
     TransactionStateError,
 )
 from lockstep.timeline.entry import Entry
@@ -65,7 +65,7 @@ def raised(outcome: Outcome, transaction: str) -> Committed:
         transaction: the id that messages name.
 
     Raises:
-        ConflictError, CancelledError, MissingFilesError: nothing was committed. CommitUnknownError: nobody knows.
+        ConflictError, CancelledError, StagedFilesMissingError: nothing was committed. CommitUnknownError: nobody knows.
     """
     match outcome:
         case Committed():
@@ -78,7 +78,7 @@ def raised(outcome: Outcome, transaction: str) -> Committed:
                 "not conflict with. Nothing of it was committed; run it again."
             )
         case Gone(message):
-            raise MissingFilesError(message)
+            raise StagedFilesMissingError(message)
         case InDoubt(version, cause):
             raise CommitUnknownError(
                 f"the store does not say whether transaction {transaction} is committed as database version "

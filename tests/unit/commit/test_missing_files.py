@@ -15,7 +15,7 @@ from lockstep.delta.actions import render
 from lockstep.delta.combine.deletion_vectors import file_name, file_path, serialize
 from lockstep.delta.log import LOG
 from lockstep.errors import (
-    MissingFilesError,
+    StagedFilesMissingError,
     UnavailableError,
 )
 from lockstep.transactions.state import State
@@ -67,7 +67,7 @@ def test_a_commit_whose_files_are_gone_is_refused(
         store.delete(f"{where}/day=a%2520b/x")
     store.delete(f"{where}/{name}")
     with pytest.raises(
-        MissingFilesError, match=rf"wrote are gone: {re.escape(f'{where}/{name}')}\. To a VACUUM"
+        StagedFilesMissingError, match=rf"wrote are gone: {re.escape(f'{where}/{name}')}\. To a VACUUM"
     ) as caught:
         catalog.commit(tx)
     assert (caught.value.sqlstate, caught.value.retryable, tx.state) == ("58P01", True, State.ROLLED_BACK)
@@ -94,7 +94,7 @@ def test_a_message_about_many_files_is_short(catalog: TransactionalCatalog, stor
     stage(catalog, tx, "a", *(add(f"x{n}") for n in range(50)))
     for n in range(40):
         store.delete(f"{location(catalog, 'a')}/x{n}")
-    with pytest.raises(MissingFilesError, match=r"40 of the 50 files .*, .*, .* and 37 more\. To a VACUUM"):
+    with pytest.raises(StagedFilesMissingError, match=r"40 of the 50 files .*, .*, .* and 37 more\. To a VACUUM"):
         catalog.commit(tx)
 
 
@@ -131,13 +131,13 @@ def test_a_statement_on_its_own_whose_files_are_gone_is_refused(
     before = tree(store)
     where = location(catalog, "a")
     content = render([{"commitInfo": {"operation": "WRITE"}}, add("x"), large("y")]).decode()
-    with pytest.raises(MissingFilesError, match="2 of the 2 files that the statement"):
+    with pytest.raises(StagedFilesMissingError, match="2 of the 2 files that the statement"):
         catalog.write(where, 1, content)
     assert tree(store) == before
     creation = catalog.reserve(named("c"))
     store.put(f"{creation.location}/there", b"rows")
     content = render([*NEW_TABLE, add("there"), add("gone")]).decode()
-    with pytest.raises(MissingFilesError):
+    with pytest.raises(StagedFilesMissingError):
         catalog.write(creation.location, 0, content, creation=creation)
     assert tree(store) == before
     assert other.database().version == 1

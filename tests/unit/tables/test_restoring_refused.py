@@ -44,8 +44,9 @@ def test_missing_files_are_named_before_anything_is_written(lake: OpenLake, tmp_
             tx[name].overwrite({"id": [9], "v": ["x"]})
     (tmp_path / "lake" / table_of(lake, "b").location / path).unlink()
     before = sorted(each for each in tmp_path.rglob("*"))
-    with pytest.raises(MissingFilesError, match=path):
+    with pytest.raises(MissingFilesError, match=path) as caught:
         lake.restore(then)
+    assert not caught.value.retryable, "they stay gone"
     assert sorted(each for each in tmp_path.rglob("*")) == before
     lake.restore(then, tables=["a"])
     assert len(rows(lake, "a")) == 4
