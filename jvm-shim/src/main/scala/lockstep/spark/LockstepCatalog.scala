@@ -217,8 +217,9 @@ class LockstepCatalog extends StagingTableCatalog with SupportsNamespaces with V
       read(path, travel)
     }.getOrElse(throw new LockstepException(
       "LOCKSTEP_TABLE_FILES_MISSING",
-      s"Table ${fullName(ident).mkString(".")} is in the catalog, but its files are gone from ${answer.get("location").asText}: " +
-        "somebody deleted them. Bring them back, or DROP TABLE to take it out of the catalog.",
+      s"Table ${fullName(ident).mkString(".")} is in the catalog, but no table can be read in ${answer.get("location").asText}: " +
+        "its folder, or files of its _delta_log, were deleted or moved. Bring them back from a copy; its data files may " +
+        "still be there. DROP TABLE takes it out of the catalog, if nothing of it is needed.",
       "58030"
     ))
     if (!Overlay.isKept(path)) DriverState.keep(session, bare.deltaLog, snapshot)
