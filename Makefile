@@ -306,6 +306,21 @@ bench-dbt: setup jar $(DBT)/.set-up ## measure a dbt build that is one transacti
 	@echo "bench-dbt: tests/bench/dbt.py $(BENCH_ARGS)"
 	@LOCKSTEP_TEST_DBT=$(CURDIR)/$(DBT)/bin/dbt $(BIN)/python -m tests.bench.dbt $(BENCH_ARGS)
 
+.PHONY: test-engines
+ENGINES := .venv-engines
+
+test-engines: setup $(ENGINES)/.set-up ## read what `lockstep manifest` says in DuckDB with its extension for Delta, in an environment of its own
+	@echo "test-engines: tests/hosts/test_engines.py (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_ENGINES=$(CURDIR)/$(ENGINES)/bin/python $(BIN)/python -m pytest tests/hosts/test_engines.py $(PYTEST_ARGS)
+
+$(ENGINES)/.set-up: Makefile
+	@echo "setup: installing DuckDB and its extension for Delta into $(ENGINES)"
+	@$(PYTHON) -m venv $(ENGINES)
+	@$(ENGINES)/bin/python -m pip install --quiet duckdb==$(DUCKDB) duckdb-extensions==$(DUCKDB) \
+		duckdb-extension-delta==$(DUCKDB) </dev/null
+	@$(ENGINES)/bin/python -c 'from duckdb_extensions import import_extension; import_extension("delta")'
+	@touch $@
+
 .PHONY: bench-peers bench-tpch bench-large bench-long-transaction bench-simulated model
 # Peers, what they need, and a Java that Nessie starts with, by version; none of it is in the lock.
 PEERS := .venv-peers

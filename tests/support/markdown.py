@@ -84,3 +84,25 @@ def _closing(lines: list[str], opening: int, fence: str) -> int:
         if line.startswith(fence) and not line.strip(fence[0]):
             return at
     raise ValueError(f"line {opening + 1}: this code block is never closed")
+
+
+def table_of(page: str, first: str) -> dict[str, dict[str, str]]:
+    """Return the cells of a table of a page, by its first column and by the words above them.
+
+    Args:
+        first: what stands above the first column.
+    """
+    lines = iter(page.splitlines())
+    head = next(_cells(line) for line in lines if line.startswith(f"| {first} |"))
+    next(lines)
+    rows: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        row, *cells = _cells(line)
+        rows[row] = dict(zip(head[1:], cells, strict=True))
+    return rows
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]

@@ -121,12 +121,20 @@ class Files:
             found[wanted] = pc.coalesce(rows.column(name), own) if name in rows.column_names else own
         return found
 
-    def _open(self, path: str) -> pq.ParquetFile:
+    def check_inside(self, path: str) -> None:
+        """Raise unless a file's path in the log is one below the table's folder.
+
+        Raises:
+            UnsupportedError: it is not.
+        """
         if not is_inside(path):
             raise UnsupportedError(
                 f"table {self.layout.name} has the file {path[:200]}, outside of its folder (a shallow clone, or of a "
                 "partial export): read it in Spark, or at a version (lake.at)"
             )
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        self.check_inside(path)
         where = f"{self.location}/{unquote(path)}"
         if (data := self.storage.get(where)) is None:
             raise CorruptTimelineError(f"{where} is gone: expected a data file of table {self.layout.name}")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 
 from lockstep.arguments import list_of_names, takes
@@ -20,7 +20,7 @@ from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
-from lockstep.storage.options import endpoint_of, of_environment, place_of
+from lockstep.storage.options import KINDS, endpoint_of, obstore_settings, of_environment, place_of
 from lockstep.storage.outside import url_below
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import layout_of
@@ -28,7 +28,6 @@ from lockstep.tables.lost import damage
 from lockstep.tables.names import name_of
 from lockstep.tables.queries import register, run_query
 from lockstep.tables.reading import Files
-from lockstep.tables.schema import arrow_field
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.lookup import find_table
@@ -40,10 +39,12 @@ if TYPE_CHECKING:
 
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
-_NOT_BY_FILES = frozenset({"deletionVectors", "columnMapping"})
-_OF_A_FILE = re.compile("reading the stream|IO ?Error|No such file|parquet", re.IGNORECASE)
+_BY_FILES = frozenset({"timestampNtz"})
+"""Features of which who reads files alone need not know; deltalake makes a dataset of files with no others."""
+_OF_A_FILE = re.compile("reading the stream|get_next failed|IO ?Error|No such file|parquet", re.IGNORECASE)
 """What DuckDB says where Arrow could not read a file for it; where it is said of something else, a look too many."""
 _BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
+"""Types of which a file's bounds are certainly right: NaN is in none, and times of old (INT96) have none."""
 
 
 class LakeVersion:
@@ -163,6 +164,14 @@ def _refuse_two_of_one_name(names: Iterable[Name]) -> None:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What the reader of transactions reads: files, and each one's `add`."""
+
+    files: Files
+    adds: Sequence[Mapping[str, Any]]
+
+
 class VersionTable:
     """A table at one version, to be read.
 
@@ -235,79 +244,107 @@ class VersionTable:
         """
         from deltalake.exceptions import DeltaError
 
-        if self._kept is not None:
-            return self._read_kept(self._kept, None if columns is None else list_of_names(columns, "columns"))
-        table = self.delta()
+        from lockstep.tables.streamed import plain_schema
+
+        reader = self._reader()
         names = None if columns is None else list_of_names(columns, "columns")
-        known = [field.name for field in table.schema().fields]
+        if isinstance(reader, Opened):
+            known = reader.files.layout.schema.names
+        else:
+            known = [field.name for field in reader.schema().fields]
         if unknown := [name for name in names or () if name not in known]:
             raise InvalidError(
                 f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
             )
+        if isinstance(reader, Opened):
+            wanted = known if names is None else names
+            return reader.files.read(reader.adds, wanted).select(wanted)
         try:
-            rows = pa.RecordBatchReader.from_stream(table.scan(columns=names)).read_all()
+            rows = pa.RecordBatchReader.from_stream(reader.scan(columns=names)).read_all()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
-        return _plain(rows, table.schema().to_json())
+        return rows.cast(plain_schema(reader.schema().to_json(), rows.column_names))
 
     def relation(self) -> Any:
-        """Return what DuckDB and Polars read: an Arrow dataset, which is read as far as is needed, or rows in memory.
+        """Return what DuckDB and Polars read: an Arrow dataset, of which a query reads the columns that it needs.
 
-        A dataset is made where files alone say which rows there are, and where the bounds that stand in the files
-        themselves are certainly right: not for deletion vectors, mapped columns, nor columns of other types than
-        integers, texts, dates and booleans, nor files outside of the table's folder (a shallow clone's, or those of a
-        partial export). It leaves files out by partition values alone, not by the log's
-        statistics.
+        Arrow opens the files itself where they alone say which rows there are, and where the bounds that stand in them
+        are certainly right: not for deletion vectors, mapped columns, nor columns of other types than integers, texts,
+        dates and booleans, nor files outside of the table's folder (a shallow clone's, or those of a partial export).
+        Else it is `lockstep.tables.streamed.Rows`: what `to_arrow` reads, batch by batch, or file by file where that is
+        the reader of transactions. Files are left out by partition values alone, not by the log's statistics.
 
         Raises:
             UnsupportedError: deltalake does not read such a table.
-            CorruptTimelineError: a file that it needs is lost, or damaged.
+            CorruptTimelineError: a file of its log is lost, or damaged.
         """
-        if self._kept is not None:
-            return self.to_arrow()
-        table = self.delta()
-        features = set(table.protocol().reader_features or ())
-        types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
-        if table.protocol().min_reader_version == 2 or features & _NOT_BY_FILES or not types <= _BOUNDED:
-            return self.to_arrow()
         from deltalake.exceptions import DeltaError
 
+        from lockstep.tables.streamed import of_deltalake, of_files
+
+        reader = self._reader()
+        if isinstance(reader, Opened):
+            return of_files(reader.files, reader.adds)
         try:
-            dataset = table.to_pyarrow_dataset()
+            return of_deltalake(reader) if (dataset := _by_files(reader)) is None else dataset
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
-        if not all(is_inside(fragment.path) for fragment in dataset.get_fragments()):
-            return self.to_arrow()  # a dataset looks for each file below the table's folder
-        return _without_statistics(dataset, table.metadata().partition_columns)
 
     def polars(self) -> pl.LazyFrame:
         """Return it as a lazy frame of Polars.
 
         Raises:
             UnsupportedError: deltalake does not read such a table.
-            CorruptTimelineError: a file that it needs is lost, or damaged.
+            CorruptTimelineError: a file of its log is lost, or damaged.
         """
         import polars as pl
 
-        relation = self.relation()
-        if isinstance(relation, pa.Table):
-            frame = pl.from_arrow(relation)
-            assert isinstance(frame, pl.DataFrame), "a table makes a frame"
-            return frame.lazy()
-        return pl.scan_pyarrow_dataset(relation)
+        from lockstep.tables.streamed import Rows
 
-    def _read_kept(self, folder: str, columns: Sequence[str] | None) -> pa.Table:
-        """Return its rows by what is kept for tags, with the reader of transactions."""
+        relation = self.relation()
+        # Arrow and Polars do not compare NaN alike, so what such rows are filtered by Polars asks itself.
+        return pl.scan_pyarrow_dataset(relation, allow_pyarrow_filter=not isinstance(relation, Rows))
+
+    def _reader(self) -> DeltaTable | Opened:
+        """Return who reads its rows: deltalake, or where it cannot, or would read others, the reader of transactions.
+
+        Raises:
+            UnsupportedError: neither does.
+            CorruptTimelineError: a file of its log is lost, or damaged.
+        """
+        from deltalake.exceptions import DeltaError
+
+        from lockstep.tables.times import are_certain
+
+        if self._kept is not None:
+            return self._opened(self._kept)
+        table = self.delta()
+        try:
+            if are_certain(table):
+                return table
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise self._refusal(error) from error
+        try:
+            return self._opened(self._table.location)
+        except UnsupportedError as error:
+            raise UnsupportedError(
+                f"table {self.name} ({self.uri}) may have times outside of the years 1678 to 2261, which deltalake "
+                f"takes for others where Spark wrote them; and of Lockstep's own reader: {error.message}"
+            ) from error
+
+    def _opened(self, folder: str) -> Opened:
+        """Return its files for the reader of transactions, as the log in a folder tells of them.
+
+        Raises:
+            UnsupportedError: that does not read such a table, or a file outside of the table's folder.
+        """
         snapshot = read_snapshot(self._storage, folder, self.version)
         layout = layout_of(str(self.name), snapshot.protocol, snapshot.metadata)
         layout.check_readable()
-        names = layout.schema.names if columns is None else columns
-        if unknown := [name for name in names if name not in layout.schema.names]:
-            raise InvalidError(
-                f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
-            )
         files = Files(self._storage, self._table.location, layout)
-        return files.read([*snapshot.files.values()], names).select(names)
+        for add in snapshot.files.values():
+            files.check_inside(add["path"])
+        return Opened(files, [*snapshot.files.values()])
 
     def _place(self) -> str:
         """Return how deltalake is told where the table lies, so that it reads that folder and no other.
@@ -361,7 +398,19 @@ def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
         raise damaged from error
 
 
-def _without_statistics(dataset: Any, partitioned_by: Iterable[str]) -> Any:
+def _by_files(table: DeltaTable) -> Any:
+    """Return a dataset of a table's files; None where Arrow would not certainly read from them what the table has."""
+    features = set(table.protocol().reader_features or ())
+    types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
+    if table.protocol().min_reader_version == 2 or features - _BY_FILES or not types <= _BOUNDED:
+        return None
+    dataset = table.to_pyarrow_dataset()
+    if not all(is_inside(fragment.path) for fragment in dataset.get_fragments()):
+        return None  # a dataset looks for each file below the table's folder
+    return _without_statistics(dataset, table.metadata().partition_columns)
+
+
+def _without_statistics(dataset: Any, partitioned_by: Sequence[str]) -> Any:
     """Return a dataset of the same files, which says of each what its partition values are, and nothing else.
 
     deltalake says of each file what its statistics in the log say, too, and where one has no greatest value it says
@@ -369,34 +418,25 @@ def _without_statistics(dataset: Any, partitioned_by: Iterable[str]) -> Any:
     """
     import pyarrow.dataset as ds
 
+    from lockstep.tables.streamed import said_of
+
+    fields = [dataset.schema.field(name) for name in partitioned_by]
     fragments = []
     for fragment in dataset.get_fragments():
         known = ds.get_partition_keys(fragment.partition_expression)
-        said = ds.scalar(True)
-        for name in partitioned_by:
-            field, value = ds.field(name), known[name]
-            is_it = field.is_null() if value is None else field == pa.scalar(value, dataset.schema.field(name).type)
-            said = said & is_it
+        said = said_of([known[name] for name in partitioned_by], fields)
         fragments.append(
             dataset.format.make_fragment(fragment.path, filesystem=dataset.filesystem, partition_expression=said)
         )
     return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
 
 
-def _plain(rows: pa.Table, schema: str) -> pa.Table:
-    """Return rows with the types that Lockstep has for Delta's, whatever a reader lays values out as.
-
-    Args:
-        schema: the table's, as Delta's JSON.
-    """
-    fields = {field["name"]: field for field in msgspec.json.decode(schema)["fields"]}
-    wanted = pa.schema([arrow_field(fields[name], name) for name in rows.column_names])
-    return rows.cast(wanted)
-
-
 def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:
     """Return a store's options as delta-rs calls them; what is not said comes from the environment, as everywhere."""
-    if not uri.startswith("s3"):
+    scheme = uri.partition("://")[0]
+    if KINDS.get(scheme) == "azure":
+        return dict(obstore_settings(place_of(uri), options, of_environment()).config)
+    if KINDS.get(scheme) != "s3":
         return dict(options) or None
     named = {f"aws_{key}": value for key, value in options.items()}
     if endpoint_of(place_of(uri), options, of_environment()).startswith("http://"):

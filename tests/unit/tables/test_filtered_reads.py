@@ -95,14 +95,20 @@ def test_files_of_others_whose_statistics_are_partial(lake: OpenLake, tmp_path: 
 @given(
     files=st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=3),
     partition_by=st.sampled_from([(), ("s",), ("d",), ("b",), ("k", "s")]),
+    more=st.sampled_from([(), (("x", pa.float64()),)]),
 )
 def test_each_filter_finds_what_a_whole_read_has(
-    tmp_path_factory: pytest.TempPathFactory, files: list[list[dict[str, Any]]], partition_by: tuple[str, ...]
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[list[dict[str, Any]]],
+    partition_by: tuple[str, ...],
+    more: tuple[tuple[str, pa.DataType], ...],
 ) -> None:
+    """Of a table whose files Arrow opens itself, and with a column of doubles of one that deltalake reads for it."""
     lake = lockstep.open(str(tmp_path_factory.mktemp("filtered") / "lake"), create=True)
-    create(lake, partition_by=partition_by)
+    schema = pa.schema([*SCHEMA, *more])
+    create(lake, schema, partition_by=partition_by)
     for rows in files:
-        append(lake, rows)
+        append(lake, rows, schema)
     connection = duckdb.connect()
     lake.at().duckdb(connection)
     connection.register("whole_table", lake.at()["t"].to_arrow())

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, UnsupportedError
 from lockstep.tables.layout import Layout
+from lockstep.tables.opened import OpenLake
 from tests.support.lakes import metadata
-from tests.support.markdown import blocks
+from tests.support.markdown import blocks, table_of
+from tests.support.refused import refused_in
 from tests.unit.tables.test_refusals import field, layout
 
 REPOSITORY = Path(__file__).parents[3]
@@ -75,7 +80,7 @@ def taken(check: Any, **more: Any) -> bool:
 @pytest.mark.parametrize("words", LAYOUTS)
 def test_the_table_says_what_is_refused(words: str) -> None:
     [row] = [line for line in GUIDE.splitlines() if line.startswith(f"| {words}")]
-    _, _, _, reads, writes, _ = (cell.strip() for cell in row.split("|"))
+    reads, writes = (cell.strip() for cell in row.split("|")[5:7])
     table = LAYOUTS[words]
     assert taken(table.check_readable) == (reads == "yes")
     said = (
@@ -86,3 +91,27 @@ def test_the_table_says_what_is_refused(words: str) -> None:
         else "no"
     )
     assert writes.split(",")[0] == said
+
+
+READERS: dict[str, Callable[[OpenLake], object]] = {
+    "Arrow": lambda lake: lake.at()["t"].to_arrow(),
+    "DuckDB": lambda lake: lake.at().duckdb(duckdb.connect()),
+    "Polars": lambda lake: lake.at()["t"].polars(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("feature", ["catalogManaged", "fromTomorrow"])
+def test_no_reader_reads_what_nobody_here_knows(table: OpenLake, tmp_path: Path, feature: str, reader: str) -> None:
+    """Of all other rows of the table tests/spark/test_readers_without_spark.py asks the readers."""
+    log = next((tmp_path / "lake").glob("*/*/_delta_log"))
+    named = {"readerFeatures": [feature], "writerFeatures": [feature]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **named}}
+    upgrade = {"commitInfo": {"timestamp": 1, "operation": "UPGRADE PROTOCOL", "operationParameters": {}}}
+    (log / f"{1:020}.json").write_text(f"{json.dumps(upgrade)}\n{json.dumps(protocol)}\n")
+    cells = table_of(GUIDE, "a table with")["`catalogManaged`, features of readers that nobody here knows"]
+    assert set(cells.values()) == {"no"}
+    with pytest.raises(UnsupportedError):
+        READERS[reader](table)
+    with table.transaction() as tx, refused_in(tx, UnsupportedError, match=feature):
+        tx["t"].append({"id": [2]})

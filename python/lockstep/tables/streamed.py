@@ -1,0 +1,226 @@
+"""Rows of a table that are read anew for each query of DuckDB or Polars, batch by batch, and of its columns alone.
+
+Both take an Arrow dataset, and ask it for the columns that a query needs. Arrow's own datasets open Parquet files
+themselves, and leave out what a file's statistics seem to say. Where files alone do not say which rows there are
+(deletion vectors, mapped columns), or statistics may say it wrongly (NaN is in none, and -0.0 is 0.0), a table is given
+as `Rows` instead: its batches come from the reader that reads whole tables, and what a query filters by is asked of
+each row that it gives. Files are left out by partition values alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+from lockstep.errors import UnsupportedError
+from lockstep.tables.partitions import array_of
+from lockstep.tables.reading import Files
+from lockstep.tables.schema import arrow_field, quoted
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Read = Callable[[Sequence[str], "pc.Expression | None"], pa.RecordBatchReader]
+"""Begins to read some columns, in this order; without rows of which an expression is true it may leave out others."""
+
+_NO_FILE = "these rows are read by scanner() alone"
+_MOST_VALUES = 20
+"""Of so many values DataFusion leaves files out by a list; of more by their range."""
+
+
+class Rows(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+    """An Arrow dataset of rows that somebody else reads; each scan of it reads them anew.
+
+    DuckDB and Polars go through `scanner` or `to_batches`. Whatever went past those would look for a file that is not
+    there, and fail.
+    """
+
+    def __init__(self, schema: pa.Schema, read: Read) -> None:
+        """Stand for rows.
+
+        Args:
+            schema: of all columns.
+            read: is called once for each scan.
+        """
+        parquet, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
+        super().__init__([parquet.make_fragment(_NO_FILE, filesystem=nowhere)], schema, parquet, nowhere)
+        self._read = read
+
+    def scanner(
+        self,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,
+        **options: Any,
+    ) -> ds.Scanner:
+        """Begin a scan, as of any dataset; of columns that neither it nor its filter asks for nothing is read."""
+        names = self._asked(columns, filter)
+        return ds.Scanner.from_batches(self._read(names, filter), columns=columns, filter=filter, **options)
+
+    def _asked(self, columns: Any, filter: pc.Expression | None) -> list[str]:
+        if columns is None or isinstance(columns, Mapping):
+            return list(self.schema.names)
+        asked = set(columns)
+        if filter is not None:
+            asked |= _fields_of(filter, self.schema, [name for name in self.schema.names if name not in asked])
+        # Rows are counted by some column; a narrow one is the least to read.
+        return [name for name in self.schema.names if name in asked] or [min(self.schema, key=_width).name]
+
+
+def _width(field: pa.Field) -> int:
+    return field.type.bit_width if pa.types.is_primitive(field.type) else 1 << 16
+
+
+def _fields_of(expression: pc.Expression, schema: pa.Schema, among: Sequence[str]) -> set[str]:
+    """Return which of some fields an expression has; Arrow does not tell, but refuses it where one is lacking."""
+    if not among or _is_bound(expression, schema, without=set(among)):
+        return set()
+    if len(among) == 1:
+        return set(among)
+    half = len(among) // 2
+    return _fields_of(expression, schema, among[:half]) | _fields_of(expression, schema, among[half:])
+
+
+def _is_bound(expression: pc.Expression, schema: pa.Schema, without: set[str]) -> bool:
+    lacking = pa.schema([field for field in schema if field.name not in without])
+    try:
+        ds.dataset(lacking.empty_table()).scanner(filter=expression)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+# --- of deltalake, and of Lockstep's own reader -----------------------------------------------------------------------
+
+
+def plain_schema(schema: str, names: Iterable[str] | None = None) -> pa.Schema:
+    """Return a table's columns with the types that Lockstep has for Delta's, whatever a reader lays values out as.
+
+    Args:
+        schema: the table's, as Delta's JSON.
+        names: which of them; all by default.
+
+    Raises:
+        UnsupportedError: a type that is not read without Spark.
+    """
+    fields = {field["name"]: field for field in msgspec.json.decode(schema)["fields"]}
+    return pa.schema([arrow_field(fields[name], name) for name in (fields if names is None else names)])
+
+
+def of_deltalake(table: DeltaTable) -> Rows:
+    """Return the rows of a table as deltalake reads them: deletion vectors, mapped columns, files elsewhere and all.
+
+    Raises:
+        UnsupportedError: a type that is not read without Spark.
+        DeltaError: deltalake does not read such a table.
+    """
+    schema = plain_schema(table.schema().to_json())
+    table.scan(columns=schema.names[:1], predicate="false")  # says whether it can, and reads no file
+    partitions = Partitions(table, schema)
+
+    def read(names: Sequence[str], filter: pc.Expression | None) -> pa.RecordBatchReader:
+        stream = table.scan(columns=list(names), predicate=partitions.condition(filter))
+        wanted = pa.schema([schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_stream(stream).cast(wanted)
+
+    return Rows(schema, read)
+
+
+def of_files(files: Files, adds: Sequence[Mapping[str, Any]]) -> Rows:
+    """Return the rows of files as transactions read them, one file after the other."""
+    schema = files.layout.schema
+
+    def read(names: Sequence[str], _: pc.Expression | None) -> pa.RecordBatchReader:
+        wanted = pa.schema([schema.field(name) for name in names])
+        batches = (batch for add in adds for batch in files.read([add], names).select(names).cast(wanted).to_batches())
+        return pa.RecordBatchReader.from_batches(wanted, batches)
+
+    return Rows(schema, read)
+
+
+class Partitions:
+    """Which values a table's partitions have, to leave out those that no row of a query can be in."""
+
+    def __init__(self, table: DeltaTable, schema: pa.Schema) -> None:
+        """Ask a table's log for its partitions.
+
+        Args:
+            schema: the table's.
+        """
+        mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+        names = [] if mapped else table.metadata().partition_columns
+        self._names = [name for name in names if _is_certain(schema.field(name).type)]
+        said = {tuple(each.get(name) for name in self._names) for each in table.partitions()} if self._names else set()
+        fields = [schema.field(name) for name in self._names]
+        try:
+            self._values = [tuple(map(_value, texts, fields)) for texts in said]
+        except UnsupportedError:
+            self._values = []
+        parquet, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
+        parts = [
+            parquet.make_fragment(str(number), filesystem=nowhere, partition_expression=said_of(values, fields))
+            for number, values in enumerate(self._values)
+        ]
+        self._dataset = ds.FileSystemDataset(parts, schema, parquet, nowhere)
+
+    def condition(self, filter: pc.Expression | None) -> str | None:
+        """Return what is true, in DataFusion's SQL, of all rows of which a filter can be; None if nothing is known."""
+        if filter is None or not self._values:
+            return None
+        left = [self._values[int(each.path)] for each in self._dataset.get_fragments(filter)]
+        if not left:
+            return "false"
+        terms = []
+        for name, found, whole in zip(
+            self._names, zip(*left, strict=True), zip(*self._values, strict=True), strict=True
+        ):
+            if (values := set(found)) != set(whole) and (term := _term(quoted(name), values)) is not None:
+                terms.append(term)
+        return " AND ".join(terms) or None
+
+
+def said_of(values: Iterable[Any], fields: Iterable[pa.Field]) -> pc.Expression:
+    """Return the expression that says of a file which values its rows have in some columns."""
+    said = ds.scalar(True)
+    for value, field in zip(values, fields, strict=True):
+        column = ds.field(field.name)
+        said = said & (column.is_null() if value is None else column == pa.scalar(value, field.type))
+    return said
+
+
+def _is_certain(type_: pa.DataType) -> bool:
+    """Tell whether all readers compare values of a type alike, and read them alike from the log."""
+    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_boolean)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _value(text: str | None, field: pa.Field) -> Any:
+    return array_of(text, field.type, 1)[0].as_py()
+
+
+def _term(column: str, values: set[Any]) -> str | None:
+    known = [value for value in values if value is not None]
+    if len(known) <= _MOST_VALUES:
+        term = f"{column} IN ({', '.join(map(_literal, known))})" if known else ""
+    elif isinstance(known[0], str):
+        return None
+    else:
+        term = f"{column} BETWEEN {_literal(min(known))} AND {_literal(max(known))}"
+    nulls = f"{column} IS NULL" if None in values else ""
+    return f"({' OR '.join(filter(None, (term, nulls)))})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        text = value.replace("'", "''")
+        return f"'{text}'"
+    return f"DATE '{value.isoformat()}'"
