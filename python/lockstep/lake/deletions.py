@@ -35,8 +35,9 @@ from lockstep.timeline.files import UNREADABLE
 
 FOLDER = "_lockstep/deletions"
 PREFIX = "begun-"
-FORMAT = 2
-"""1 was without `head`."""
+FORMAT = 3
+"""1 was without `head`, 2 without `head_id`. A Lockstep that does not know a field cannot read the record: it refuses to
+commit what may be in it, and deletes nothing by it."""
 OLD = timedelta(minutes=30)
 """A commit that names a file older than this looks whether that is being deleted."""
 YOUNGEST = 2 * OLD
@@ -49,10 +50,12 @@ class Begun(Value, frozen=True):
     """What one run has begun to delete, all of it or a part.
 
     Attributes:
-        format: 2, or 1.
+        format: 3, or an older one.
         id: of the batch: the run's, and a number.
         began_at: when, UTC, by that process' clock.
         head: the database version by which nobody needs it; -1 if nobody knows.
+        head_id: the id of the transaction that made this version: a lake that was set back has others by its number;
+            empty if nobody knows.
         files: paths relative to the lake's root, in the order in which they go.
         folders: folders, with all that is in them.
     """
@@ -61,14 +64,17 @@ class Begun(Value, frozen=True):
     id: str
     began_at: Time
     head: int = -1
+    head_id: str = ""
     files: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, id: str, head: int, began_at: datetime, paths: tuple[Iterable[str], Iterable[str]]) -> Begun:
+    def of(
+        cls, id: str, head: int, began_at: datetime, paths: tuple[Iterable[str], Iterable[str]], head_id: str = ""
+    ) -> Begun:
         """Return what is written down of files and folders."""
-        files, folders = paths
-        return cls(format=FORMAT, id=id, began_at=began_at, head=head, files=tuple(files), folders=tuple(folders))
+        files, folders = map(tuple, paths)
+        return cls(format=FORMAT, id=id, began_at=began_at, head=head, head_id=head_id, files=files, folders=folders)
 
 
 _decode = msgspec.json.Decoder(Begun).decode
@@ -108,13 +114,20 @@ def begin(storage: Storage, begun: Begun) -> None:
     storage.put_once(path_of(begun.id), msgspec.json.encode(begun))
 
 
-def narrow(storage: Storage, begun: Begun) -> None:
-    """Leave out of what was written down what is needed after all.
+def narrow(storage: Storage, begun: Begun, rest: Begun) -> None:
+    """Leave out of what was written down what is needed after all: the rest is written down by itself.
+
+    Another run may take over, finish and forget what was written down, all at once; a commit that looks then is told
+    nothing. So that is never written anew: if it is gone, the rest is forgotten, too, and nothing is deleted by it.
 
     Raises:
         UnavailableError: the store failed; nothing may be deleted.
+        CorruptTimelineError: the id is another's.
     """
-    storage.put(path_of(begun.id), msgspec.json.encode(begun))
+    begin(storage, rest)
+    if not storage.exists(path_of(begun.id)):
+        end(storage, rest.id)
+    end(storage, begun.id)
 
 
 def end(storage: Storage, id: str) -> None:

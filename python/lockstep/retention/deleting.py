@@ -4,7 +4,8 @@ It goes in batches, each of which is written down before any of it goes (`lockst
 killed, or stopped for as long as you like, at any request: what it marked stays marked, what it deleted was needed by
 nobody, and what it wrote down the next run takes over. That looks who has come to need any of it since, deletes the
 rest, and only then forgets it. So whoever was stopped finds nothing left to delete when he goes on, for names of files
-are not used again. Two at once delete the same twice, which does no harm.
+are not used again; and he looks before each step whether what he wrote down is still there, for a promotion that is
+begun again, or a plain Delta writer, may use a name again. Two at once delete the same twice, which does no harm.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from msgspec import structs
 from lockstep.commit.files import PROBES
 from lockstep.commit.killing import Asker, end_all
 from lockstep.commit.records import keep_ended, open_transactions
+from lockstep.delta.log import commit_path
 from lockstep.errors import LockstepError, ReadOnlyError, UnavailableError
 from lockstep.lake import deletions
 from lockstep.lake.deletions import FORMAT, Begun
@@ -31,6 +33,7 @@ from lockstep.retention.planning import Plan
 from lockstep.retention.removing import Remover
 from lockstep.retention.since import Named, Since
 from lockstep.retry import RACE
+from lockstep.timeline.database import Database
 from lockstep.workers import Progress, silent
 
 BATCH = 100_000
@@ -122,44 +125,69 @@ def _delete(
     lake: Lake, plan: Plan, due: Sequence[Doomed], id_: str, remover: Remover
 ) -> tuple[list[Doomed], list[Doomed]]:
     """Delete batch after batch, and return what went, and what was spared; what is neither there was no time for."""
-    since = Since(lake, plan.head)
+    since = Since(lake, plan.head, plan.head_id)
     gone: list[Doomed] = []
     spared: list[Doomed] = []
     for number, batch in enumerate(_batches(due)):
         if remover.is_late:
             break
-        begun, needed = _begin(lake, since, Begun.of(f"{id_}-{number}", plan.head, lake.clock(), _paths(batch)), batch)
+        begun = Begun.of(f"{id_}-{number}", plan.head, lake.clock(), _paths(batch), plan.head_id)
+        begun, needed = _begin(lake, plan, since, begun, batch)
         spared += needed
         remover.total -= len(needed)
-        remover.remove(begun.files, begun.folders)
+        remover.remove(begun.files, begun.folders, deletions.path_of(begun.id))
         gone += [each for each in batch if each.path in remover.gone]
         deletions.end(lake.storage, begun.id)  # be it that time is over: nothing more of it goes
     return gone, spared
 
 
-def _begin(lake: Lake, since: Since, begun: Begun, batch: Sequence[Doomed]) -> tuple[Begun, list[Doomed]]:
+def _begin(lake: Lake, plan: Plan, since: Since, begun: Begun, batch: Sequence[Doomed]) -> tuple[Begun, list[Doomed]]:
     """Write down what is about to go, and return what of it nobody has come to need meanwhile, and the rest of it."""
     deletions.begin(lake.storage, begun)
     try:
         lake.fence()
+        # Plain Delta writers ask nobody: the later one looks what they have committed, the less of it is not seen.
+        is_unknown = _goes_on_unseen(lake, lake.newest(), plan)
         named = since.read_on()
+        named.is_unknown |= is_unknown
         named.add_locations(guests(lake.storage))  # a table may have been released since: then it is somebody else's
         spared = [each for each in batch if named.spares(each.path, is_folder=each.is_folder)]
-        if spared:
-            begun = _without(begun, named)
-            deletions.narrow(lake.storage, begun)
+        if not spared:
+            return begun, []
+        rest = _without(begun, named)
+        deletions.narrow(lake.storage, begun, rest)
     except LockstepError:
-        with suppress(UnavailableError):
-            deletions.end(lake.storage, begun.id)  # nothing of it has gone, and nothing will
+        for id_ in (begun.id, _rest(begun)):
+            with suppress(UnavailableError):
+                deletions.end(lake.storage, id_)  # nothing of it has gone, and nothing will
         raise
-    return begun, spared
+    return rest, spared
+
+
+def _goes_on_unseen(lake: Lake, database: Database, plan: Plan) -> bool:
+    """Tell whether some table may have come to need files since the plan of which the timeline cannot tell.
+
+    A table that is set aside takes nothing in; it may be a clone, too. What its log said by then, the plan knows.
+    """
+    for id_ in database.set_aside:
+        if (table := database.table_by_id(id_)) is None:
+            continue
+        last = plan.set_aside.get(id_)
+        if last is None or lake.storage.exists(commit_path(table.location, last + 1)):
+            _log.warning("no data is deleted: what has been written into %s since cannot be told", table.name)
+            return True
+    return False
 
 
 def _without(begun: Begun, named: Named) -> Begun:
-    """Return what begins to go without what is needed."""
+    """Return what begins to go without what is needed, with an id of its own."""
     files = [path for path in begun.files if not named.spares(path, is_folder=False)]
     folders = [path for path in begun.folders if not named.spares(path, is_folder=True)]
-    return Begun.of(begun.id, begun.head, begun.began_at, (files, folders))
+    return structs.replace(begun, id=_rest(begun), files=tuple(files), folders=tuple(folders))
+
+
+def _rest(begun: Begun) -> str:
+    return f"{begun.id}-rest"
 
 
 def _batches(due: Sequence[Doomed]) -> Iterator[Sequence[Doomed]]:
@@ -193,26 +221,28 @@ def _take_over(lake: Lake, remover: Remover, run: str) -> None:
     for _, own in found:
         deletions.begin(lake.storage, own)
     lake.fence()
+    is_unknown = bool(lake.newest().set_aside)  # what their logs had when that was planned, nobody knows
     theirs = guests(lake.storage)  # what was released since is among these, and somebody else's
     for begun, own in found:
         try:
-            _finish(lake, begun, own, remover, theirs)
+            _finish(lake, begun, own, remover, theirs, is_unknown=is_unknown)
         except LockstepError as error:
             _log.warning(
                 "what %s says cannot be deleted, and a later run tries again: %s", deletions.path_of(own.id), error
             )
 
 
-def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover, theirs: Iterable[str]) -> None:
+def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover, theirs: Iterable[str], *, is_unknown: bool) -> None:
     """Delete the rest of what another run began, behind a fence.
 
     Args:
         own: the same, as this run has written it down.
         theirs: folders that are not the lake's.
+        is_unknown: whether some table may need files of which the timeline cannot tell.
     """
-    named = Since(lake, begun.head).read_on()
+    named = Since(lake, begun.head, begun.head_id).read_on()
     named.add_locations(theirs)
-    if named.is_unknown:
+    if named.is_unknown or is_unknown:
         deletions.end(lake.storage, own.id)  # nothing of it has gone by this
         if _is_gone(lake, begun):
             deletions.end(lake.storage, begun.id)
@@ -225,10 +255,10 @@ def _finish(lake: Lake, begun: Begun, own: Begun, remover: Remover, theirs: Iter
             )
         return
     rest = _without(own, named)
-    deletions.narrow(lake.storage, rest)
+    deletions.narrow(lake.storage, own, rest)
     deletions.end(lake.storage, begun.id)  # what is left of it, this run's own says
-    if remover.remove(rest.files, rest.folders):
-        deletions.end(lake.storage, own.id)
+    if remover.remove(rest.files, rest.folders, deletions.path_of(rest.id)):
+        deletions.end(lake.storage, rest.id)
 
 
 def _is_gone(lake: Lake, begun: Begun) -> bool:

@@ -30,6 +30,7 @@ from lockstep.retention.origins import made_here
 from lockstep.retention.pins import Pins, makes_tables, pins
 from lockstep.retention.removed import without_log
 from lockstep.retention.silent import STAGED_UNREAD, nobody_knows, settle_silent
+from lockstep.retention.since import id_at
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
@@ -83,22 +84,24 @@ class Plan:
 
     Attributes:
         head: the database version by which this was found.
+        head_id: the id of the transaction that made it.
         readable: the versions that were readable then.
         doomed: what may go.
         dead: transactions that staged some of it, and that have to be ended before it goes.
         kept_whole: by location, why nothing of a table goes.
         tables: how many tables were looked at.
-        set_aside: how many of them are set aside.
+        set_aside: by the ids of tables that are set aside, the last version of each log that was looked at.
         is_everything: whether nothing else in the lake may go.
     """
 
     head: int
     readable: Readable
     doomed: list[Doomed]
+    head_id: str = ""
     dead: frozenset[str] = frozenset()
     kept_whole: Mapping[str, str] = field(default_factory=dict)
     tables: int = 0
-    set_aside: int = 0
+    set_aside: Mapping[str, int] = field(default_factory=dict)
     is_everything: bool = False
 
 
@@ -161,14 +164,25 @@ def plan(
     ended = planning.staged and _ended(lake, planning.staged.values(), database.version)
     return Plan(
         head=database.version,
+        head_id=id_at(lake, database.version),
         readable=can_be_read,
         doomed=planning.doomed,
         dead=frozenset(planning.staged) - (ended or frozenset()),
         kept_whole=planning.kept_whole,
         tables=planning.tables,
-        set_aside=len(database.set_aside),
+        set_aside=_set_aside(database, surveys),
         is_everything=scope.is_everything,
     )
+
+
+def _set_aside(database: Database, surveys: Iterable[Surveyed]) -> dict[str, int]:
+    """Return the last versions of the logs of tables that are set aside, by the tables' ids."""
+    lasts: dict[str, int] = {}
+    for each in surveys:
+        table = database.table_at(each.folder.location)
+        if table is not None and table.id in database.set_aside:
+            lasts[table.id] = max(each.log.commits | each.log.checkpoints, default=-1)
+    return lasts
 
 
 def shared_files(lake: Lake, location: str) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +16,8 @@ CHUNK = 1_000
 
 SIDE_BY_SIDE = 32
 """So many chunks are deleted side by side."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -38,10 +41,15 @@ class Remover:
         """Whether its time is over."""
         return self.lake.clock() > self.end_by
 
-    def remove(self, files: Sequence[str], folders: Sequence[str]) -> bool:
-        """Remove files, then folders with all that is in them, and tell whether there was time for all.
+    def remove(self, files: Sequence[str], folders: Sequence[str], record: str) -> bool:
+        """Remove files, then folders with all that is in them, and tell whether that is all done.
 
-        Files of a log go one after the other, in their order: what is left of it has no gap.
+        Files of a log go one after the other, in their order: what is left of it has no gap. It ends early when time is
+        over, and where another run has taken over what was written down and has forgotten it: whoever would bring some
+        of it back is not told any more. At most one step is under way then.
+
+        Args:
+            record: the path of what says that these go; it is looked for before each step.
 
         Raises:
             UnavailableError: the store failed; some of them may be gone.
@@ -53,14 +61,19 @@ class Remover:
             (logs.setdefault(folder, []) if folder.endswith(f"/{LOG}") else others).append(path)
         storage = self.lake.storage
         return (
-            self._in_steps(storage.delete_all, [*_chunks(others)])
-            and self._in_steps(self._one_by_one, [*logs.values()])
-            and self._in_steps(lambda paths: storage.delete_folder(paths[0]), [[path] for path in folders])
+            self._in_steps(storage.delete_all, [*_chunks(others)], record)
+            and self._in_steps(self._one_by_one, [*logs.values()], record)
+            and self._in_steps(lambda paths: storage.delete_folder(paths[0]), [[path] for path in folders], record)
         )
 
-    def _in_steps(self, work: Callable[[Sequence[str]], None], groups: Sequence[Sequence[str]]) -> bool:
+    def _in_steps(self, work: Callable[[Sequence[str]], None], groups: Sequence[Sequence[str]], record: str) -> bool:
         for place in range(0, len(groups), SIDE_BY_SIDE):
             if self.is_late:
+                return False
+            if not self.lake.storage.exists(record):
+                _log.warning(
+                    "another run of upkeep has taken over what %s said: this one leaves the rest to it", record
+                )
                 return False
             some = groups[place : place + SIDE_BY_SIDE]
             self.lake.side_by_side(work, some)

@@ -68,9 +68,13 @@ class Named:
 class Since:
     """What the entries behind a database version have come to need, taken in as the timeline grows."""
 
-    def __init__(self, lake: Lake, version: int) -> None:
-        """Begin at a version; one below 0 is one that nobody knows."""
-        self._lake, self._version = lake, version
+    def __init__(self, lake: Lake, version: int, id: str = "") -> None:
+        """Begin at a version; one below 0 is one that nobody knows.
+
+        Args:
+            id: of the transaction that made that version; empty if nobody knows.
+        """
+        self._lake, self._version, self._id = lake, version, id
         self._bare: dict[tuple[str, int], TableWrite] = {}
         self.named = Named(is_unknown=version < 0)
 
@@ -84,8 +88,14 @@ class Since:
         """
         version = self._lake.timeline.head.version
         if version < self._version:
-            _log.warning("database version %s is behind the newest, %s: was the lake set back?", self._version, version)
+            _log.warning(
+                "there is no database version %s, the newest is %s: was the lake set back?", self._version, version
+            )
             self.named.is_unknown = True
+        elif self._id and id_at(self._lake, self._version) != self._id:
+            _log.warning("database version %s is another one than it was: was the lake set back?", self._version)
+            self.named.is_unknown = True
+        self._id = ""  # what it was is looked at once
         if self._version < 0 or version <= self._version:
             return self.named
         read, moved = 0, list[Moved]()
@@ -164,6 +174,20 @@ class Since:
         except LockstepError as error:
             _log.warning("no data is deleted: nobody can tell what was written into %s: %s", location, error)
             return None
+
+
+def id_at(lake: Lake, version: int) -> str:
+    """Return the id of the transaction that made a database version; empty where the history does not tell any more.
+
+    Raises:
+        UnavailableError, CorruptTimelineError: the store failed; the timeline cannot be read.
+    """
+    timeline = lake.timeline
+    if version < timeline.head.expired.first_kept:
+        entries = timeline.past(after=version - 1, through=version)
+    else:
+        entries = timeline.scan(version - 1, version)
+    return next((entry.transaction.id for entry in entries), "")
 
 
 def _kept_by(lake: Lake, entry: Entry) -> Iterator[str]:

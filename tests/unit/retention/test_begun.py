@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -29,6 +30,7 @@ from lockstep.storage import open_storage
 from tests.support.faulty import FaultyStorage
 from tests.support.killed import Killed, KilledStorage
 from tests.support.lakes import (
+    PROTOCOL,
     add,
     again,
     append,
@@ -36,11 +38,13 @@ from tests.support.lakes import (
     foreign,
     large,
     location,
+    metadata,
     named,
     open_catalog,
     remove,
     stage,
     stage_new,
+    tree,
 )
 from tests.support.retained import AgedStorage, Ticking
 
@@ -159,6 +163,51 @@ def test_a_large_commit_of_a_clone_keeps_what_it_shares(catalog: TransactionalCa
     done = carry_out(catalog.lake, found, grace=timedelta())
     assert [each.path.rpartition("/")[2] for each in done.spared] == ["p3"]
     assert data(catalog) == {"p3", "q", "r"}
+
+
+# --- what plain Delta writers have done since the plan ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", ["a", "clone"])
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_what_a_plain_writer_has_brought_back_since_the_plan_is_spared(
+    catalog: TransactionalCatalog, table: str, is_taken_over: bool
+) -> None:
+    """And nobody has used the lake since: the run itself looks, before each batch."""
+    tx = catalog.begin()
+    stage_new(catalog, tx, "clone")
+    catalog.commit(tx)
+    found = planned(catalog)
+    if is_taken_over:
+        stop_at(catalog, "p0", found)
+        found = replace(found, doomed=[])
+    url = f"{catalog.lake.storage.url}/{location(catalog, 'a')}"
+    path, version = ("p1", 3) if table == "a" else (f"{url}/p1", 1)
+    foreign(catalog, table, version, add(path, modificationTime=1))
+    carry_out(again(catalog).lake, found, grace=timedelta())
+    assert data(catalog) == {"p1", "q", "r"} | ({*OLD[2:]} if is_taken_over else set())
+
+
+@pytest.mark.parametrize("policy", ["refuse", "absorb"])
+@pytest.mark.parametrize("is_written", [True, False])
+def test_while_a_table_is_set_aside_that_was_written_since_the_plan_nothing_goes_that_it_may_need(
+    catalog: TransactionalCatalog, policy: str, is_written: bool
+) -> None:
+    """What is written into it is not taken in, so no entry tells; it may be a clone, too."""
+    tx = catalog.begin()
+    place = stage_new(catalog, tx, "clone", start=[PROTOCOL, metadata(**{"lockstep.external_commits": policy})])
+    catalog.commit(tx)
+    faulty = FaultyStorage(catalog.lake.storage)
+    other = open_catalog(faulty, clock=catalog.lake.clock)
+    if policy == "absorb":  # its log cannot be looked at, also while that is planned
+        faulty.fail("list", path=f"{place}/_delta_log", times=1000)
+    found = planned(other)
+    assert len(found.doomed) == len(OLD)
+    assert len(found.set_aside) == (policy == "absorb")
+    if is_written:
+        foreign(catalog, "clone", 1, add(f"{faulty.url}/{location(catalog, 'a')}/p1", modificationTime=1))
+    carry_out(other.lake, found, grace=timedelta())
+    assert data(catalog) == ({*OLD, "q", "r"} if is_written else {"q", "r"})
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -281,6 +330,52 @@ def test_what_a_run_began_long_ago_is_not_forgotten_but_done(catalog: Transactio
     assert "are gone" in outcome.message
 
 
+def test_who_was_taken_over_stops_once_what_it_wrote_down_is_forgotten(
+    catalog: TransactionalCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on beside, and a promotion that is begun again puts a file to where an earlier attempt had it."""
+    monkeypatch.setattr(deleting, "BATCH", len(OLD))
+    monkeypatch.setattr(removing, "CHUNK", 1)
+    faulty = FaultyStorage(catalog.lake.storage)
+
+    def another_run() -> None:
+        maintain(again(catalog).lake, AT_ONCE)
+        append(again(catalog), "a", "p3")
+
+    faulty.interrupt("delete", another_run, path="/p0")
+    done = carry_out(open_catalog(faulty, clock=catalog.lake.clock).lake, planned(catalog), grace=timedelta())
+    assert data(catalog) == {"p3", "q", "r"}
+    assert [each.path.rpartition("/")[2] for each in done.gone] == ["p0"], "what was under way"
+    assert len(done.waiting) == len(OLD) - 1
+    assert begun(catalog) == []
+
+
+def test_who_was_taken_over_before_it_began_deletes_nothing(catalog: TransactionalCatalog) -> None:
+    """Behind its look who has come to need something, and what it was about to spare is all that is left then."""
+    found = replace(planned(catalog), doomed=planned(catalog).doomed[:2])
+    assert isinstance(bring_back(again(catalog), "p1"), Committed)
+    faulty = FaultyStorage(catalog.lake.storage)
+
+    def another_run() -> None:
+        maintain(again(catalog).lake, AT_ONCE)
+        append(again(catalog), "a", "p0")
+
+    faulty.interrupt("put_if_absent", another_run, path="-rest.json")
+    done = carry_out(open_catalog(faulty, clock=catalog.lake.clock).lake, found, grace=timedelta())
+    assert data(catalog) == {"p0", "p1", "q", "r"}
+    assert (done.gone, begun(catalog)) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["data", "log", "folder"])
+def test_nothing_goes_that_is_not_written_down(catalog: TransactionalCatalog, kind: str) -> None:
+    place, storage = location(catalog, "a"), catalog.lake.storage
+    before = tree(storage)
+    files = {"data": [f"{place}/p0"], "log": [f"{place}/_delta_log/{0:020d}.json"], "folder": []}[kind]
+    remover = removing.Remover(catalog.lake, catalog.lake.clock() + DAY)
+    assert not remover.remove(files, [place] if kind == "folder" else [], deletions.path_of("x"))
+    assert (tree(storage), remover.gone) == (before, set())
+
+
 @pytest.mark.parametrize("has_expired", [False, True])
 def test_who_takes_over_spares_what_was_named_since(
     catalog: TransactionalCatalog, clock: Ticking, has_expired: bool
@@ -358,11 +453,16 @@ def test_who_takes_over_has_written_down_what_goes_when_its_owner_forgets_it(cat
     assert begun(catalog) == []
 
 
-def test_what_was_written_down_by_another_timeline_deletes_nothing(catalog: TransactionalCatalog) -> None:
-    """As where the lake was set back to a backup while its records stayed."""
+@pytest.mark.parametrize(("head", "head_id"), [(500, ""), (0, "another"), (-1, "another")])
+def test_what_was_written_down_by_another_timeline_deletes_nothing(
+    catalog: TransactionalCatalog, head: int, head_id: str
+) -> None:
+    """As where the lake was set back to a backup while its records stayed, also once that is as long again."""
     stop_at(catalog, "/p1")
     [left] = begun(catalog)
-    deletions.narrow(catalog.lake.storage, structs.replace(left, head=catalog.timeline.head.version + 500))
+    assert left.head_id == [*catalog.timeline.entries(left.head - 1)][0].transaction.id
+    changed = structs.replace(left, head=catalog.timeline.head.version + head, head_id=head_id)
+    catalog.lake.storage.put(deletions.path_of(left.id), msgspec.json.encode(changed))
     before = data(catalog)
     with suppress(LockstepError):
         maintain(again(catalog).lake, Retention(age=100 * DAY, last=1000, grace=DAY, orphan_age=7 * DAY))
@@ -413,6 +513,6 @@ def test_who_was_stopped_in_the_middle_finds_nothing_left(catalog: Transactional
     faulty.interrupt("delete", sleep, path="p0")
     done = carry_out(open_catalog(faulty, clock=clock).lake, found, grace=timedelta())
     assert [type(each) for each in outcomes] == [Gone, Gone]
-    assert len(done.gone) == 2
+    assert (len(done.gone), done.waiting) == (2, [])
     table = again(catalog).database().tables[named("a")]
     assert table.version == 2
