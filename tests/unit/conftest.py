@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.lake.upkeep import Upkeep
+from lockstep.retention import clocks
 from lockstep.spark.host.host import Host
 from lockstep.storage import open_storage
 from tests.support.at_once import at_once
 from tests.support.client import Client
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import create, open_catalog
+
+
+@pytest.fixture(autouse=True)
+def _any_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Years pass by a test's clock, and not by that of the disk."""
+    monkeypatch.setattr(clocks, "CLOCKS", timedelta(days=36_500))
 
 
 @pytest.fixture

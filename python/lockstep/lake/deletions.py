@@ -36,8 +36,8 @@ from lockstep.timeline.files import UNREADABLE
 FOLDER = "_lockstep/deletions"
 PREFIX = "begun-"
 FORMAT = 3
-"""1 was without `head`, 2 without `head_id`. A Lockstep that does not know a field cannot read the record: it refuses to
-commit what may be in it, and deletes nothing by it."""
+"""1 was without `head`, 2 without `head_id`. A Lockstep that does not know a field cannot read the record: it
+refuses to commit what may be in it, and deletes nothing by it."""
 OLD = timedelta(minutes=30)
 """A commit that names a file older than this looks whether that is being deleted."""
 YOUNGEST = 2 * OLD

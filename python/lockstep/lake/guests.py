@@ -73,8 +73,10 @@ def guests(storage: Storage) -> frozenset[str]:
 
 
 def _read(storage: Storage, path: str) -> list[str]:
+    if (data := storage.get(path)) is None:
+        return []  # it was removed since it was listed: its transaction is certain not to commit
     try:
-        record = _decode(storage.get(path) or b"")
+        record = _decode(data)
     except UNREADABLE as error:
         raise CorruptTimelineError(
             f"{path}: expected folders that are not the lake's to delete: {error}. Nothing was deleted; restore it "

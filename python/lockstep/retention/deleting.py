@@ -28,6 +28,7 @@ from lockstep.lake.deletions import FORMAT, Begun
 from lockstep.lake.guests import guests
 from lockstep.lake.lake import Lake
 from lockstep.retention import queue
+from lockstep.retention.clocks import check_clock
 from lockstep.retention.files import Doomed
 from lockstep.retention.planning import Plan
 from lockstep.retention.removing import Remover
@@ -69,11 +70,14 @@ def carry_out(
 
     Raises:
         ReadOnlyError: this process may only read the lake; nothing was marked, and nothing begun.
+        InvalidError: this host's clock is not the store's; likewise.
         UnavailableError: the store failed; a later run goes on.
         CorruptTimelineError: as the timeline says.
     """
     if lake.refusal and not dry_run:
         raise ReadOnlyError(lake.refusal)
+    if not dry_run:
+        check_clock(lake)
     now = lake.clock()
     marks = queue.read_queue(lake.storage)
     due, unmarked = queue.split(plan.doomed, marks.since, now, grace)
@@ -82,6 +86,8 @@ def carry_out(
     if dry_run:
         return Deleted(plan.doomed, due, waiting)
     id_ = lake.new_id()
+    if plan.is_everything:
+        queue.forget(lake.storage, marks, {each.path for each in plan.doomed})
     queue.mark(lake.storage, unmarked, now, id_)
     end_by = now + LONGEST
     _take_over(lake, Remover(lake, end_by), id_)

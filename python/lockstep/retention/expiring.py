@@ -13,6 +13,7 @@ from lockstep.commit.records import OpenRecord
 from lockstep.errors import ExpiredError, InvalidError, UnavailableError
 from lockstep.lake.exports import needed_versions
 from lockstep.lake.lake import Lake
+from lockstep.retention.clocks import check_clock
 from lockstep.retention.horizon import expire, readable
 from lockstep.retention.pins import pins
 from lockstep.retention.versions import Readable, Wishes, expired, retained
@@ -61,13 +62,16 @@ def expire_snapshots(
         progress: is told how many of the timeline's files are deleted.
 
     Raises:
-        InvalidError: retain_last is less than 1, or older_than has no time zone.
+        InvalidError: retain_last is less than 1, or older_than has no time zone; or this host's clock is not the
+            store's.
         UnavailableError, CorruptTimelineError: as the store and the timeline say; a later run goes on.
     """
     if retain_last < 1:
         raise InvalidError(f"retain_last is {retain_last}: expected 1 or more, for the newest version is never expired")
     if older_than.tzinfo is None:
         raise InvalidError(f"older_than is {older_than.isoformat()}, without a time zone")
+    if not (dry_run or lake.refusal):
+        check_clock(lake)
     # A look at each log, which publishes again what it has lost while the entries are there that say what that was.
     lake.newest()
     timeline = lake.timeline

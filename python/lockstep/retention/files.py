@@ -8,10 +8,10 @@ commit. A file stays while one of its versions is needed, and as plain Delta's r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lockstep.delta.actions import Action, LogicalFile, logical_file, split
 from lockstep.delta.combine.deletion_vectors import may_mean_of
@@ -20,7 +20,7 @@ from lockstep.delta.log import LOG
 from lockstep.delta.places import may_mean
 from lockstep.errors import UnsupportedError
 from lockstep.retention.needs import Need
-from lockstep.storage import Found
+from lockstep.storage import LATEST, Found, time_of
 
 Kind: TypeAlias = Literal["data", "log", "litter", "staging", "folder"]
 """What goes: a file that no version needs any more, one of a table's log, one that no version ever had, what a dead
@@ -56,6 +56,24 @@ class Doomed:
         return self.kind in ("folder", "staging")
 
 
+class _Live(NamedTuple):
+    """A file of the newest version.
+
+    Attributes:
+        begin: the version that added it.
+        paths: all that it and its vector may be called.
+        of_data: so many of them are the data file's.
+        data_at: when that was written, as whoever wrote it says.
+        at: when the commit was written that has it so.
+    """
+
+    begin: int
+    paths: list[str]
+    of_data: int
+    data_at: datetime
+    at: datetime
+
+
 @dataclass
 class TableFiles:
     """What a table's log says of files, taken in version by version.
@@ -80,7 +98,7 @@ class TableFiles:
     properties: dict[str, str] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
     begins_at: datetime = EPOCH
-    _live: dict[LogicalFile, tuple[int, list[str]]] = field(default_factory=dict)
+    _live: dict[LogicalFile, _Live] = field(default_factory=dict)
 
     def take(self, version: int, actions: Sequence[Action], at: datetime) -> None:
         """Take a commit in, or a checkpoint: what it removes, then what it adds.
@@ -97,8 +115,9 @@ class TableFiles:
                 self._remove(version, body, at)
             elif kind == "add":
                 # An add of what is there already (other statistics, a row id) does not make the file any younger.
-                begin, _ = self._live.get(logical_file(body), (version, []))
-                self._live[logical_file(body)] = (begin, self._paths(body))
+                key = logical_file(body)
+                begin = version if (before := self._live.get(key)) is None else before.begin
+                self._live[key] = self._added(body, begin, at)
             elif kind == "cdc":
                 paths = may_mean(body["path"], self.location, self.root)
                 if self.need.has(version):
@@ -117,26 +136,46 @@ class TableFiles:
 
     def finish(self, at: datetime) -> None:
         """Note that no more commits follow; `at` is when the last one was written."""
-        for begin, paths in self._live.values():
-            if self.need.has_any(begin, None):
-                self.needed.update(paths)
+        for live in self._live.values():
+            if self.need.has_any(live.begin, None):
+                self.needed.update(live.paths)
             else:  # of a table that was dropped
-                self._note_removed(paths, at)
+                self._note_removed(live.paths, at)
         for path in self.needed:
             self.removed.pop(path, None)
 
     def _remove(self, version: int, body: dict[str, Any], at: datetime) -> None:
         # Where the log begins with a checkpoint, that may tell of a file's removal alone.
-        begin, paths = self._live.pop(logical_file(body), (version, self._paths(body)))
+        live = self._live.pop(logical_file(body), None)
+        begin, paths = (version, self._paths(body)) if live is None else (live.begin, live.paths)
         if self.need.has_any(begin, version):
             self.needed.update(paths)
             return
-        said = datetime.fromtimestamp((body.get("deletionTimestamp") or 0) / 1000, UTC)
-        self._note_removed(paths, max(said, at))
+        self._note_removed(paths, max(said_at(body.get("deletionTimestamp")), at))
 
     def _note_removed(self, paths: list[str], at: datetime) -> None:
         for path in paths:
             self.removed[path] = max(at, self.removed.get(path, at))
+
+    def newest_files(self, before: datetime) -> Iterator[list[str]]:
+        """Yield the names of each file, data file or vector, that the newest version has in the table's own folder.
+
+        Args:
+            before: only what was written before that.
+        """
+        for live in self._live.values():
+            data, vectors = live.paths[: live.of_data], live.paths[live.of_data :]
+            for names, written_at in ((data, live.data_at), (vectors, max(live.data_at, live.at))):
+                if written_at < before and any(name.startswith(f"{self.location}/") for name in names):
+                    yield names
+
+    def _added(self, body: dict[str, Any], begin: int, at: datetime) -> _Live:
+        paths = self._paths(body)
+        has_vector = body.get("deletionVector") is not None
+        of_data = len(may_mean(body["path"], self.location, self.root)) if has_vector else len(paths)
+        written_at = said_at(body.get("modificationTime"))
+        # What does not say when it was written may have been there for long.
+        return _Live(begin, paths, of_data, EPOCH if written_at == LATEST else written_at, at)
 
     def _paths(self, body: dict[str, Any]) -> list[str]:
         """Return the files of an add or a remove."""
@@ -181,6 +220,29 @@ def doomed_files(
         if (of := doomed.get(f"{folder}/{name[1:-4]}")) is not None:
             doomed[found.path] = Doomed(found.path, of.kind, found.size, of.since)
     return [*doomed.values()]
+
+
+def unfound(listed: Iterable[Found], table: TableFiles, before: datetime) -> str | None:
+    """Return a file that the newest version has in the table's folder, and that a listing has by none of its names.
+
+    Then the listing may spell names otherwise than the log, as where the letters' case makes no difference, and a file
+    that looks like litter may be just that one. None where all are found. Only of the newest version: what older ones
+    need plain Delta's VACUUM may have taken.
+
+    Args:
+        listed: the folder's files.
+        table: what its log says, to the end.
+        before: what was written later may have come behind the listing.
+    """
+    there = {found.path for found in listed}
+    return next((names[0] for names in table.newest_files(before) if there.isdisjoint(names)), None)
+
+
+def said_at(milliseconds: Any) -> datetime:
+    """Return a time as a commit says it, since 1970; the latest that there is where that is no time."""
+    if milliseconds is None:
+        return EPOCH
+    return time_of(milliseconds / 1000) if isinstance(milliseconds, int | float) else LATEST
 
 
 def _is_change(found: Found, table: TableFiles) -> bool:

@@ -28,7 +28,14 @@ def unreadable(log: LogFiles, need: Need, newest: int) -> int | None:
 
 
 def doomed_log(
-    listed: Iterable[Found], log: LogFiles, need: Need, newest: int, *, before: datetime, features: frozenset[str]
+    listed: Iterable[Found],
+    log: LogFiles,
+    need: Need,
+    newest: int,
+    *,
+    before: datetime,
+    features: frozenset[str],
+    read_from: int,
 ) -> list[Doomed]:
     """Return the files of a log that may go, in the order in which they may.
 
@@ -39,10 +46,12 @@ def doomed_log(
         newest: the table's.
         before: what was written later stays, and all that follows it.
         features: the writer features of the table's protocol.
+        read_from: the version that the log was read from on. A checkpoint behind that has been read by nobody: it may
+            be damaged, and then the commits before it are all that tells.
     """
     if CHECKPOINT_PROTECTION in features or unreadable(log, need, newest) is not None:
         return []
-    end = min(log.needed_from(version) for version in (*need.of_log, newest))
+    end = min(read_from, *(log.needed_from(version) for version in (*need.of_log, newest)))
     by_version: dict[int, list[Found]] = {}
     for found in listed:
         if (match := _VERSIONED.fullmatch(found.path.rpartition("/")[2])) and int(match[1]) < end:

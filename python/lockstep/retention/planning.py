@@ -12,30 +12,30 @@ from datetime import datetime, timedelta
 
 from lockstep.commit.records import OpenRecord
 from lockstep.commit.remnants import ENDED_BEFORE
-from lockstep.delta.actions import is_by, parse
-from lockstep.delta.log import LOG, commit_path, was_published
-from lockstep.errors import InvalidError, UnavailableError
+from lockstep.delta.log import LOG
+from lockstep.lake.claims import claim_path
 from lockstep.lake.deletions import YOUNGEST
 from lockstep.lake.exports import ABANDONED, lone_marks
 from lockstep.lake.guests import guests
 from lockstep.lake.kept_states import Kept, kept_states
 from lockstep.lake.lake import Lake
 from lockstep.retention.ages import CLEANS_LOGS, LOGS, REMOVED, Retention, duration_of
-from lockstep.retention.files import Doomed, Kind, doomed_files
+from lockstep.retention.files import Doomed, Kind, doomed_files, unfound
 from lockstep.retention.horizon import readable
 from lockstep.retention.kept import doomed_states, needed_states
 from lockstep.retention.logs import doomed_log
 from lockstep.retention.needs import NOTHING, Need, needs
 from lockstep.retention.origins import made_here
-from lockstep.retention.pins import Pins, makes_tables, pins
+from lockstep.retention.pins import CLOCKS, Pins, makes_tables, pins
 from lockstep.retention.removed import without_log
 from lockstep.retention.silent import STAGED_UNREAD, nobody_knows, settle_silent
 from lockstep.retention.since import id_at
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
+from lockstep.retention.unpublished import not_published
 from lockstep.retention.versions import Readable
 from lockstep.storage.outside import is_outside
 from lockstep.timeline.database import Database
-from lockstep.timeline.entry import Entry, Table, TableWrite
+from lockstep.timeline.entry import Table
 from lockstep.transactions.folders import is_own
 
 VACUUM: frozenset[Kind] = frozenset({"data", "log", "litter"})
@@ -51,10 +51,14 @@ NOT_KNOWN = (
 )
 """Why a folder with a log stays that is called as the lake calls those of its tables, and that no version has."""
 
-NOT_PUBLISHED = "its log lacks a commit that is not published yet: the next statement tries again"
-"""Why a table stays whole that is dropped, or set aside, and of which the timeline knows more than its log."""
-TAKEN = "it is dropped, and its log has another Delta writer's commit in place of one of its own, until both expire"
-"""Why a table stays whole that was in conflict with a plain writer when it was dropped."""
+CLAIMED = "a lake says in {} that the table there is its own: release it there, or delete that file"
+"""Why such a folder stays where another lake has adopted what lies in it."""
+
+UNFOUND = (
+    "its log names {}, which is not there by that name: the file is lost, or names are spelled in two ways here, as "
+    "where the case of letters makes no difference. See what `lockstep verify --deep` says"
+)
+"""Why no data of a table goes where nobody can tell a file of it from litter."""
 
 _log = logging.getLogger(__name__)
 
@@ -237,7 +241,8 @@ def _found(
     others = (
         location
         for location in known
-        if location != scope.location and (not (scope.location is None or is_whole) or is_outside(location))
+        if (location != scope.location or is_whole)
+        and (not (scope.location is None or is_whole) or is_outside(location))
     )
     below = "" if scope.location is None or is_whole else scope.location
     return folders(lake.storage, {*known, *not_ours}, below) | _logs(lake, known, others)
@@ -256,46 +261,14 @@ def _surveys(
     lake: Lake, database: Database, found: Mapping[str, Folder], known: Mapping[str, Need], can_be_read: Readable
 ) -> list[Surveyed]:
     """Read what the logs in folders say, and note of which that is not all: some commit is not published yet."""
-    not_published = _not_published(lake, can_be_read)
+    missing = not_published(lake, can_be_read)
     surveys = []
     for folder in found.values():
         each = _surveyed(lake, database, folder, known)
-        if (reason := not_published.get(folder.location)) is not None:
+        if (reason := missing.get(folder.location)) is not None:
             each = replace(each, kept_whole=each.kept_whole or reason, tells=False)
         surveys.append(each)
     return surveys
-
-
-def _not_published(lake: Lake, can_be_read: Readable) -> dict[str, str]:
-    """Return the locations whose logs lack commits that were ratified, and why; all published, nothing is read."""
-    after = max(lake.timeline.published_through, can_be_read.first - 1)
-    found: dict[str, str] = {}
-    for entry in lake.timeline.scan(after):
-        for write in entry.writes:
-            if not lake.publisher.is_published(entry, write) and (reason := _why_not_there(lake, entry, write)):
-                found.setdefault(write.location, reason)
-    return found
-
-
-def _why_not_there(lake: Lake, entry: Entry, write: TableWrite) -> str | None:
-    """Return why a table's log does not have a write; None if it does, or had it before Delta's clean-up.
-
-    Of a dropped table nobody remembers that: its log is asked.
-    """
-    if entry.kind != "transaction":
-        return None  # a plain writer's commits were in the log first
-    for version in lake.timeline.versions(write, entry.version):
-        try:
-            data = lake.storage.get(commit_path(write.location, version))
-            if data is None and not was_published(lake.storage, write.location, version):
-                return NOT_PUBLISHED
-            if data is not None and not is_by(parse(data), entry.transaction.id):
-                return TAKEN
-        except UnavailableError:
-            return NOT_PUBLISHED
-        except InvalidError:  # cut off: somebody else's
-            return TAKEN
-    return None
 
 
 def _surveyed(lake: Lake, database: Database, folder: Folder, known: Mapping[str, Need]) -> Surveyed:
@@ -383,13 +356,22 @@ class _Planning:
             removed_before=self.now - max(removed_age, YOUNGEST),
             litter_before=self.litter_before(litter_age),
         )
+        if found and ((lost := unfound(each.folder.files, each.state, self.now - CLOCKS)) is not None):
+            self.kept_whole[location] = UNFOUND.format(lost)
+            found = []
         if found and self._may_be_shared(location):
             found = []
         if each.state.properties.get(CLEANS_LOGS, "true").lower() == "true":
             before = self.now - max(log_age, YOUNGEST)
             need = each.state.need
             found += doomed_log(
-                each.folder.log, each.log, need, each.newest, before=before, features=each.state.features
+                each.folder.log,
+                each.log,
+                need,
+                each.newest,
+                before=before,
+                features=each.state.features,
+                read_from=each.read_from,
             )
         self.doomed += [doomed for doomed in found if doomed.kind in self.scope.kinds]
 
@@ -418,6 +400,8 @@ class _Planning:
                 self.kept_whole[folder.location] = NOT_KNOWN
             elif began_elsewhere(self.lake.storage, folder):
                 self.kept_whole[folder.location] = NOT_MADE_HERE
+            elif any(each.path == claim_path(folder.location) for each in folder.files):
+                self.kept_whole[folder.location] = CLAIMED.format(claim_path(folder.location))
             else:
                 self.doomed.append(Doomed(folder.location, "folder", folder.size, folder.newest, len(folder.files)))
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec import structs
 
 from lockstep.conflict.lock_policy import Time
 from lockstep.lake.deletions import FOLDER
@@ -105,6 +106,28 @@ def mark(storage: Storage, doomed: Sequence[Doomed], now: datetime, id: str) -> 
     for number, begin in enumerate(range(0, len(doomed), MOST_PATHS)):
         marks = Marks(format=FORMAT, marked_at=now, paths=[each.path for each in doomed[begin : begin + MOST_PATHS]])
         storage.put(f"{FOLDER}/{PREFIX}{id}-{number}.json", msgspec.json.encode(marks))
+
+
+def forget(storage: Storage, queue: Queue, doomed: AbstractSet[str]) -> None:
+    """Take from all marks what some version has come to need: once it needs that no more, the grace period begins anew.
+
+    Args:
+        queue: what was marked before.
+        doomed: all of the lake that nobody needs.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    for path, marks in queue.files.items():
+        if left := still(marks, doomed):
+            storage.put(path, msgspec.json.encode(left))
+
+
+def still(marks: Marks, doomed: AbstractSet[str]) -> Marks | None:
+    """Return marks without what somebody needs; None where they stay as they are."""
+    if doomed.issuperset(marks.paths):
+        return None
+    return structs.replace(marks, paths=[path for path in marks.paths if path in doomed])
 
 
 def over(

@@ -1,8 +1,8 @@
 """What dropped tables need of others' files whose own folders, or logs, somebody has removed.
 
-A folder within the root is gone for good, for the root is there. One elsewhere may come back: its disk may not be
-mounted just now. So what such a table shares with others stays, as far as the timeline tells what that is; where it
-does not, nobody knows.
+A folder may come back: its disk may not be mounted just now. So what such a table shares with others stays, as far as
+the timeline tells what that is. Where it does not, nobody knows of one outside of the root; of one within it, that it
+is gone for good, for the root is there: a mount, or a link, in the place of a table's own folder is not reckoned with.
 """
 
 from __future__ import annotations

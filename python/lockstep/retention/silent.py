@@ -42,7 +42,8 @@ def settle_silent(
     """Find out what tables need of others' files whose logs do not tell it.
 
     The versions of a table of the lake's own whose folder, or log, is removed nobody can read, nor bring it back, and
-    so its commits count as published, too (`lockstep.lake.publisher`). Of one elsewhere the timeline is asked.
+    so its commits count as published, too (`lockstep.lake.publisher`). What it shared the timeline is asked for all the
+    same, for the folder may be a mount that is away; where that does not tell, only one elsewhere is silent.
 
     Args:
         gone: the dropped ones whose logs are not there.
@@ -51,7 +52,7 @@ def settle_silent(
         Of which of the known nobody can tell and why, and what the timeline says of the others that are gone.
     """
     elsewhere = {each for each in gone if is_outside(each) or each in not_ours}
-    named = told(lake, elsewhere, can_be_read)
+    named = told(lake, gone, can_be_read)
     return silent_ones(surveys, {*known} - (gone - elsewhere) - named.keys()), named
 
 

@@ -89,6 +89,7 @@ class Surveyed:
         log: which commits and checkpoints the log has.
         newest: its version in the newest database version; that of its last commit if it is in none.
         kept_whole: why nobody can tell what of it is needed, so that nothing of it goes; None if somebody can.
+        read_from: the version that its log was read from on, a checkpoint's or the first.
         tells: whether `state` has all that it needs of other tables' files, which a clone shares.
         why_not: why it does not tell, for people, where its log is there and cannot be understood here.
     """
@@ -100,6 +101,7 @@ class Surveyed:
     kept_whole: str | None
     tells: bool = True
     why_not: str | None = None
+    read_from: int = 0
 
 
 def folders(storage: Storage, known: Iterable[str], below: str = "") -> dict[str, Folder]:
@@ -181,7 +183,7 @@ def surveyed(lake: Lake, folder: Folder, need: Need, version: int | None, set_as
     except UnsupportedError as error:
         return Surveyed(folder, state, log, newest, error.message, tells=False, why_not=error.message)
     why = None if lost is None else f"its log does not tell of version {lost} any more, which can be read"
-    return Surveyed(folder, state, log, newest, why, tells=lost is None)
+    return Surveyed(folder, state, log, newest, why, tells=lost is None, read_from=begin)
 
 
 def _can_tell(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from lockstep.arguments import takes
@@ -27,6 +27,17 @@ from lockstep.retry import CLAIM, Backoff
 
 Names: TypeAlias = list[str]
 """A list of names; spelled out because inside a class that has a method `list`, `list[str]` is that method."""
+
+
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+def time_of(seconds: float) -> datetime:
+    """Return a time since 1970, UTC; the latest that there is for one that no calendar has: what is young stays."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return LATEST
 
 
 @dataclass(frozen=True, slots=True)

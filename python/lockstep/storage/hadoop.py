@@ -14,13 +14,12 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
-from lockstep.storage import HDFS, Found, Names, Storage, checked
+from lockstep.storage import HDFS, Found, Names, Storage, checked, time_of
 from lockstep.storage.failures import Meaning, error_of
 
 Transport: TypeAlias = Callable[[bytes], bytes]
@@ -229,7 +228,7 @@ class HadoopStorage(Storage):
             before = f"{current}/" if current else ""
             for answer in self._listed(current):
                 for name, size, milliseconds in answer.files:
-                    yield Found(f"{before}{name}", size, datetime.fromtimestamp(milliseconds / 1000, UTC))
+                    yield Found(f"{before}{name}", size, time_of(milliseconds / 1000))
                 waiting += [f"{before}{name}" for name in answer.folders]
 
     def _listed(self, folder: str, after: str | None = "") -> Iterator[_Answer]:

@@ -9,11 +9,10 @@ import random
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 from lockstep.errors import InvalidError, StoreRefusedError, UnavailableError
-from lockstep.storage import Found, Names, Storage, checked
+from lockstep.storage import Found, Names, Storage, checked, time_of
 from lockstep.workers import Workers
 
 CHUNK_BYTES = 1024 * 1024
@@ -422,7 +421,7 @@ def _scanned(folder: Path, path: str) -> tuple[list[Found], list[str]]:
             elif not _is_temp(each.name) and each.is_file():
                 with contextlib.suppress(FileNotFoundError):  # gone since
                     status = each.stat()
-                    found.append(Found(below, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC)))
+                    found.append(Found(below, status.st_size, time_of(status.st_mtime)))
     return found, folders
 
 

@@ -460,7 +460,7 @@ def test_what_was_written_down_by_another_timeline_deletes_nothing(
     """As where the lake was set back to a backup while its records stayed, also once that is as long again."""
     stop_at(catalog, "/p1")
     [left] = begun(catalog)
-    assert left.head_id == [*catalog.timeline.entries(left.head - 1)][0].transaction.id
+    assert left.head_id == catalog.timeline.entries(left.head - 1)[0].transaction.id
     changed = structs.replace(left, head=catalog.timeline.head.version + head, head_id=head_id)
     catalog.lake.storage.put(deletions.path_of(left.id), msgspec.json.encode(changed))
     before = data(catalog)

@@ -17,12 +17,12 @@ from lockstep.delta.combine.deletion_vectors import file_path
 from lockstep.delta.log import log_files_of
 from lockstep.errors import CorruptTimelineError, InvalidError, UnsupportedError
 from lockstep.retention.ages import LOGS, LONGEST, REMOVED, Retention, duration_of
-from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of
+from lockstep.retention.files import Doomed, TableFiles, doomed_files, kind_of, unfound
 from lockstep.retention.logs import doomed_log, unreadable
 from lockstep.retention.needs import NOTHING, Need, needs
-from lockstep.retention.queue import Marks, Queue, over, split
+from lockstep.retention.queue import Marks, Queue, over, split, still
 from lockstep.retention.versions import Readable, Wishes, expired, retained
-from lockstep.storage import Found
+from lockstep.storage import LATEST, Found, time_of
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry, Table, TableDdl
 from tests.support.entries import entry
@@ -202,6 +202,62 @@ def test_files_stay_for_as_long_as_plain_readers_are_promised() -> None:
     assert table.removed == {"t/a": NOW - DAY}, "the later of what it says and of when it was written"
 
 
+NO_TIMES: list[Any] = [10**17, -(10**18), float("inf"), float("nan"), "2030-01-01", [1]]
+
+
+@pytest.mark.parametrize("said", NO_TIMES)
+def test_what_was_removed_at_no_time_that_there_is_stays(said: Any) -> None:
+    """Microseconds for milliseconds, or text, of a plain writer: no reason to end upkeep of the lake."""
+    table = TableFiles("t", ROOT, Need(1))
+    table.take(0, [add("a")], OLD)
+    table.take(1, [remove("a", deletionTimestamp=said)], OLD)
+    table.finish(OLD)
+    found = doomed_files([Found("t/a", 1, OLD)], table, frozenset(), removed_before=NOW, litter_before=NOW)
+    assert (table.removed, found) == ({"t/a": LATEST}, [])
+
+
+@pytest.mark.parametrize("seconds", [1e12, -1e12, float("inf"), float("nan")])
+def test_a_file_of_no_time_that_there_is_is_young(seconds: float) -> None:
+    assert time_of(seconds) == LATEST
+
+
+BEFORE = int((NOW - DAY).timestamp() * 1000)
+A_FILE = {"modificationTime": BEFORE}
+UNFOUND = [
+    ("spelled otherwise", [[add("p=a/f", **A_FILE)]], {"p=A/f"}, "t/p=a/f"),
+    ("lost", [[add("a", **A_FILE), add("b", **A_FILE)]], {"b"}, "t/a"),
+    ("found", [[add("p=a/f", **A_FILE)]], {"p=a/f"}, None),
+    ("found by one of its names", [[add("p=x%2520y/f", **A_FILE)]], {"p=x%20y/f"}, None),
+    ("of an older version", [[add("a", **A_FILE)], [remove("a"), add("b", **A_FILE)]], {"b"}, None),
+    ("written since the listing", [[add("a", modificationTime=BEFORE + 1)]], set(), None),
+    ("of no known age", [[add("a", modificationTime="?")]], set(), "t/a"),
+    ("of another folder", [[add("file:///lake/u/a", **A_FILE)]], set(), None),
+    ("by its whole URL", [[add("file:///lake/t/a", **A_FILE)]], set(), "t/a"),
+    ("of change data", [[{"cdc": {"path": "_change_data/e"}}]], set(), None),
+    ("a vector", [[add("a", deletionVector=V1, **A_FILE)]], {"a"}, V1_FILE),
+]
+
+
+@pytest.mark.parametrize(("commits", "there", "expected"), [case[1:] for case in UNFOUND], ids=[c[0] for c in UNFOUND])
+def test_which_file_of_the_newest_version_a_listing_has_not(
+    commits: list[list[dict[str, Any]]], there: set[str], expected: str | None
+) -> None:
+    """Then one that looks like litter may be that one."""
+    table = TableFiles("t", ROOT, Need(0))
+    for version, actions in enumerate(commits):
+        table.take(version, actions, OLD)
+    table.finish(OLD)
+    listed = [Found(f"t/{path}", 1, OLD) for path in there]
+    assert unfound(listed, table, NOW - DAY + timedelta(milliseconds=1)) == expected
+
+
+def test_a_vector_may_have_been_written_since_the_listing_though_its_file_was_not() -> None:
+    table = TableFiles("t", ROOT, Need(0))
+    table.take(0, [add("a", deletionVector=V1, **A_FILE)], NOW)
+    table.finish(NOW)
+    assert unfound([Found("t/a", 1, OLD)], table, NOW) is None
+
+
 def test_litter_stays_while_it_is_young_and_what_others_need_stays() -> None:
     assert "t/litter" not in {each.path for each in doomed_of(Need(5), litter_before=OLD)}
     spared = frozenset({"t/litter", "t/z"})
@@ -329,20 +385,25 @@ LOG_CASES = [
 ]
 
 
+def doomed_of_log(listed: list[Found], need: Need, newest: int, **more: Any) -> list[Doomed]:
+    log = log_files_of(found.path.rpartition("/")[2] for found in listed)
+    limits: dict[str, Any] = {"before": NOW - 30 * DAY, "features": frozenset(), "read_from": 99}
+    return doomed_log(listed, log, need, newest, **{**limits, **more})
+
+
 @pytest.mark.parametrize("case", LOG_CASES, ids=[case[0] for case in LOG_CASES])
 def test_which_files_of_a_log_go(case: Any) -> None:
     _, commits, checkpoints, need, newest, age, gone = case
     names = [*map(log_name, commits), *(log_name(version, "checkpoint.parquet") for version in checkpoints)]
     names += [log_name(version, "crc") for version in commits] + ["_last_checkpoint"]
     listed = [Found(f"t/_delta_log/{each}", 1, NOW - age * DAY) for each in names]
-    doomed = doomed_log(
-        listed, log_files_of(names), need, newest, before=NOW - 30 * DAY, features=frozenset()
-    )  # fmt: skip
+    doomed = doomed_of_log(listed, need, newest)
     versions = [int(each.path.rpartition("/")[2][:20]) for each in doomed]
     assert set(versions) == gone
     assert versions == sorted(versions), "the oldest goes first"
-    protected = frozenset({"checkpointProtection"})
-    assert doomed_log(listed, log_files_of(names), need, newest, before=NOW, features=protected) == []
+    assert doomed_of_log(listed, need, newest, features=frozenset({"checkpointProtection"})) == []
+    read_from = min(gone, default=0)
+    assert doomed_of_log(listed, need, newest, read_from=read_from) == [], "nobody has read the checkpoint"
 
 
 def test_a_young_file_keeps_all_that_follows_it() -> None:
@@ -350,7 +411,7 @@ def test_a_young_file_keeps_all_that_follows_it() -> None:
     listed = [
         Found(f"t/_delta_log/{each}", 1, NOW - (1 if each.startswith(log_name(2)) else 40) * DAY) for each in names
     ]
-    doomed = doomed_log(listed, log_files_of(names), Need(5), 5, before=NOW - 30 * DAY, features=frozenset())
+    doomed = doomed_of_log(listed, Need(5), 5)
     assert [each.path[-6:-5] for each in doomed] == ["0", "1"]
 
 
@@ -381,6 +442,15 @@ def test_what_is_marked_long_enough_goes(
 ) -> None:
     due, new = split([Doomed("f", "data", 1, REMOVED_AT)], marks, NOW, grace)
     assert (bool(due), bool(new)) == (is_due, is_new)
+
+
+NEEDED_AGAIN = [(["f", "g"], {"f", "g", "h"}, None), (["f", "g"], {"g"}, ["g"]), (["f"], set(), [])]
+
+
+@pytest.mark.parametrize(("marked", "doomed", "left"), NEEDED_AGAIN)
+def test_a_mark_of_what_is_needed_is_none_any_more(marked: list[str], doomed: set[str], left: list[str] | None) -> None:
+    found = still(Marks(format=1, marked_at=NOW, paths=marked), doomed)
+    assert found == (None if left is None else Marks(format=1, marked_at=NOW, paths=left))
 
 
 STALE = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,17 +15,20 @@ import pytest
 from deltalake import write_deltalake
 
 from lockstep.catalog import TransactionalCatalog
+from lockstep.commit import records
 from lockstep.delta.actions import Action
 from lockstep.errors import LockstepError, MissingFilesError
 from lockstep.lake import deletions
+from lockstep.lake.claims import claim_path
 from lockstep.lake.deletions import Wanted
 from lockstep.lake.lake import Lake
 from lockstep.recovery.changes import undrop
 from lockstep.retention.ages import Retention
 from lockstep.retention.deleting import carry_out
 from lockstep.retention.expiring import expire_snapshots
-from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, NOT_OURS, TAKEN, Scope, need_at, plan, shared_files
-from lockstep.retention.upkeep import Maintained, maintain
+from lockstep.retention.planning import EVERYTHING, NOT_KNOWN, NOT_OURS, Scope, need_at, plan, shared_files
+from lockstep.retention.unpublished import TAKEN
+from lockstep.retention.upkeep import Maintained, maintain, vacuum
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import OutsideStorage
 from lockstep.timeline.entry import TagDdl
@@ -401,6 +405,59 @@ def test_delta_is_told_to_keep_what_a_table_needs_that_was_adopted_again_at_an_o
     append(catalog, "t", "g")
     catalog.lake.refresh()
     assert need_at(catalog.lake, place).first == 1
+
+
+def test_what_a_dropped_clone_shares_stays_while_its_own_folder_is_away(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path
+) -> None:
+    """It may be a mount within the root, and that it is away now says nothing of later."""
+    shared = f"{location(catalog, 'a')}/p"
+    tx = catalog.begin()
+    place = stage_new(catalog, tx, "clone", add(f"{catalog.lake.storage.url}/{shared}", modificationTime=1))
+    catalog.commit(tx)
+    catalog.run(lambda tx: tx.changing().drop_table(named("clone")))
+    tx = catalog.begin()
+    stage(catalog, tx, "a", remove("p", deletionTimestamp=clock.ms))
+    catalog.commit(tx)
+    catalog.lake.upkeep.settle()
+    (tmp_path / "lake" / place).rename(tmp_path / "away")
+    clock.now += 20 * DAY
+    found = plan(again(catalog).lake, Scope(EVERYTHING), replace(RETENTION, age=30 * DAY))
+    assert shared not in {each.path for each in found.doomed}
+    assert "p" not in shared_files(again(catalog).lake, place)
+    assert shared_files(again(catalog).lake, location(catalog, "a")) == {"p"}
+
+
+def test_a_folder_that_no_version_has_stays_while_a_lake_says_that_it_is_its_own(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """Another lake has adopted what this one dropped, and could not see that it lies in this one's root."""
+    create(catalog, "t", files=["p"])
+    place, storage = location(catalog, "t"), catalog.lake.storage
+    catalog.run(lambda tx: tx.changing().drop_table(named("t")))
+    storage.put(
+        claim_path(place), b'{"format":1,"root":"file:///other","transaction":"x","claimed_at":"2030-01-01T00:00:00Z"}'
+    )
+    kept = nights(catalog, clock)[-1].swept.kept_whole
+    assert claim_path(place) in kept[place]
+    assert storage.exists(f"{place}/p")
+    storage.delete(claim_path(place))
+    nights(catalog, clock)
+    assert not storage.exists(f"{place}/p")
+
+
+@pytest.mark.parametrize("makes_tables", [True, False])
+def test_upkeep_of_one_table_outside_of_the_root_says_why_nothing_of_it_goes(
+    catalog: TransactionalCatalog, clock: Ticking, tmp_path: Path, makes_tables: bool
+) -> None:
+    adopted(catalog, "t", plain_table(tmp_path / "warehouse" / "t", 1))
+    place = location(catalog, "t")
+    other = again(catalog)
+    if makes_tables:
+        tx = other.begin()
+        stage_new(other, tx, "new", add("n"))
+        records.write(other.lake, records.record_of(tx, now=clock(), process="there"))
+    assert vacuum(again(catalog).lake, RETENTION, table=named("t"), dry_run=True).kept_whole == {place: NOT_OURS}
 
 
 # --- what others stage, adopt and make --------------------------------------------------------------------------------

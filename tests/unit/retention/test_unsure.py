@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
+import deltalake
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import records
 from lockstep.commit.commit import commit
 from lockstep.commit.files import Gone
-from lockstep.delta.log import staging_folder
-from lockstep.errors import MissingFilesError
+from lockstep.delta.log import commit_path, staging_folder
+from lockstep.errors import InvalidError, MissingFilesError
 from lockstep.lake import deletions
+from lockstep.retention import clocks, survey
 from lockstep.retention.ages import Retention
 from lockstep.retention.beside import beside
 from lockstep.retention.expiring import expire_snapshots
-from lockstep.retention.pins import pins
+from lockstep.retention.pins import CLOCKS, pins
 from lockstep.retention.planning import EVERYTHING, Scope, plan, shared_files
 from lockstep.retention.upkeep import maintain, remove_orphan_files, status, vacuum
 from lockstep.storage import Found
@@ -285,6 +288,108 @@ def test_a_version_that_a_tag_kept_alone_expires_once_the_tag_is_dropped_though_
     expired = again(catalog).timeline.head.expired
     assert expired.kept == ()
     assert expired.first_kept == process.timeline.head.expired.first_kept
+
+
+@pytest.mark.parametrize("minutes", [40 * 24 * 60, 11, -11])
+def test_where_the_clock_is_not_the_stores_nothing_expires_and_nothing_goes(
+    catalog: TransactionalCatalog, aged: AgedStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    """Else a host whose clock is ahead lets the history expire for ever, with tags, and no file is young to it."""
+    monkeypatch.setattr(clocks, "CLOCKS", CLOCKS)
+    until = clock.now + 20 * DAY
+    tag = TagDdl(action="create", name="keep", version=catalog.timeline.head.version, retain_until=until)
+    catalog.run(lambda tx: tx.changing().create_tag(tag))
+    append(catalog, "a", "more")
+    before = again(catalog).timeline.head.expired
+    wrong = Ticking(clock.now + minutes * MINUTE)
+
+    def own_clock() -> datetime:
+        clock.now += MINUTE / 60_000  # the store's time goes on, too
+        return wrong()
+
+    process = open_catalog(aged, clock=own_clock)
+    for run in (maintain, vacuum, remove_orphan_files):
+        with pytest.raises(InvalidError, match=r"this host's clock says .* Set the clock right") as error:
+            run(process.lake, AT_ONCE)
+        assert error.value.sqlstate == "22023"
+    with pytest.raises(InvalidError, match="this host's clock"):
+        expire_snapshots(process.lake, older_than=wrong(), retain_last=1, grace=timedelta())
+    assert again(catalog).timeline.head.expired == before
+    assert data(catalog, "a") == {"p", "q", "more"}
+    assert aged.list(deletions.FOLDER) == []
+    status(process.lake, AT_ONCE)
+    maintain(process.lake, AT_ONCE, dry_run=True)
+
+
+def test_clocks_may_be_some_minutes_apart(
+    catalog: TransactionalCatalog, aged: AgedStorage, clock: Ticking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what a run left that was killed while it looked at the clock goes with a later one."""
+    monkeypatch.setattr(clocks, "CLOCKS", CLOCKS)
+    aged.put(f"{deletions.FOLDER}/clock-x", b"now")
+    clock.now += 2 * HOUR
+    for minutes in (9, -9):
+        maintain(open_catalog(aged, clock=Ticking(clock.now + minutes * MINUTE)).lake, AT_ONCE)
+        assert not [name for name in aged.list(deletions.FOLDER) if name.startswith("clock-")]
+
+
+def test_a_mark_from_before_something_was_needed_again_voids_no_grace(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """A reader that began while a clone had the file reads it to its end, whatever waits beside it."""
+    slow = replace(AT_ONCE, grace=DAY)
+    catalog.lake.storage.put(f"{location(catalog, 'b')}/x", b"litter")
+    clock.now += 9 * DAY
+    assert vacuum(again(catalog).lake, slow).waiting_files == 2
+    tx = catalog.begin()
+    stage_new(catalog, tx, "clone", add(f"{catalog.lake.storage.url}/{location(catalog, 'a')}/p", modificationTime=1))
+    catalog.commit(tx)
+    assert maintain(again(catalog).lake, slow).swept.waiting_files == 1
+    clock.now += 25 * HOUR
+    assert [path.rpartition("/")[2] for path in vacuum(again(catalog).lake, slow).paths] == ["x"]
+    catalog.run(lambda tx: tx.changing().drop_table(named("clone")))
+    append(catalog, "b", "more")
+    expire(catalog)
+    assert vacuum(again(catalog).lake, slow).deleted_files == 0
+    assert "p" in data(catalog, "a")
+    clock.now += 25 * HOUR
+    assert vacuum(again(catalog).lake, slow).deleted_files == 1
+    assert "p" not in data(catalog, "a")
+
+
+# --- names, and what nobody has read ----------------------------------------------------------------------------------
+
+
+def test_where_the_log_names_a_file_that_is_not_there_by_that_name_no_data_goes(
+    catalog: TransactionalCatalog, clock: Ticking
+) -> None:
+    """On a mount to which the case of letters makes no difference the folder of p=a may be called p=A."""
+    place, storage = location(catalog, "b"), catalog.lake.storage
+    change(catalog, "b", add("p=a/f", modificationTime=1), remove("p", deletionTimestamp=clock.ms))
+    storage.delete(f"{place}/p=a/f")
+    storage.put(f"{place}/p=A/f", b"rows")
+    clock.now += 40 * DAY
+    append(catalog, "b", "more")
+    kept = maintain(again(catalog).lake, AT_ONCE).swept.kept_whole
+    assert {*kept} == {place}
+    assert f"its log names {place}/p=a/f" in kept[place]
+    assert status(again(catalog).lake, AT_ONCE).kept_whole == kept
+    assert storage.exists(f"{place}/p=A/f")
+    assert storage.exists(f"{place}/p")
+    assert data(catalog, "a") == {"q"}
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+def test_a_log_is_not_cut_at_a_checkpoint_that_nobody_has_read(
+    catalog: TransactionalCatalog, clock: Ticking, monkeypatch: pytest.MonkeyPatch, has_read: bool
+) -> None:
+    """Without pyarrow all commits are read; a checkpoint may be damaged, and then they are all that tells."""
+    monkeypatch.setattr(survey, "can_read", lambda: has_read)
+    place = location(catalog, "b")
+    deltalake.DeltaTable(f"{catalog.lake.storage.url}/{place}").create_checkpoint()
+    clock.now += 40 * DAY
+    maintain(again(catalog).lake, AT_ONCE)
+    assert catalog.lake.storage.exists(commit_path(place, 0)) is not has_read
 
 
 # --- commits beside it ------------------------------------------------------------------------------------------------
