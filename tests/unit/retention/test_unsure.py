@@ -17,6 +17,8 @@ from lockstep.commit.files import Gone
 from lockstep.delta.log import commit_path, staging_folder
 from lockstep.errors import InvalidError, MissingFilesError
 from lockstep.lake import deletions
+from lockstep.lake.guests import guests, note_guests
+from lockstep.lake.guests import path_of as guests_path
 from lockstep.retention import clocks, survey
 from lockstep.retention.ages import Retention
 from lockstep.retention.beside import beside
@@ -28,6 +30,7 @@ from lockstep.storage import Found
 from lockstep.timeline.entry import TagDdl
 from lockstep.transactions.state import State
 from lockstep.transactions.transaction import Transaction
+from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
     again,
@@ -390,6 +393,14 @@ def test_a_log_is_not_cut_at_a_checkpoint_that_nobody_has_read(
     clock.now += 40 * DAY
     maintain(again(catalog).lake, AT_ONCE)
     assert catalog.lake.storage.exists(commit_path(place, 0)) is not has_read
+
+
+def test_a_record_of_guests_that_is_rolled_back_while_it_is_read_says_nothing(aged: AgedStorage) -> None:
+    faulty = FaultyStorage(aged)
+    note_guests(aged, "x", ["default/t"])
+    note_guests(aged, "y", ["default/u"])
+    faulty.interrupt("get", lambda: aged.delete(guests_path("x")), path=guests_path("x"))
+    assert guests(faulty) == {"default/u"}
 
 
 # --- commits beside it ------------------------------------------------------------------------------------------------
