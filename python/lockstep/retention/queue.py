@@ -125,7 +125,7 @@ def forget(storage: Storage, queue: Queue, doomed: AbstractSet[str]) -> None:
 
 def still(marks: Marks, doomed: AbstractSet[str]) -> Marks | None:
     """Return marks without what somebody needs; None where they stay as they are."""
-    if doomed.issuperset(marks.paths):
+    if doomed >= set(marks.paths):
         return None
     return structs.replace(marks, paths=[path for path in marks.paths if path in doomed])
 
