@@ -92,9 +92,7 @@ def test_what_upkeep_deletes_late_of_a_killed_promotion_is_not_what_another_made
 def test_what_a_killed_promotion_left_is_litter_that_upkeep_removes(
     catalog: TransactionalCatalog, clone: TransactionalCatalog, clock: Ticking
 ) -> None:
-    """Copies in changed tables, their vectors, a table that was made, and what was staged; whether or not it is done
-    by another attempt, of which nothing goes.
-    """
+    """Copies in changed tables, their vectors, a table that was made, what was staged; nothing of another attempt."""
     left = killed(clone, catalog)
     promote(clone, again(catalog))
     assert left <= tree(catalog.lake.storage), "an attempt takes nothing of another's away"
