@@ -130,6 +130,12 @@ def test_every_mode_reads_as_the_source_did(
     assert rows(spark, "s.vectors") == [(7, "x")], "the source has nothing of what its exports did"
 
 
+def changes(session: Any, folder: Path, since: int) -> list[tuple[Any, ...]]:
+    """Return what the feed of a table says that was done to its rows from a version on."""
+    feed = session.read.format("delta").option("readChangeFeed", "true").option("startingVersion", since)
+    return sorted(map(tuple, feed.load(str(folder)).select("_change_type", "id", "p").collect()))
+
+
 def test_what_was_changed_in_a_clone_reads_the_same_in_the_lake(
     spark: Any, at_target: Callable[[str], Any], root: Path, tmp_path: Path
 ) -> None:
@@ -159,6 +165,8 @@ def test_what_was_changed_in_a_clone_reads_the_same_in_the_lake(
     clone.range(2, 4).write.format("delta").mode("append").option("dataChange", "false").saveAsTable("s.quiet")
     clone.sql("INSERT INTO s.often VALUES (3)")
     expected = rows(clone, "s.t")
+    of_clone, of_lake = (next(place.glob("s/t-*")) for place in (tmp_path / "clone", root))
+    before = max(int(path.stem) for path in (of_lake / "_delta_log").glob("*.json"))
     [done] = clone.sql("CALL lake.system.promote()").collect()
     assert (done.tables, done.done) == (4, True)
     points = [path.name for path in root.glob("s/often-*/_delta_log/*.checkpoint.parquet")]
@@ -167,6 +175,7 @@ def test_what_was_changed_in_a_clone_reads_the_same_in_the_lake(
     assert rows(spark, "s.quiet") == [(1,), (2,), (3,)]
     assert rows(spark, "s.t") == sorted([*expected, (100, "lake")])
     assert rows(spark, "s.shallow") == expected
+    assert changes(spark, of_lake, before + 1) == changes(clone, of_clone, 1)
     spark.sql("UPDATE s.t SET id = 0 WHERE p = 'mine'")
     assert rows(spark, "s.t", "count(*)") == [(len(expected) + 1,)]
     lake = TransactionalCatalog.open(str(root))

@@ -41,6 +41,7 @@ def test_spark_reads_each_row_of_both_once(spark: Any, other: Any, root: Path, t
     before = {id: row_id for id, _, row_id in rows(spark, with_ids.format(T))}
     folder = root / location(lockstep.TransactionalCatalog.open(str(root)), "t")
     copy = as_it_is(folder, tmp_path / "plain")
+    version = lockstep.TransactionalCatalog.open(str(root)).timeline.head.version
     spark.sql(merge(T, 1, 5, "ours"))
     assert len(rows(spark, f"SELECT * FROM {T}")) == 5
     other.sql(merge(f"spark_catalog.delta.`{copy}`", 2, 6, "theirs"))
@@ -76,3 +77,16 @@ def test_spark_reads_each_row_of_both_once(spark: Any, other: Any, root: Path, t
     spark.sql(f"UPDATE {T} SET v = 'later' WHERE id IN (5, 6)")
     other.sql(f"INSERT INTO {by_path} VALUES (7, 'theirs')")
     assert rows(spark, f"SELECT id, v FROM {T} WHERE id > 4") == [(5, "later"), (6, "later"), (7, "theirs")]
+
+    # Back to before the settlement, of which the log still tells; upkeep leaves what each version needs.
+    both = lockstep.TransactionalCatalog.open(str(root)).timeline.head.version
+    both_rows = rows(spark, f"SELECT id, v FROM {T}")
+    spark.sql(f"CALL lake.system.restore(version => {version})")
+    spark.sql("CALL lake.system.maintain()")
+    old = [(number, "old", before[number]) for number in range(1, 5)]
+    for session, table in ((spark, T), (other, T), (other, by_path), (other, f"{by_path} VERSION AS OF 4")):
+        assert rows(session, with_ids.format(table)) == old
+    assert rows(spark, with_ids.format(f"{T} FOR SYSTEM_VERSION AS OF {version}")) == old
+    assert rows(spark, f"SELECT id, v FROM {T} FOR SYSTEM_VERSION AS OF {both}") == both_rows
+    spark.sql(merge(T, 4, 8, "after"))
+    assert rows(spark, f"SELECT id, v FROM {T} WHERE id >= 4") == [(4, "after"), (8, "after")]

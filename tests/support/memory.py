@@ -9,16 +9,17 @@ from lockstep.storage import Found, Names, Storage
 
 
 class MemoryStorage(Storage):
-    """A dictionary; not for several threads that write."""
+    """A dictionary, called as it is told; not for several threads that write."""
 
     is_proven_by_use = True
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = "memory:///lake") -> None:
         self.files: dict[str, bytes] = {}
+        self._url = url
 
     @property
     def url(self) -> str:
-        return "memory:///lake"
+        return self._url
 
     def get(self, path: str) -> bytes | None:
         return self.files.get(path)

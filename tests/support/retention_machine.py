@@ -294,9 +294,9 @@ class RetentionMachine(Recovery):
         tx = clone.begin()
         stage(clone, tx, str(name), self.add(path), data=DATA)
         clone.commit(tx)
-        before = len(self.readable())
+        before, origin = len(self.readable()), open_catalog(self.store, clock=self.clock)
         try:
-            version = Promoter(clone.lake, open_catalog(self.store, clock=self.clock).lake).run().database_version
+            version = Promoter(clone.lake, origin.lake).run().database_version
         except LockstepError:  # it has been promoted, or the table is gone, or what came since has expired
             assert len(self.readable()) == before
             return
@@ -306,7 +306,8 @@ class RetentionMachine(Recovery):
         assert version is not None
         self.fill(version - 1)
         [now] = [each for each, (where, _) in self.tables.items() if where == location]
-        files = self.tables[now][1].files | {(path, None)}
+        [entry] = origin.timeline.entries(version - 1, version)
+        files = self.tables[now][1].files | {(f"{entry.transaction.id}/{path}", None)}
         self.becomes(version, {**self.tables, now: (location, Content(files))})
 
     @invariant()

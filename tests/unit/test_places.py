@@ -9,10 +9,12 @@ from urllib.parse import quote
 import pytest
 
 from lockstep.commit.going import old_files
+from lockstep.delta.actions import Action
 from lockstep.delta.combine.deletion_vectors import file_path, is_readable
 from lockstep.delta.places import below_root, is_absolute, may_mean, place_of
 from lockstep.exports.files import Place
 from lockstep.exports.files import place_of as place_to_read
+from lockstep.lake.deletions import Wanted
 from lockstep.retention.files import TableFiles
 from lockstep.retention.needs import Need
 from lockstep.storage.outside import comparable, store_of
@@ -66,6 +68,12 @@ PLACES = [
 ]
 
 
+def about(added: Action, root: str) -> Wanted:
+    """Return what a commit is about to need that adds an old file to the table t."""
+    now, body = datetime.now(UTC), {**added["add"], "modificationTime": 0}
+    return old_files([[{"add": body}]], "t", root, now, began_at=now)
+
+
 @pytest.mark.parametrize(("path", "root", "expected"), PLACES)
 def test_where_in_the_lake_a_path_leads(path: str, root: str, expected: str | None) -> None:
     assert below_root(path, "t", root) == expected
@@ -79,8 +87,7 @@ def test_all_who_follow_a_path_come_to_the_same_place(path: str, root: str, expe
     files.take(0, [add(written)], datetime.now(UTC))
     files.finish(datetime.now(UTC))
     assert (expected in files.needed) == (expected is not None)
-    about = old_files([[add(written, modificationTime=0)]], "t", root, datetime.now(UTC))
-    assert about == (set() if expected is None else {expected})
+    assert about(add(written), root).files == (set() if expected is None else {expected})
     if expected is not None:
         assert place_to_read(written, location="t", root=root) == Place(root, expected)
     if is_absolute(path):
@@ -89,8 +96,9 @@ def test_all_who_follow_a_path_come_to_the_same_place(path: str, root: str, expe
         files.take(0, [add("x", deletionVector=vector)], datetime.now(UTC))
         files.finish(datetime.now(UTC))
         assert (expected in files.needed) == (expected is not None)
-        about = old_files([[add("x", modificationTime=0, deletionVector=vector)]], "t", root, datetime.now(UTC))
-        assert about == {"t/x", *([] if expected is None else [expected])}
+        wanted = about(add("x", deletionVector=vector), root)
+        assert wanted.files == {"t/x", *([] if expected is None else [expected])}
+        assert wanted.spellings >= files.needed, "who deletes keeps it by these names"
         assert is_readable(vector, root=root) is (expected is not None)
         if expected is not None:
             assert file_path(vector, location="t", root=root) == expected
@@ -158,6 +166,7 @@ def test_where_nobody_can_tell_which_store_a_path_is_of_the_lakes_file_stays(
     path: str, root: str, expected: set[str]
 ) -> None:
     assert {place for place in may_mean(path, "t", root) if "://" not in place} == expected
+    assert about(add(path), root).spellings >= expected, "who is about to need it asks for the same"
 
 
 STORES = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -78,10 +78,9 @@ def commit_statement(
             hold_new(lake, info.id, location)
         actions = traced(real_paths(actions), info.id)
         assert_real(actions)
-        wanted = Wanted(
-            files=old_files([actions], location, lake.storage.url, lake.clock()),
-            locations=frozenset({location}) if creation is not None and creation.elsewhere else frozenset(),
-        )
+        wanted = old_files([actions], location, lake.storage.url, lake.clock(), began_at=info.began_at)
+        if creation is not None and creation.elsewhere:
+            wanted = replace(wanted, locations=frozenset({location}))
         statement = _Statement(lake, info, location, version, actions, creation, scans, views, wanted)
         outcome = statement.commit(backoff)
     except (InvalidError, UnavailableError):  # of all errors, those after which nothing is or will be committed

@@ -79,9 +79,9 @@ def _commit(lake: Lake, tx: Transaction, backoff: Backoff) -> Outcome:
     merge = RowMerge(lake.storage, {d.table.id: d.table.location for d in drafts}, seed=tx.id, vector_files=tx.vectors)
     race = Race(changes_of(tx, drafts), tx.base.version, merge)
     properties = begin_to_read(lake, drafts)
-    look_at = partial(old_files, root=lake.storage.url, now=lake.clock(), with_changes=tx.keeps_files)
-    old = (look_at(draft.commits, draft.table.location) for draft in drafts)
-    wanted = wanted_by(tx, old)
+    now = lake.clock()
+    look_at = partial(old_files, root=lake.storage.url, now=now, began_at=tx.began_at)
+    wanted = wanted_by(tx, (look_at(draft.commits, draft.table.location) for draft in drafts), now)
     more = cache(partial(adopted_files, lake, wanted))
     files = set[str]().union(*(draft.files for draft in drafts))
     probing = look_for(lake.storage, files - wanted.files, f"transaction {tx.id}")  # for those it looks each time

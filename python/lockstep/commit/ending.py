@@ -266,10 +266,7 @@ def undo(lake: Lake, tx: Transaction) -> None:
 def discard(lake: Lake, tx: Transaction) -> None:
     """Remove what only this transaction named, at best effort: what stays is litter, never data."""
     forget_guests(lake, tx)
-    if tx.keeps_files:
-        lake.delete([staging_folder(table.location, tx.id) for table in tx.written_tables()], tx.vectors)
-        return
-    folders, files = [*tx.creations.folders()], [*tx.vectors, *tx.written_vectors]
+    folders, files = [*tx.creations.folders()], [*tx.vectors, *tx.written_vectors, *(tx.copied or ())]
     emptied: dict[str, set[str]] = {}
     for table in (*tx.written_tables(), *tx.dropped_tables):
         if tx.creations.is_elsewhere(table):
@@ -277,6 +274,8 @@ def discard(lake: Lake, tx: Transaction) -> None:
         if table.version == NEW:
             continue
         folders.append(staging_folder(table.location, tx.id))
+        if tx.copied is not None:
+            continue  # its commits are those of any writers of the clone, who may name files that the lake has
         try:
             commits = [read_staged(lake.storage, table.location, tx.id, version) for version in tx.staged[table.id]]
         except LockstepError as error:

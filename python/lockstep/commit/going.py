@@ -20,46 +20,57 @@ from lockstep.transactions.transaction import Transaction
 
 
 def old_files(
-    commits: Iterable[Sequence[Action]], location: str, root: str, now: datetime, *, with_changes: bool = False
-) -> frozenset[str]:
-    """Return the files that commits add to a table and that are old enough to be deleted, relative to the lake's root.
+    commits: Iterable[Sequence[Action]], location: str, root: str, now: datetime, *, began_at: datetime
+) -> Wanted:
+    """Return the files that commits add to a table and that are old enough to be deleted.
 
     What a statement writes is young: these are a restored table's, a clone's, or those of a very long transaction. A
-    file that only gets another deletion vector is among them, too, and does no harm there. Each path is read as the
-    protocol says, percent-decoded, for these files are looked for.
+    file that only gets another deletion vector is among them, too, and does no harm there. As `files` each path is read
+    as the protocol says, percent-decoded, for these are looked for. What is being deleted may be named otherwise:
+    `spellings` are all names by which upkeep, too, keeps such a file.
 
     Args:
-        with_changes: whether change files may be old, which a log does not tell: an attempt before this one wrote them.
+        began_at: when whoever wrote them began. A log does not tell the age of change files: they are no older.
+
+    Raises:
+        CorruptTimelineError: a file has a deletion vector of a kind that nobody knows how to find.
     """
-    limit = (now - OLD).timestamp() * 1000
+    limit = now - OLD
     found: set[str | None] = set()
+    spellings: set[str] = set()
     for actions in commits:
         for add in bodies(actions, "add"):
-            if not add.get("modificationTime", 0) < limit:
+            if not add.get("modificationTime", 0) < limit.timestamp() * 1000:
                 continue
             found.add(below_root(unquote(add["path"]), location, root))
             if (vector := add.get("deletionVector")) is not None and vector["storageType"] != "i":
                 with suppress(CorruptTimelineError):  # outside the lake: nobody deletes it here
                     found.add(file_path(vector, location=location, root=root))
-        if with_changes:
+            spellings.update(may_mean_of(add, location, root))
+        if began_at < limit:
             found |= {below_root(unquote(cdc["path"]), location, root) for cdc in bodies(actions, "cdc")}
-    return frozenset(path for path in found if path is not None)
+    return Wanted(frozenset(path for path in found if path is not None), spellings=frozenset(spellings))
 
 
-def wanted_by(tx: Transaction, files: Iterable[frozenset[str]]) -> Wanted:
+def wanted_by(tx: Transaction, old: Iterable[Wanted], now: datetime) -> Wanted:
     """Return what a transaction needs that may be going.
 
     These are old files, the folders of tables that come back, are adopted or are given back, and the folders of new
-    tables that are not made for them.
+    tables that are not made for them, or were made so long ago that they may pass for nobody's.
+
+    Args:
+        old: what `old_files` says of each table.
     """
+    old = list(old)
     returned = [ddl for ddl in tx.names.table_ddl(tx.id) if ddl.action == "create" and ddl.version is not None]
     kept_by = tx.names.kept_by()
     others = [*tx.creations.elsewhere(tx.names), *tx.names.released()]
     locations = {ddl.location for ddl in returned} | {table.location for table in others}
-    if tx.keeps_files:  # an earlier attempt has made its folders, which have looked like nobody's since
+    if tx.began_at < now - OLD:
         locations |= {*tx.creations.folders()}
     return Wanted(
-        files=frozenset[str]().union(*files),
+        files=frozenset[str]().union(*(each.files for each in old)),
+        spellings=frozenset[str]().union(*(each.spellings for each in old)),
         locations=frozenset(locations),
         versions=frozenset(kept_by[ddl.id] for ddl in returned if ddl.id in kept_by),
         adopted=frozenset((ddl.location, ddl.version) for ddl in returned if ddl.adopted and ddl.version is not None),

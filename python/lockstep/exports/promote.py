@@ -5,7 +5,8 @@
     3  copy the files that the clone wrote below the origin's tables, reading each back
     4  stage the commits, and COMMIT: judged again, and ratified by one put-if-absent
 
-Until the last step nothing of it is visible, and whoever asks again goes on with the files that are copied. The entry
+Until the last step nothing of it is visible. Whoever asks again begins anew, with names of files and ids of tables that
+no attempt before had: what a killed one left is litter, and upkeep that deletes it deletes nothing else. The entry
 records how far the clone has been promoted, as it does for a micro-batch: the clone's export id is the application, its
 database version the number. So a promotion happens once, whatever is killed, asked for twice, or done by two at once.
 Version numbers do not tell one copy of a clone's folder from another, so the entry also names the clone's transaction
@@ -22,6 +23,7 @@ from msgspec import structs
 
 from lockstep.commit.commit import commit
 from lockstep.commit.drafts import changes_of
+from lockstep.commit.ending import undo
 from lockstep.commit.keeping import KEEPER
 from lockstep.commit.outcomes import Committed, DueCheckpoint, Outcome, raised
 from lockstep.commit.race import Race
@@ -172,10 +174,17 @@ class Promoter:
         return replace(plan.result(is_done=True), database_version=made.version)
 
     def _carry_out(self, plan: Plan) -> Committed:
-        self._copy(plan)
-        for table, version, actions in plan.staged:
-            self.origin.storage.put(staged_path(table.location, plan.tx.id, version), render(actions))
-        return _raised(commit(self.origin, plan.tx, backoff=self.backoff), plan)
+        tx = plan.tx
+        tx.copied = frozenset(each.path for each in plan.copies)
+        try:
+            self._copy(plan)
+            for table, version, actions in plan.staged:
+                self.origin.storage.put(staged_path(table.location, tx.id, version), render(actions))
+            return _raised(commit(self.origin, tx, backoff=self.backoff), plan)
+        except LockstepError:
+            if tx.is_open and tx.in_doubt is None:
+                undo(self.origin, tx)
+            raise
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
@@ -246,7 +255,7 @@ class Promoter:
         promoted_ms = int(tx.began_at.timestamp() * 1000)
 
         def changed(pair: tuple[Table, Table]) -> Part:
-            part = self._changed(*pair, promoted_ms)
+            part = self._changed(*pair, promoted_ms, tx.id)
             tell.one_more()
             return part
 
@@ -269,7 +278,6 @@ class Promoter:
             author=self.author,
             application=self.application,
             case_sensitive=self.case_sensitive,
-            keeps_files=True,
         )
         tx.note_statement(self.statement)
         return tx
@@ -302,13 +310,13 @@ class Promoter:
             for name in entry.view_reads:
                 tx.read_view(name)
 
-    def _changed(self, home: Table, table: Table, promoted_ms: int) -> Part:
-        """Return what was done in the clone to a table of the origin's."""
+    def _changed(self, home: Table, table: Table, promoted_ms: int, transaction: str) -> Part:
+        """Return what was done in the clone to a table of the origin's, as a transaction is to do it."""
         clone, origin = self.clone.storage, self.origin.storage
         commits = [read_published(clone, table.location, version) for version in range(1, table.version + 1)]
         now = read_snapshot(clone, table.location, table.version)
         before = self._snapshot(home)
-        found = moved(Home(home, before, origin.url, promoted_ms), table, clone.url, now, commits)
+        found = moved(Home(home, before, origin.url, promoted_ms), table, clone.url, now, commits, into=transaction)
         sizes = {unquote(body["path"]): body["size"] for each in found.commits for body in bodies(each, "add")}
         return Part(home, table, found.commits, found.own, sizes)
 
@@ -323,13 +331,13 @@ class Promoter:
         exported = structs.replace(record, mode="full", source=self.clone.storage.url)
         snapshot = read_snapshot(self.clone.storage, table.location, table.version)
         planned = plan_table(exported, clone, table, snapshot)
-        creation = tx.reserve(table.name, table.id)
-        home = Table(id=table.id, name=table.name, location=creation.location, version=NEW, since=tx.base.version)
+        creation = tx.reserve(table.name, self.origin.new_id())  # with the clone's id each attempt had one folder
+        home = Table(id=creation.id, name=table.name, location=creation.location, version=NEW, since=tx.base.version)
         inside = f"{planned.table.location}/"  # where an export would have it, which is elsewhere if it was adopted
         copies = [
             replace(each, path=f"{creation.location}/{each.path.removeprefix(inside)}") for each in planned.copies
         ]
-        return Part(home, table, [list(planned.commit)], set(), {}, copies)
+        return Part(home, table, [list(planned.commit)], {}, {}, copies)
 
     # --- whether, and how ---------------------------------------------------------------------------------------------
 

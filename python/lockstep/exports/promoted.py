@@ -54,7 +54,7 @@ class Part:
         home: the table in the origin; at version `NEW`, if it is made there.
         table: the table in the clone.
         commits: as on top of `home`.
-        own: the files of the clone's that they name, below the table's folder.
+        own: the files of the clone's that they name, see `Moved`.
         sizes: by such a path, what the commits say of data files.
         copies: what is to be copied, of a new table; of others it follows from what is left of the commits.
     """
@@ -62,7 +62,7 @@ class Part:
     home: Table
     table: Table
     commits: Sequence[list[Action]]
-    own: set[str]
+    own: dict[str, str]
     sizes: dict[str, int]
     copies: Sequence[Copy] = ()
 
@@ -108,16 +108,15 @@ class Plan:
             self.staged.append((table, version, actions))
         self.copies += part.copies
         # Not `draft.files`: it leaves out what a commit says that the table has, which is true in the clone alone.
-        for below in sorted(part.own & named_below(draft.commits, table.location, origin.storage.url)):
-            place = Place(root, f"{part.table.location}/{below}")
+        for below in sorted(part.own.keys() & named_below(draft.commits, table.location, origin.storage.url)):
+            place = Place(root, f"{part.table.location}/{part.own[below]}")
             self.copies.append(Copy(place, f"{table.location}/{below}", part.sizes.get(below)))
 
     def result(self, *, is_done: bool) -> Promoted:
         """Return what it comes to, but for the version that it makes."""
         changes = self.changes
-        touched = {t.id for t in (*changes.created, *changes.dropped, *changes.renamed)} | {
-            draft.table.id for draft in self.drafts
-        }
+        # Of a table that the clone made there is a draft, by the id that it has in the origin.
+        touched = {t.id for t in (*changes.dropped, *changes.renamed)} | {draft.table.id for draft in self.drafts}
         return Promoted(
             clone=self.record.target,
             origin=self.record.source,

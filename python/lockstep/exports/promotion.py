@@ -4,13 +4,16 @@ A clone's table begins, at version 0 of its own log, as the origin's table was a
 the clone's log says since is a run of commits on top of the origin's version, once each says it in the origin's words:
 
     path of a file of the origin's      as the origin's log has it, in place of the absolute URI
-    path of a file of the clone's       the same below the origin's table's folder, where a copy of the file lies
+    path of a file of the clone's       one below the origin's table's folder, where a copy of the file lies
     deletion vector                     likewise
     metaData                            the origin's id, and what it says of versions of the origin's log
     commitInfo                          `readVersion` in the origin's numbers
     times that readers go by            not before the promotion: until then the origin's readers had the old files
 
 From there on they are what any transaction stages.
+
+Copies lie in folders that are named after the transaction which is to commit them, so no two attempts have one name for
+a file: upkeep that deletes what a killed one left never meets what another one made live.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 from msgspec import structs
 
@@ -27,7 +31,7 @@ from lockstep.delta.features import FEATURES, features_of
 from lockstep.delta.places import is_absolute
 from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.exports.files import Place, in_table, place_of, places_of, vector_place
+from lockstep.exports.files import Place, place_of, places_of, vector_place
 from lockstep.exports.plan import OF_THE_OLD_LOG
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Namespace, Table, ViewDefinition
@@ -37,6 +41,8 @@ from lockstep.transactions.names import Names
 ROW_IDS = "rowTracking"
 PROTECTION = "delta.requireCheckpointProtectionBeforeVersion"
 ENABLED_AT = "delta.inCommitTimestampEnablementVersion"
+
+CHANGES = "_change_data/"
 
 T = TypeVar("T")
 
@@ -66,20 +72,24 @@ class Moved:
 
     Attributes:
         commits: the actions of each.
-        own: the files that the clone itself wrote, relative to the folder of the table, which the origin lacks.
+        own: the files that the clone itself wrote: by where their copies are, below the folder of the origin's table,
+            where they are below the folder of the clone's.
     """
 
     commits: list[list[Action]]
-    own: set[str]
+    own: dict[str, str]
 
 
-def moved(home: Home, table: Table, root: str, now: Snapshot, commits: Sequence[Sequence[Action]]) -> Moved:
+def moved(
+    home: Home, table: Table, root: str, now: Snapshot, commits: Sequence[Sequence[Action]], *, into: str
+) -> Moved:
     """Say the commits of a clone's table, its versions 1, 2, …, in the words of the origin's log.
 
     Args:
         home: the table in the origin.
         table, root: the table in the clone, and the clone's root as a URL.
         now: what the clone's log says after them.
+        into: the folder below the table's that copies lie in, and below that of its change data; nobody else has it.
 
     Raises:
         UnsupportedError: the table has a feature, or a commit an action, that nobody knows how to promote.
@@ -87,7 +97,7 @@ def moved(home: Home, table: Table, root: str, now: Snapshot, commits: Sequence[
         CorruptTimelineError: a path in a log names no file.
     """
     check_protocols(table, home.snapshot.protocol, [b for each in commits for b in bodies(each, "protocol")], now)
-    mover = _Mover(home, table, root)
+    mover = _Mover(home, table, root, into)
     mover.learn()
     return Moved([[mover.action(a, version) for a in commit] for version, commit in enumerate(commits, 1)], mover.own)
 
@@ -137,7 +147,8 @@ class _Mover:
     home: Home
     table: Table
     root: str
-    own: set[str] = field(default_factory=set)
+    into: str
+    own: dict[str, str] = field(default_factory=dict)
     _files: dict[Place, str] = field(default_factory=dict)
     _vectors: dict[tuple[Place, int | None], Descriptor] = field(default_factory=dict)
 
@@ -174,17 +185,34 @@ class _Mover:
     def _path(self, path: str) -> str:
         if is_absolute(path):
             return self._origins(path, self._files.get(place_of(path, location="", root=self.home.root)))
-        self._take_own(place_of(path, location=self.table.location, root=self.root))
-        return path
+        here = unquote(path)
+        if place_of(path, location=self.table.location, root=self.root).path != f"{self.table.location}/{here}":
+            return self._origins(path, None)  # it leads out of the table's folder, or there by a way about
+        new = self._new(path)
+        self.own[unquote(new)] = here
+        return new
+
+    def _new(self, path: str) -> str:
+        """Return what a copy is called: change data stays where that of any table is."""
+        if path.startswith(CHANGES):
+            return f"{CHANGES}{self.into}/{path.removeprefix(CHANGES)}"
+        return f"{self.into}/{path}"
 
     def _vector(self, vector: Descriptor) -> Descriptor:
         if vector["storageType"] == "p":
             place = vector_place(vector, location="", root=self.home.root)
             assert place is not None, "only a vector in the log itself has none"
             return self._origins(vector["pathOrInlineDv"], self._vectors.get((place, vector.get("offset"))))
-        if vector["storageType"] == "u":
-            self._take_own(Place(self.root, file_path(vector, location=self.table.location, root=self.root)))
-        return vector
+        if vector["storageType"] != "u":
+            return vector
+        # What comes before the id is the folder that it is in: that of a copy is another one for each attempt.
+        new = {**vector, "pathOrInlineDv": f"{self.into}{vector['pathOrInlineDv']}"}
+        self.own[self._file_of(new)] = self._file_of(vector)
+        return new
+
+    def _file_of(self, vector: Descriptor) -> str:
+        location = self.table.location
+        return file_path(vector, location=location, root=self.root).removeprefix(f"{location}/")
 
     def _origins(self, uri: str, found: T | None) -> T:
         if found is None:
@@ -193,16 +221,6 @@ class _Mover:
                 f"that it had when the clone was made of {self.home.root}. Nothing was written"
             )
         return found
-
-    def _take_own(self, place: Place) -> None:
-        path = place.path.removeprefix(f"{self.table.location}/")
-        location = self.home.table.location
-        if in_table(f"{location}/{path}", self.home.root) in self._files:
-            raise InvalidError(
-                f"table {self.table.name} cannot be promoted: it has a file {path} of its own, and the table that it "
-                "was cloned from another one of that name. Nothing was written"
-            )
-        self.own.add(path)
 
     def _metadata(self, metadata: dict[str, Any]) -> dict[str, Any]:
         configuration = dict(metadata.get("configuration") or {})

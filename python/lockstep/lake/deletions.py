@@ -89,15 +89,17 @@ class Wanted:
         locations: folders of tables that come back.
         versions: the database versions that they come back from, which may have expired.
         adopted: tables that others made, by their folders and versions: their logs may name files of the lake.
+        spellings: all names that such files may have in what is being deleted, see `lockstep.delta.places.may_mean`.
     """
 
     files: frozenset[str] = frozenset()
     locations: frozenset[str] = frozenset()
     versions: frozenset[int] = frozenset()
     adopted: frozenset[tuple[str, int]] = frozenset()
+    spellings: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.files or self.locations)
+        return bool(self.files or self.locations or self.spellings)
 
     def with_files(self, files: frozenset[str]) -> Wanted:
         """Return this and some more files."""
@@ -175,7 +177,7 @@ def going(storage: Storage, wanted: Wanted, more: Callable[[], frozenset[str]] =
     """
     if not wanted or not (found := begun(storage, strict=True)):
         return None
-    wanted = wanted.with_files(more())
+    wanted = wanted.with_files(wanted.spellings | more())
     for each in found:
         if files := wanted.files.intersection(each.files):
             return f"file {min(files)}"

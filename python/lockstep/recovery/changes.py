@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from msgspec import structs
+
 from lockstep.adoption.adopt import check_held, hold
 from lockstep.delta.actions import is_by, parse
 from lockstep.delta.log import commit_path, was_published
@@ -22,9 +24,9 @@ from lockstep.lake.lake import Lake
 from lockstep.recovery.dropped import find_dropped, last_state, last_states
 from lockstep.recovery.restore import Selection, TableRestore, gone, restore
 from lockstep.recovery.revert import check_revertible, check_untouched, touched_by
-from lockstep.timeline.database import Database
+from lockstep.timeline.database import NOT_INDEXED, Database
 from lockstep.timeline.entry import Entry, Name, Table, folded
-from lockstep.timeline.settlements import refusal
+from lockstep.timeline.settlements import refusal, successors
 from lockstep.transactions.names import Names, own_drop
 from lockstep.transactions.transaction import Transaction
 
@@ -83,6 +85,7 @@ def restore_to(
         UndefinedError: the selection names what is neither there nor was.
         LockstepError: see `restore`, `Transaction.changing` and `Known`.
     """
+    then = _by_newer_ids(lake, tx, then)
     for name in sorted(selection.names):
         if not any(name in each for scope in (then, tx.names) for each in (scope.tables, scope.views)):
             raise UndefinedError(f"no table or view {name} now, nor in database version {then.version}")
@@ -92,6 +95,27 @@ def restore_to(
     ids = {table.id for scope in (then, tx.names) for table in scope.tables.values() if selection.has_table(table)}
     _look(lake, tx, ids)
     return _restore(lake, tx, then, selection, dry_run=dry_run)
+
+
+def _by_newer_ids(lake: Lake, tx: Transaction, then: Database) -> Database:
+    """Return an older database version with the tables that were settled since under the ids that they have now.
+
+    Only those whose logs still say what they were then, as entries tell that have not expired: others are refused.
+
+    Raises:
+        LockstepError: see `Known`.
+    """
+    head = lake.timeline.head
+    tables = {id_: table for id_ in head.settled if (table := then.table_by_id(id_)) is not None}
+    told = [table for table in tables.values() if refusal(head, table) is None]
+    if not told or then.version < head.expired.first_kept - 1:
+        return then
+    newer: dict[Name, Table] = {}
+    for id_, current in successors(told, lake.timeline.scan(then.version, tx.base.version)).items():
+        table, there = tables[id_], tx.names.table_by_id(current)
+        if there is not None and there.location == table.location:
+            newer[table.name] = structs.replace(table, id=current)
+    return structs.replace(then, tables={**then.tables, **newer}, index=NOT_INDEXED) if newer else then
 
 
 def revert(lake: Lake, tx: Transaction, version: int, *, dry_run: bool = False) -> list[TableRestore]:

@@ -8,6 +8,8 @@ table had, the last version up to which the two say the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lockstep.errors import ForeignCommitError, LockstepError
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Entry, Table
@@ -30,6 +32,35 @@ def set_aside_in(old: Database, head: Database) -> dict[str, LockstepError]:
     """Return, by id, the tables of an older database version that cannot be read, and why."""
     tables = (table for id_ in head.settled if (table := old.table_by_id(id_)) is not None)
     return {table.id: error for table in tables if (error := refusal(head, table)) is not None}
+
+
+def successors(tables: Iterable[Table], entries: Iterable[Entry]) -> dict[str, str]:
+    """Return, by the ids of tables that were settled since, the ids that those in their folders have had since then.
+
+    A log says of a version what it said to older database versions if every settlement since left it as it was.
+
+    Args:
+        tables: of an older database version.
+        entries: all that came after it, oldest first.
+
+    Returns:
+        Only tables of which the log still says what they were then. Whether the others in the folders are still there
+        is not looked at.
+    """
+    there = {table.id: table for table in tables}
+    now = {id_: id_ for id_ in there}
+    for entry in entries:
+        drops = {ddl.id: ddl.right_through for ddl in entry.tables if ddl.right_through is not None}
+        for id_, current in [*now.items()]:
+            if (right_through := drops.get(current)) is None:
+                continue
+            table = there[id_]
+            made = [ddl.id for ddl in entry.tables if ddl.action == "create" and ddl.location == table.location]
+            if made and table.version <= right_through:
+                now[id_] = made[0]
+            else:
+                del now[id_]
+    return {id_: current for id_, current in now.items() if current != id_}
 
 
 def settles(entry: Entry, id: str) -> bool:

@@ -77,8 +77,8 @@ class Transaction:
             settled. Until then the transaction is neither changed nor cleaned up: it may be committed.
         vectors: files of deletion vectors that COMMIT wrote for it, relative to the lake's root.
         written_vectors: those that its own statements wrote without Spark, which a rollback removes.
-        keeps_files: whether a rollback leaves the data files that its commits add, and the folders of tables that it
-            made: another attempt at the same has, or will have, the same files.
+        copied: the files that a promotion copied for it, relative to the lake's root: all that a rollback removes of
+            tables that it did not make. None for any other transaction, whose staged commits say what it wrote.
         claimed: the locations of tables that it claimed for its lake, or found claimed, see `lockstep.lake.claims`.
         notes_guests: whether it may have written down folders that are not its lake's, see `lockstep.commit.guests`.
         is_noted: whether it is kept that and why it was rolled back, see `lockstep.commit.ended`.
@@ -109,7 +109,7 @@ class Transaction:
     in_doubt: int | None = None
     vectors: set[str] = field(default_factory=set)
     written_vectors: set[str] = field(default_factory=set)
-    keeps_files: bool = False
+    copied: frozenset[str] | None = None
     claimed: set[str] = field(default_factory=set)
     notes_guests: bool = False
     is_noted: bool = False

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from lockstep.catalog import TransactionalCatalog
-from lockstep.delta.combine.deletion_vectors import decode, file_name
+from lockstep.delta.combine.deletion_vectors import file_name
 from lockstep.errors import (
     ConflictError,
     InvalidError,
@@ -21,16 +21,22 @@ from lockstep.errors import (
 )
 from lockstep.exports.export import Asked, Exporter
 from lockstep.lake.exports import drop_export, read_exports
-from lockstep.lake.verify import verify
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import Batch, ViewDefinition
-from tests.support.exports import ROWS, file, paths, serialize_rows, snapshot
+from tests.support.exports import ROWS, file, serialize_rows, snapshot
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import location, metadata, named, open_catalog, remove, stage, stage_new, tree
-from tests.support.promotions import NEW_ROWS, build, change, clone_to, promote
+from tests.support.lakes import location, metadata, named, open_catalog, remove, stage, tree
+from tests.support.promotions import (
+    NEW_ROWS,
+    build,
+    change,
+    check_promoted,
+    clone_to,
+    file_names,
+    promote,
+    rewrite,
+)
 from tests.support.vectors import stored
-
-SECOND = UUID("66666666-2222-3333-4444-555555555555")
 
 
 @pytest.fixture
@@ -42,38 +48,6 @@ def catalog(store: FaultyStorage) -> TransactionalCatalog:
 def clone(catalog: TransactionalCatalog, tmp_path: Path) -> TransactionalCatalog:
     """A clone of it, of database version 2, in which nothing is changed; version 3 of the lake is the fence."""
     return clone_to(catalog, tmp_path / "clone")
-
-
-def rewrite(clone: TransactionalCatalog) -> None:
-    """Change what a clone has: a file for another in a, rows of one more, a new file in b, names."""
-    [p, _] = sorted(path for path, _ in snapshot(clone, "a").files)
-    change(clone, "a", remove(p, size=5), file("new"), operation="UPDATE")
-    [old] = [body for (path, _), body in snapshot(clone, "a").files.items() if path.endswith("q%20r")]
-    descriptor, vector = stored(serialize_rows(0, 1), 2, SECOND)
-    clone.lake.storage.put(f"{location(clone, 'a')}/{file_name(SECOND)}", vector)
-    tx = clone.begin()
-    gone = remove(old["path"], size=5, deletionVector=old["deletionVector"])
-    stage(clone, tx, "a", gone, {"add": {**old, "deletionVector": descriptor}}, operation="DELETE")
-    stage(clone, tx, "b", file("more"), data=NEW_ROWS)
-    stage_new(clone, tx, "sales.d", file("x"), file("y"), data=NEW_ROWS)
-    tx.changing().drop_table(named("c"))
-    tx.changing().rename_table(named("b"), named("c"))
-    clone.commit(tx)
-
-
-def check_promoted(catalog: TransactionalCatalog) -> None:
-    """Check that a lake has what `rewrite` did, readable."""
-    head = catalog.database()
-    assert {str(name) for name in head.tables} == {"default.a", "default.c", "sales.d"}
-    assert paths(catalog, "a") == ["new", "q%20r"]
-    assert paths(catalog, "c") == ["more", "p"]
-    assert paths(catalog, "sales.d") == ["x", "y"]
-    store, a = catalog.lake.storage, location(catalog, "a")
-    [vector] = [body["deletionVector"] for body in snapshot(catalog, "a").files.values() if "deletionVector" in body]
-    assert list(decode(vector, store.get, location=a, root=store.url)) == [0, 1]
-    for path, data in ((f"{a}/new", NEW_ROWS), (f"{a}/q r", ROWS), (f"{location(catalog, 'sales.d')}/y", NEW_ROWS)):
-        assert store.get(path) == data
-    assert verify(store, catalog.timeline).differences == ()
 
 
 def test_what_was_changed_in_a_clone_is_one_transaction_of_the_lake(
@@ -122,7 +96,7 @@ def test_others_may_go_on_beside_a_clone(catalog: TransactionalCatalog, clone: T
     change(catalog, "b", file("theirs"))
     change(catalog, "a", remove("p"), file("rewritten"), operation="OPTIMIZE")
     assert promote(clone, catalog).database_version == 6
-    assert paths(catalog, "b") == ["mine", "p", "theirs"]
+    assert file_names(catalog, "b") == ["mine", "p", "theirs"]
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -296,7 +270,7 @@ def test_a_kill_at_any_call_leaves_nothing_visible_and_the_same_again_completes_
         root.heal()
         there.heal()
         if open_catalog(root.inner).database().version == 3:
-            assert paths(open_catalog(root.inner), "a") == ["p", "q%20r"]
+            assert file_names(open_catalog(root.inner), "a") == ["p", "q%20r"]
             if number % FRESH:
                 continue
         clone, lake = opened_both(there.inner, root.inner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from lockstep.adoption.release import release
 from lockstep.catalog import TransactionalCatalog
@@ -13,15 +14,16 @@ from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.importing import import_minimal
 from lockstep.lake.kept import check_readable
 from lockstep.recovery.changes import restore_to, undrop
-from lockstep.recovery.restore import Selection
+from lockstep.recovery.restore import Selection, TableRestore
 from lockstep.recovery.row_changes import VersionRange, commits_between
 from lockstep.recovery.settle import Side
 from lockstep.recovery.tags import new_tag
 from lockstep.storage.outside import open_reaching
 from lockstep.timeline.base import read_base, write_base
 from lockstep.timeline.checkpoint import versions
-from lockstep.timeline.entry import Table
+from lockstep.timeline.entry import Entry, Table, TableDdl
 from lockstep.timeline.files import find
+from lockstep.timeline.settlements import successors
 from lockstep.transactions.lookup import find_table
 from tests.support.diverged import SIDES, diverged, put_foreign, settled
 from tests.support.faulty import FaultyStorage
@@ -135,6 +137,51 @@ def test_it_is_not_restored_nor_brought_back_once_the_settled_table_is_gone(stor
     with pytest.raises(ForeignCommitError, match="settled"):
         restore_to(catalog.lake, tx, catalog.as_of(OURS), Selection(everything=True))
     catalog.rollback(tx)
+
+
+@pytest.mark.parametrize("keep", SIDES)
+@pytest.mark.parametrize("case", ["in conflict", "written over"])
+def test_a_settled_table_is_restored_to_a_version_of_which_its_log_still_tells(
+    store: FaultyStorage, case: str, keep: Side
+) -> None:
+    """Under the id that it has now; of a later version the log tells nothing any more."""
+    catalog = diverged(store, case)
+    settled(catalog, keep)
+    new = catalog.timeline.head.tables[named("t")].id
+    catalog.run(lambda tx: tx.changing().rename_table(named("t"), named("renamed")))
+    tx = catalog.begin()
+    for selection in (Selection(everything=True), Selection(names=frozenset([named("t")]))):
+        with pytest.raises(ForeignCommitError, match="settled"):
+            restore_to(catalog.lake, tx, catalog.as_of(OURS), selection)
+    assert restore_to(catalog.lake, tx, catalog.as_of(BEFORE), Selection(everything=True)) == [
+        TableRestore(named("t"), 0)
+    ]
+    assert tx.names.table(named("t")).id == new
+    assert named("renamed") not in tx.names.tables
+    catalog.rollback(tx)
+
+
+def test_what_a_later_settlement_changed_in_the_log_is_not_restored(store: FaultyStorage) -> None:
+    """Each settlement counts that the table has had since, and what was dropped in between is gone."""
+    version = diverged(store, "written over").timeline.head.version
+    table = Table(id="x", name=named("t"), location="t-x", version=3, since=1)
+
+    def entry(*ddl: TableDdl) -> Entry:
+        [made] = open_catalog(store).timeline.entries(version - 1, version)
+        return structs.replace(made, tables=[*ddl])
+
+    def settlement(old: str, new: str, right_through: int) -> Entry:
+        return entry(
+            TableDdl(action="drop", id=old, name=named("t"), right_through=right_through),
+            TableDdl(action="create", id=new, name=named("t"), location="t-x", version=9),
+        )
+
+    first, second = settlement("x", "y", 3), settlement("y", "z", 5)
+    assert successors([table], [first]) == {"x": "y"}
+    assert successors([table], [first, second]) == {"x": "z"}
+    assert successors([table], [settlement("x", "y", 2)]) == {}
+    assert successors([table], [first, settlement("y", "z", 2)]) == {}
+    assert successors([table], [entry(TableDdl(action="drop", id="x", name=named("t"))), second]) == {}
 
 
 def test_a_transaction_from_before_does_not_read_it(store: FaultyStorage) -> None:

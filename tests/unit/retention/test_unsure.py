@@ -14,6 +14,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.commit import records
 from lockstep.commit.commit import commit
 from lockstep.commit.files import Gone
+from lockstep.commit.outcomes import Committed, Outcome
 from lockstep.delta.log import commit_path, staging_folder
 from lockstep.errors import InvalidError, MissingFilesError
 from lockstep.lake import deletions
@@ -45,6 +46,7 @@ from tests.support.lakes import (
     stage,
     stage_new,
 )
+from tests.support.memory import MemoryStorage
 from tests.support.retained import AgedStorage, Ticking
 
 DAY = timedelta(days=1)
@@ -406,16 +408,60 @@ def test_a_record_of_guests_that_is_rolled_back_while_it_is_read_says_nothing(ag
 # --- commits beside it ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keeps_files", [True, False])
-def test_change_data_that_an_attempt_before_wrote_is_not_committed_while_it_goes(
-    catalog: TransactionalCatalog, clock: Ticking, keeps_files: bool
+@pytest.mark.parametrize("is_long", [True, False])
+def test_change_data_of_a_long_transaction_is_not_committed_while_it_goes(
+    catalog: TransactionalCatalog, clock: Ticking, is_long: bool
 ) -> None:
-    """A promotion that was killed copied it; to upkeep it looks like litter, and the log does not say how old it is."""
+    """To upkeep it may look like litter by now, and the log does not say how old it is."""
     path = f"{location(catalog, 'b')}/_change_data/c"
-    deletions.begin(catalog.lake.storage, deletions.Begun(format=1, id="x", began_at=clock.now, files=(path,)))
     other = again(catalog)
     tx = other.begin()
-    tx.keeps_files = keeps_files
     stage(other, tx, "b", add("y"), {"cdc": {"path": "_change_data/c", "size": 1, "partitionValues": {}}})
+    clock.now += DAY if is_long else timedelta()
+    deletions.begin(catalog.lake.storage, deletions.Begun(format=1, id="x", began_at=clock.now, files=(path,)))
     outcome = commit(other.lake, tx)
-    assert isinstance(outcome, Gone) is keeps_files, "what a statement writes is young"
+    assert isinstance(outcome, Gone) is is_long, "what a statement writes is young"
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_a_table_that_a_long_transaction_made_is_not_committed_while_its_folder_goes(
+    catalog: TransactionalCatalog, clock: Ticking, is_long: bool
+) -> None:
+    """It may have no file that says how old it is."""
+    other = again(catalog)
+    tx = other.begin()
+    folder = stage_new(other, tx, "new")
+    clock.now += DAY if is_long else timedelta()
+    deletions.begin(catalog.lake.storage, deletions.Begun(format=1, id="x", began_at=clock.now, folders=(folder,)))
+    outcome = commit(other.lake, tx)
+    assert isinstance(outcome, Gone) is is_long, "what is made for a statement is young"
+
+
+@pytest.mark.parametrize(
+    ("root", "path"),
+    [
+        ("hdfs://name/lake", "hdfs://other-name:9000/lake/{}"),
+        ("hdfs://name/lake", "hdfs:/lake/{}"),
+        ("s3://bucket/lake", "/lake/{}"),
+        ("abfss://box@account.dfs.core.windows.net/lake", "wasbs://box@account.blob.core.windows.net/lake/{}"),
+    ],
+)
+def test_a_clone_that_names_a_file_by_another_name_of_its_store_is_not_committed_while_it_goes(
+    root: str, path: str
+) -> None:
+    """Whoever deletes takes that for a name of the file, and so does who is about to need it."""
+    catalog = open_catalog(MemoryStorage(root))
+    create(catalog, "a", files=["p"])
+    place = f"{location(catalog, 'a')}/p"
+
+    def cloned(name: str) -> Outcome:
+        tx = catalog.begin()
+        stage_new(catalog, tx, name, add(path.format(place), modificationTime=1))
+        return commit(catalog.lake, tx)
+
+    assert isinstance(cloned("before"), Committed)
+    begun = deletions.Begun(format=1, id="x", began_at=catalog.lake.clock(), files=(place,))
+    deletions.begin(catalog.lake.storage, begun)
+    assert isinstance(cloned("meanwhile"), Gone)
+    deletions.end(catalog.lake.storage, begun.id)
+    assert isinstance(cloned("afterwards"), Committed)
