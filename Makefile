@@ -103,6 +103,17 @@ test-stores: setup ## run the contract of a store on s3proxy, versitygw, Azurite
 	@$(BIN)/python -m tests.support.servers
 	@LOCKSTEP_TEST_STORES=all $(BIN)/python -m pytest tests/storage $(PYTEST_ARGS)
 
+.PHONY: requests
+requests: setup ## count the requests of each operation over the wire, for docs/requests.md; fetches Azurite
+	@echo "requests: tests.support.wire_counts"
+	@$(BIN)/python -m tests.support.servers azurite
+	@$(BIN)/python -m tests.support.wire_counts
+
+.PHONY: test-packages
+test-packages: setup jar ## have Spark fetch the connectors of object stores as it starts, and use a lake by that for S3 (100 MB)
+	@echo "test-packages: tests/packaging/test_packages.py (PYTEST_ARGS=$(PYTEST_ARGS))"
+	@LOCKSTEP_TEST_PACKAGES=all $(BIN)/python -m pytest tests/packaging/test_packages.py $(PYTEST_ARGS)
+
 .PHONY: test-minimum test-hosts-sample test-wheel
 test-minimum: ## run a sample on the oldest pyspark that Lockstep takes, in an environment of its own
 	@$(MAKE) --no-print-directory jar SPARK=$(firstword $(SPARKS))

@@ -29,6 +29,7 @@ from lockstep.storage.object import ObjectStorage
 from lockstep.tables.opened import OpenLake
 from tests.support import on_hdfs, servers
 from tests.support.faulty import FaultyStorage
+from tests.support.gcs import TOKEN, Gcs
 from tests.support.lakes import add, files, named, open_catalog, stage_new
 from tests.support.s3 import KEYS, Contended, moto, serving
 from tests.support.sessions import ROOTS
@@ -60,6 +61,13 @@ def s3(server: Contended) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def gcs() -> Iterator[servers.Server]:
+    """A stand-in for Google's store: what it shows, and what not, says its module."""
+    with serving(Gcs(), threaded=True) as endpoint:
+        yield servers.Server("gs://lake", {"bearer_token": TOKEN, "endpoint": endpoint})
+
+
+@pytest.fixture(scope="session")
 def s3proxy() -> Iterator[servers.Server]:
     with servers.s3proxy() as server:
         yield server
@@ -77,7 +85,7 @@ def azurite() -> Iterator[servers.Server]:
         yield server
 
 
-@pytest.fixture(params=["local", "doubting", "s3", *FETCHED, *(["hdfs"] if on_hdfs.IS_WANTED else [])])
+@pytest.fixture(params=["local", "doubting", "s3", "gcs", *FETCHED, *(["hdfs"] if on_hdfs.IS_WANTED else [])])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Mapping[str, str] | None]:
     """The URL of an empty store of each kind, and with which options it is opened."""
     folder = tmp_path.name + tmp_path.parent.name

@@ -17,8 +17,9 @@ from lockstep.storage.proof import FOLDER, PROBES, judge, path_of, prove, race
 from lockstep.timeline.log import Timeline
 from tests.support import servers
 from tests.support.faulty import FaultyStorage
+from tests.support.gcs import TOKEN, Gcs
 from tests.support.lakes import append, create, location, named, open_catalog
-from tests.support.s3 import KEYS, Ignoring, LookingFirst, moto, serving
+from tests.support.s3 import KEYS, Application, Ignoring, LookingFirst, moto, serving
 
 A, B, C = b"a", b"b", b"c"
 
@@ -171,30 +172,38 @@ def test_an_answer_that_cannot_be_read_is_no_answer(store: Distrusted) -> None:
         prove(store)
 
 
-@pytest.fixture(params=[Ignoring, LookingFirst])
-def racy(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The endpoint of an S3 server that ignores conditions, or looks first and then writes."""
-    with serving(request.param(moto()), threaded=True) as endpoint:
-        yield endpoint
+@pytest.fixture(params=["ignoring", "looking first", "gcs"])
+def racy(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    """A server that ignores conditions, or looks first and then writes."""
+    scheme, options = "s3", KEYS
+    match request.param:
+        case "ignoring":
+            app: Application = Ignoring(moto())
+        case "looking first":
+            app = LookingFirst(moto())
+        case _:
+            scheme, options, app = "gs", {"bearer_token": TOKEN}, Gcs(heeds_conditions=False)
+    with serving(app, threaded=True) as endpoint:
+        yield servers.Server(f"{scheme}://lake", {**options, "endpoint": endpoint})
 
 
-def test_a_server_that_lets_two_win_is_refused_and_stays_refused(racy: str, tmp_path: Path) -> None:
+def test_a_server_that_lets_two_win_is_refused_and_stays_refused(racy: servers.Server, tmp_path: Path) -> None:
     """Before anything of a lake is written; the answer is kept, so that luck in a later race does not help it."""
-    options, root = {**KEYS, "endpoint": racy}, f"s3://lake/{tmp_path.name}"
+    options, root = racy.options, racy.url(tmp_path.name)
     for _ in range(2):
         with pytest.raises(UnsupportedError, match=r"cannot hold a lake: (\d )?of 8 writers") as caught:
             TransactionalCatalog.open(root, create=True, options=options)
-        assert f"{root} at {racy}" in caught.value.message
+        assert f"{root} at {options['endpoint']}" in caught.value.message
         assert "delete _lockstep/store/" in caught.value.message
     store = open_storage(root, options=options)
     assert [found.path for found in store.walk("")] == [path_of(store.address)]
 
 
-def test_a_lake_that_is_there_is_not_opened_on_such_a_server(racy: str, tmp_path: Path) -> None:
+def test_a_lake_that_is_there_is_not_opened_on_such_a_server(racy: servers.Server, tmp_path: Path) -> None:
     """Its entries were copied there, or the server is older than the race."""
     local = open_storage(str(tmp_path), create=True)
     Timeline.create(local)
-    store = open_storage(f"s3://lake/{tmp_path.name}", options={**KEYS, "endpoint": racy})
+    store = open_storage(racy.url(tmp_path.name), options=racy.options)
     for found in local.walk(""):
         store.put(found.path, local.get(found.path) or b"")
     with pytest.raises(UnsupportedError, match="cannot hold a lake"):
@@ -204,6 +213,9 @@ def test_a_lake_that_is_there_is_not_opened_on_such_a_server(racy: str, tmp_path
 def test_a_server_that_is_right_is_found_right(tmp_path: Path) -> None:
     with serving(moto()) as endpoint:
         assert race(open_storage(f"s3://lake/{tmp_path.name}", options={**KEYS, "endpoint": endpoint})) == ""
+    with serving(Gcs(), threaded=True) as endpoint:
+        options = {"bearer_token": TOKEN, "endpoint": endpoint}
+        assert race(open_storage(f"gs://lake/{tmp_path.name}", options=options)) == ""
 
 
 fetched = pytest.mark.skipif(not servers.ARE_WANTED, reason="must be fetched first: `make test-stores`")

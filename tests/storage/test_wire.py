@@ -1,4 +1,4 @@
-"""A commit to an S3 server over a wire that loses, cuts, delays and resets: before or after, never between.
+"""A commit to an object store over a wire that loses, cuts, delays and resets: before or after, never between.
 
 What the client was told must be true: "committed" is there for everybody, an error that says that nothing was changed
 left nothing, and only "unknown" (40003) may be either.
@@ -19,6 +19,7 @@ from lockstep.lake.verify import verify
 from lockstep.storage import Mine, Theirs, open_storage
 from lockstep.storage.object import ObjectStorage
 from tests.support import servers
+from tests.support.gcs import TOKEN, Gcs
 from tests.support.lakes import add, create, files, named, open_catalog, stage
 from tests.support.s3 import KEYS, moto, serving
 from tests.support.wire import DONE, FAULTS, Fault, Wire
@@ -26,10 +27,25 @@ from tests.support.wire import DONE, FAULTS, Fault, Wire
 NUMBERS = count()
 
 
+BOTH = pytest.mark.parametrize("kind", ["s3", "gs"], indirect=True)
+"""Of a test that is run on Google's protocol, too (`tests.support.gcs`), which has other requests and answers."""
+
+
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with serving(moto(), threaded=False) as endpoint:
-        yield endpoint
+def endpoints() -> Iterator[dict[str, str]]:
+    with serving(moto()) as s3, serving(Gcs(), threaded=True) as gs:
+        yield {"s3": s3, "gs": gs}
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which protocol is spoken: S3's, unless a test says otherwise."""
+    return str(getattr(request, "param", "s3"))
+
+
+@pytest.fixture
+def endpoint(endpoints: dict[str, str], kind: str) -> str:
+    return endpoints[kind]
 
 
 @pytest.fixture
@@ -39,19 +55,21 @@ def wire(endpoint: str) -> Iterator[Wire]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    return f"s3://lake/{tmp_path.name}"
+def root(kind: str, tmp_path: Path) -> str:
+    return f"{kind}://lake/{tmp_path.name}"
 
 
 def opened(root: str, endpoint: str) -> ObjectStorage:
     """Open a store that waits for nothing."""
-    store = open_storage(root, options={**KEYS, "endpoint": endpoint})
+    keys = {"bearer_token": TOKEN} if root.startswith("gs:") else KEYS
+    store = open_storage(root, options={**keys, "endpoint": endpoint})
     assert isinstance(store, ObjectStorage)
     store.repeat = replace(store.repeat, sleep=lambda seconds: None)
     store.claim = replace(store.claim, sleep=lambda seconds: None)
     return store
 
 
+@BOTH
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_write_is_settled_through_each_fault(wire: Wire, endpoint: str, root: str, fault: Fault) -> None:
     """One fault: the write is sent again, and what it says is what is there; only a 403 is final."""
@@ -74,6 +92,7 @@ def test_a_write_is_settled_through_each_fault(wire: Wire, endpoint: str, root: 
     assert plain.get("f/b") == b"another's"
 
 
+@BOTH
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault != "slow"])
 def test_a_write_that_fails_every_time_says_whether_it_can_be_there(
     wire: Wire, endpoint: str, root: str, fault: Fault
@@ -89,6 +108,7 @@ def test_a_write_that_fails_every_time_says_whether_it_can_be_there(
     assert plain.exists("f/a") == (fault in DONE or fault == "late")
 
 
+@BOTH
 @pytest.mark.parametrize("first", ["lost answer", "503 after", "late"])
 def test_a_refusal_after_a_write_without_an_answer_is_not_final(
     wire: Wire, endpoint: str, root: str, first: Fault
@@ -118,6 +138,7 @@ REPEATED: dict[str, tuple[str, Callable[[ObjectStorage], object], object]] = {
 """What may be repeated without harm: its requests' method, how it is asked, and what it answers."""
 
 
+@BOTH
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in {"403", "late"}])
 @pytest.mark.parametrize("name", REPEATED)
 def test_what_may_be_repeated_is_answered_through_each_fault(
@@ -128,12 +149,15 @@ def test_what_may_be_repeated_is_answered_through_each_fault(
     for path in ("f/a", "f/b"):
         plain.put(path, b"x" * 1000)
     method, ask, answer = REPEATED[name]
+    if root.startswith("gs:") and method == "POST":  # by which S3 alone deletes
+        method = "DELETE"
     wire.next(method, "", fault, times=2)
     assert ask(store) == answer
     assert plain.exists("f/a") == (not name.startswith("delete"))
     assert method in {asked for asked, _ in wire.requests}, "it met the fault"
 
 
+@pytest.mark.parametrize("kind", ["s3", pytest.param("gs", marks=pytest.mark.deep)], indirect=True)
 def test_a_walk_that_breaks_off_tells_of_each_object_once(wire: Wire, endpoint: str, root: str) -> None:
     """It has told of the first thousand when its second page breaks off."""
     store, plain = opened(root, wire.endpoint), opened(root, endpoint)
@@ -215,6 +239,7 @@ class Commit:
             assert not report.differences, report.differences
 
 
+@pytest.mark.parametrize("kind", ["s3", pytest.param("gs", marks=pytest.mark.deep)], indirect=True)
 def test_a_commit_through_each_fault_of_its_deciding_write(wire: Wire, endpoint: str, root: str) -> None:
     """The PUT of its entry is sent again; only a 403 ends it, and then nothing is there."""
     commit = Commit(wire, endpoint, root)

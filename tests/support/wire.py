@@ -62,6 +62,7 @@ class Wire:
 
     Attributes:
         requests: method and path of each request that came, oldest first.
+        heads: the same requests' first lines and headers, as they came.
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -75,6 +76,7 @@ class Wire:
         self._numbered: dict[int, Fault] = {}
         self._holds: list[tuple[str, str, Held]] = []
         self.requests: list[tuple[str, str]] = []
+        self.heads: list[str] = []
 
     @property
     def endpoint(self) -> str:
@@ -165,6 +167,7 @@ class Wire:
         with self._lock:
             fault = self._numbered.pop(len(self.requests), None)
             self.requests.append((method, path))
+            self.heads.append(request.partition(b"\r\n\r\n")[0].decode())
             for plan in self._planned:
                 if fault is None and plan[0] == method and path.endswith(plan[1]):
                     self._planned.remove(plan)

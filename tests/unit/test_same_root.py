@@ -107,14 +107,16 @@ def test_what_spark_saw_is_one_of_these(seen: SawRoot, verdict: Verdict) -> None
         ("other", ConfigurationError, "F0000", "Spark sees another file of this name at"),
         ("absent", ConfigurationError, "F0000", "Spark sees no such file at"),
         ("denied", ConfigurationError, "42501", "Give both the same keys"),
-        ("no file system", ConfigurationError, "F0000", "Start Spark with the jars"),
+        ("no file system", ConfigurationError, "F0000", "Start Spark with --packages a:b:1"),
         ("failed", UnavailableError, "58030", "Run the statement again"),
     ],
 )
 def test_a_refusal_says_who_saw_what_where_and_what_to_do(
     verdict: Verdict, kind: type[LockstepError], state: str, says: str
 ) -> None:
-    error = refusal_of(verdict, EXPECTED, "s3://b/lake at http://one", "s3a://b/lake (http://two)", "it broke")
+    error = refusal_of(
+        verdict, EXPECTED, "s3://b/lake at http://one", "s3a://b/lake (http://two)", "it broke", jars="--packages a:b:1"
+    )
     assert (type(error), error.sqlstate) == (kind, state)
     needed = [says, "s3a://b/lake (http://two)", "othing was read or written"]
     if verdict != "no file system":

@@ -11,8 +11,9 @@ from lockstep.cli.printing import print_json
 @click.command()
 @root_argument
 @click.option("--catalog", default="lake", show_default=True, help="What SQL calls the lake.")
+@click.option("--packages", is_flag=True, help="Have Spark fetch Hadoop's connector for an object store.")
 @json_option
-def conf(root: str, catalog: str, as_json: bool) -> None:
+def conf(root: str, catalog: str, packages: bool, as_json: bool) -> None:
     """Print the settings of a Spark session for a spark-defaults.conf.
 
     Example: lockstep conf /data/lake --catalog lake >> $SPARK_HOME/conf/spark-defaults.conf
@@ -20,7 +21,7 @@ def conf(root: str, catalog: str, as_json: bool) -> None:
     from lockstep.spark.session import conf as settings
 
     # Where Spark starts is not where this runs.
-    properties = settings(root=absolute(root), catalog=catalog)
+    properties = settings(root=absolute(root), catalog=catalog, packages=packages)
     if as_json:
         print_json(properties)
     else:

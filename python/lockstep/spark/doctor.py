@@ -15,8 +15,9 @@ from importlib import metadata
 from lockstep.arbiters import arbiter_of
 from lockstep.display import counted
 from lockstep.errors import LockstepError, UnavailableError, UnsupportedError
+from lockstep.spark import connectors
 from lockstep.spark.jars import delta_jars, java, shim_jar
-from lockstep.storage import Storage
+from lockstep.storage import Storage, has_options
 from lockstep.storage.outside import comparable, is_outside, open_reaching
 from lockstep.storage.proof import race
 from lockstep.timeline.clock import far_ahead, utc_now
@@ -66,6 +67,8 @@ def examine(root: str | None, *, now: Callable[[], datetime] = utc_now) -> Itera
     yield _found("delta", lambda: ", ".join(jar.name for jar in delta_jars()) or "among Spark's own jars")
     if root is None:
         return
+    if has_options(root):
+        yield _found("connector", lambda: connectors.told(root))
     timelines: list[Timeline] = []
     yield _found("lake", lambda: _lake(root, timelines))
     if timelines:

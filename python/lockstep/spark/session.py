@@ -56,11 +56,12 @@ from lockstep.settings import (
 )
 from lockstep.spark import bridge
 from lockstep.spark.bridge import EXTENSION, attach
+from lockstep.spark.connectors import EXCLUDES, PACKAGES, connector_of, own_jar
 from lockstep.spark.defaults import is_of_connect
 from lockstep.spark.jars import session_jars
 from lockstep.spark.raised import lockstep_errors
 from lockstep.spark.timeouts import during, timeouts
-from lockstep.storage import is_hdfs, is_local, refuse_options
+from lockstep.storage import has_options, is_hdfs, is_local, refuse_options
 from lockstep.storage.hadoop import check_url
 from lockstep.storage.options import hadoop_settings, of_environment, place_of
 from lockstep.timeline.entry import Batch, Isolation
@@ -84,6 +85,7 @@ def conf(
     options: dict[str, str] | None = None,
     arbiter: str | None = None,
     jars: bool = True,
+    packages: bool = False,
 ) -> dict[str, str]:
     """Return the Spark settings that Lockstep needs, for a `spark-defaults.conf` or `--conf`.
 
@@ -96,10 +98,12 @@ def conf(
             to the same from the start, as far as it has that (docs/storage.md).
         arbiter: who decides the entries of a lake whose store cannot (docs/storage.md).
         jars: include `spark.jars`, which fetches Delta's jars if they are nowhere on this machine.
+        packages: for object stores: include `spark.jars.packages`, by which Spark fetches Hadoop's connector for the
+            root as it starts, unless it has one among its own jars (docs/storage.md).
 
     Raises:
         InvalidError: the catalog's name cannot be one, or the arbiter none.
-        UnavailableError, UnsupportedError: see `lockstep.spark.jars`.
+        UnavailableError, UnsupportedError: see `lockstep.spark.jars` and `lockstep.spark.connectors`.
     """
     if not catalog.isidentifier():
         raise InvalidError(f"{catalog!r} cannot be a catalog's name: use letters, digits and _")
@@ -125,6 +129,8 @@ def conf(
         settings[REDACTION.name] = _KEYS
     if jars:
         settings["spark.jars"] = ",".join(map(str, session_jars()))
+    if packages and has_options(root) and not own_jar(connector := connector_of(root)):
+        settings |= connector.settings
     return settings
 
 
@@ -146,7 +152,7 @@ _KEYS = (
 )
 """Names of settings whose values Spark hides in its UI: its own default, and what stores have besides."""
 
-_LISTS = (EXTENSIONS.name, "spark.jars")
+_LISTS = (EXTENSIONS.name, "spark.jars", PACKAGES, EXCLUDES)
 """Settings that are lists: ours are added to the user's, never put in their place."""
 
 
@@ -160,6 +166,7 @@ def configure(
     isolation: Isolation = "SERIALIZABLE",
     options: dict[str, str] | None = None,
     arbiter: str | None = None,
+    packages: bool = False,
 ) -> SparkSession.Builder:
     """Return a builder whose `getOrCreate()` gives a session with a Lockstep catalog; arguments as in `conf`.
 
@@ -169,7 +176,15 @@ def configure(
         InvalidError: the builder's settings contradict Lockstep's.
         UnsupportedError: from `getOrCreate()`: a session without Lockstep runs in this process already.
     """
-    ours = conf(root=root, catalog=catalog, create=create, isolation=isolation, options=options, arbiter=arbiter)
+    ours = conf(
+        root=root,
+        catalog=catalog,
+        create=create,
+        isolation=isolation,
+        options=options,
+        arbiter=arbiter,
+        packages=packages,
+    )
     theirs: dict[str, Any] = builder._options
     new_builder = _Builder()
     new_builder._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}

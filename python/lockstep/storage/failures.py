@@ -183,7 +183,7 @@ _REASONS = (
     (re.compile(r"kind: ConnectionReset,"), "connection reset"),
     (re.compile(r"IncompleteMessage"), "the connection was closed before the answer"),
     (re.compile(r"dns error"), "no such host"),
-    (re.compile(r"invalid peer certificate"), "its certificate is not trusted"),
+    (re.compile(r"InvalidCertificate|invalid peer certificate"), "its certificate is not trusted: see ca_certificate"),
 )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +24,9 @@ T = TypeVar("T")
 
 CHUNK_BYTES = 8 * 1024 * 1024
 """The least size of a piece of an object that is read in pieces, but for its last."""
+
+SMALL_BYTES = 5 * 1024 * 1024
+"""What comes in pieces and is smaller is put at once: a part of an upload in parts has no less, but the last."""
 
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
 """Of what may be repeated, inside one call. obstore's own bound is three minutes, too long for a session that waits."""
@@ -141,7 +146,11 @@ class ObjectStorage(Storage):
         import obstore
 
         with self._reporting("write", path):
-            obstore.put(self._store, _key(path), map(_plain, chunks))
+            first, rest = _until(SMALL_BYTES, map(_plain, chunks))
+            if rest is None:  # in parts it would be three requests, one after the other
+                obstore.put(self._store, _key(path), b"".join(first), use_multipart=False)
+            else:
+                obstore.put(self._store, _key(path), itertools.chain(first, rest))
 
     def list(self, folder: str, after: str | None = None) -> Names:
         import obstore
@@ -208,40 +217,44 @@ class ObjectStorage(Storage):
         return is_there
 
     def delete(self, path: str) -> None:
-        import obstore
-
-        def remove() -> None:
-            try:
-                obstore.delete(self._store, _key(path))
-            except FileNotFoundError as error:
-                _check_absent(error)
-
-        self._repeating("delete", path, remove)
+        key = _key(path)
+        self._repeating("delete", path, lambda: self._remove(key))
 
     def delete_all(self, paths: Iterable[str]) -> None:
-        import obstore
-
         keys = [_key(path) for path in paths]
-
-        def remove() -> None:
-            try:
-                obstore.delete(self._store, keys)  # of S3, a request for every thousand
-                return
-            except FileNotFoundError as error:
-                _check_absent(error)
-            for key in keys:  # Azure says so of one that is not there, and those behind it may still be
-                self.delete(key)
-
-        self._repeating("delete", keys[0] if keys else "", remove)
+        self._repeating("delete", keys[0] if keys else "", lambda: self._remove_all(keys))
 
     def delete_folder(self, path: str) -> None:
         import obstore
 
         def remove() -> None:
             for chunk in obstore.list(self._store, f"{_key(path)}/"):
-                obstore.delete(self._store, [meta["path"] for meta in chunk])
+                self._remove_all([meta["path"] for meta in chunk])
 
         self._repeating("delete", path, remove)
+
+    def _remove(self, key: str) -> None:
+        import obstore
+
+        try:
+            obstore.delete(self._store, key)
+        except FileNotFoundError as error:
+            _check_absent(error)
+
+    def _remove_all(self, keys: Sequence[str]) -> None:
+        """Delete objects, of which any may be gone: by another one, or by a request of ours whose answer was lost.
+
+        S3 says of such a one what it says of others; Google's store and Azure's say that it is not there.
+        """
+        import obstore
+
+        try:
+            obstore.delete(self._store, keys)  # of S3, a request for every thousand
+            return
+        except FileNotFoundError as error:
+            _check_absent(error)
+        for key in keys:  # those behind the absent one may still be there
+            self._repeating("delete", key, partial(self._remove, key))
 
     def _repeating(self, verb: str, path: str, call: Callable[[], T]) -> T:
         """Do what may be repeated without harm, and again if its answer breaks off."""
@@ -343,6 +356,19 @@ def _store(place: Place, config: Any, client: Any, retries: Any, provider: Any) 
             return GCSStore(place.bucket, **more)
         case "azure":
             return AzureStore(place.bucket, **more)
+
+
+def _until(
+    size: int, pieces: Iterator[bytes | memoryview]
+) -> tuple[list[bytes | memoryview], Iterator[bytes | memoryview] | None]:
+    """Take pieces until they have so many bytes; return them, and those behind them: None, if there are not so many."""
+    taken, left = list[bytes | memoryview](), size
+    for piece in pieces:
+        taken.append(piece)
+        left -= memoryview(piece).nbytes
+        if left <= 0:
+            return taken, pieces
+    return taken, None
 
 
 def _plain(chunk: bytes | memoryview) -> bytes | memoryview:

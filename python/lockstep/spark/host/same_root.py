@@ -27,6 +27,7 @@ from cachetools import FIFOCache
 from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.settings import store_options
+from lockstep.spark.connectors import connector_of
 from lockstep.spark.host.protocol.roots import Look, SawRoot, Told
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import is_hdfs, is_local
@@ -164,7 +165,9 @@ class SameRoots:
             url = lake.storage.url
             theirs = spark_side(Uris(url).real(""), seen.file_system, seen.settings)
             why = why_untold(pending.catalog, seen, pending.alone)
-            raise refusal_of(verdict, expected, lake.storage.address, theirs, seen.message or "", why=why)
+            raise refusal_of(
+                verdict, expected, lake.storage.address, theirs, seen.message or "", why=why, jars=_jars_for(url)
+            )
         # Else the entry has expired meanwhile, for this side, too: the request comes again, and a newer is looked at.
 
     def forget(self) -> None:
@@ -182,6 +185,14 @@ def _told(url: str, settings: Mapping[str, str]) -> tuple[list[Told], list[str],
     found = told_to_hadoop(place, store, of_environment())
     tells = [Told(settings=dict(each.settings), unless=[*each.unless]) for each in found]
     return tells, names_told_to_hadoop(place), keys_of_lockstep_alone(place, store)
+
+
+def _jars_for(url: str) -> str:
+    """Return what to start Spark with so that it has a file system for a root, for a message."""
+    try:
+        return connector_of(url).arguments
+    except LockstepError:  # a local root, or HDFS; or one of which nothing is known here
+        return "the jars that docs/storage.md names for this kind of store"
 
 
 def _newest_entry(lake: Lake) -> Expected:
@@ -249,7 +260,7 @@ def spark_side(root: str, file_system: str | None, settings: Mapping[str, str]) 
 
 
 def refusal_of(
-    verdict: Verdict, expected: Expected, ours: str, theirs: str, message: str, *, why: str = ""
+    verdict: Verdict, expected: Expected, ours: str, theirs: str, message: str, *, why: str = "", jars: str = ""
 ) -> LockstepError:
     """Return why nothing is read or written.
 
@@ -259,6 +270,7 @@ def refusal_of(
         theirs: where Spark looks.
         message: what was thrown on Spark's side.
         why: a sentence on why Spark's side was not told all that the catalog's options say, with a blank before it.
+        jars: what Spark must be started with so that it has a file system for the root.
     """
     said = _without_password(cause_of(message))[:MOST_SHOWN]
     match verdict:
@@ -271,8 +283,7 @@ def refusal_of(
             )
         case "no file system":
             return ConfigurationError(
-                f"Spark has no file system for {theirs}: {said}. Nothing was read or written. Start Spark with the "
-                "jars that docs/storage.md names for this kind of store"
+                f"Spark has no file system for {theirs}: {said}. Nothing was read or written. Start Spark with {jars}"
             )
         case "failed":
             return UnavailableError(
