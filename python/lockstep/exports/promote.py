@@ -366,7 +366,8 @@ class Promoter:
         self._workers.map(copy_one, plan.copies)
 
     def _stores(self) -> Stores:
-        return Stores(self.clone.storage, lambda url: self.open_store(url, False))
+        storage = self.clone.storage
+        return Stores(storage, opener_of_files(storage, lambda url: self.open_store(url, False)))
 
 
 _ONCE = (
