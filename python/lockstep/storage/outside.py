@@ -190,10 +190,11 @@ def options_at(storage: Storage, url: str, options: Mapping[str, str] | None) ->
     Args:
         storage: the lake's.
         url: the place's.
-        options: those of the lake's own store, which count where no location is registered.
+        options: those of the lake's own store, which count in its kind of store where no location is registered.
     """
-    location = locations_of(storage).of(_written(url))
-    return (options or {}) if location is None else location.options
+    if (location := locations_of(storage).of(_written(url))) is not None:
+        return location.options
+    return (options or {}) if _kind(url) == _kind(storage.url) else {}
 
 
 def is_apart(storage: Storage, path: str) -> bool:
@@ -343,9 +344,13 @@ class OutsideStorage(Storage):
         location = self.locations.of(_written(url))
         if location is None and not self.locations.only:
             return self
-        key, options = ("", self._options) if location is None else (location.url, location.options)
+        key = "" if location is None else location.url
         with self._lock:
-            return self._around.setdefault(key, OutsideStorage(self._inner, options))
+            if key not in self._around:
+                whole = Location("/".join(_written(url).split("/")[:3]), options_at(self, url, self._options))
+                everywhere = Locations((whole,)) if has_options(url) else NO_LOCATIONS
+                self._around[key] = OutsideStorage(self._inner, self._options, everywhere)
+            return self._around[key]
 
     def reaches(self, path: str) -> bool:
         """Tell whether a lake may have something at a path; see `check_reach`."""
@@ -471,9 +476,10 @@ class OutsideStorage(Storage):
         return self._other(root, location), inside, f"{root}/"
 
     def _other(self, root: str, location: Location | None) -> Storage:
-        key, options = ("", self._options) if location is None else (location.url, location.options)
+        key = "" if location is None else location.url
         with self._lock:
             if (store := self._others.get((root, key))) is None:
+                options = options_at(self, key or root, self._options)
                 # A local disk and HDFS have no options: those of an object store would be refused.
                 store = open_storage(
                     f"{root}/", options=options if has_options(root) else None, fsync_data=self._fsync_data
