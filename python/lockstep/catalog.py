@@ -150,8 +150,8 @@ class TransactionalCatalog:
             locations_only: whether nothing is read, written or deleted anywhere else.
 
         Raises:
-            InvalidError: there is no lake, and `create` is false; or the root cannot be one, or the arbiter or a location
-                none.
+            InvalidError: there is no lake, and `create` is false; or the root cannot be one, or the arbiter, or a
+                location, none.
             UnsupportedError: the client of that arbiter is not installed.
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """

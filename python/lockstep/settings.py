@@ -465,7 +465,7 @@ LOCATIONS_FILE = Setting(
     "environment",
     "path",
     "A file that registers [locations](storage.md#locations) for the command line, and for programs without Spark that "
-    "say none, in TOML, by the names of a catalog's settings: `locations.<name>.url = \"…\"`, `locations-only = true`.",
+    'say none, in TOML, by the names of a catalog\'s settings: `locations.<name>.url = "…"`, `locations-only = true`.',
     otherwise="none",
 )
 DEFAULT_ARBITER = Setting(

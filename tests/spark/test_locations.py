@@ -125,7 +125,10 @@ def test_a_table_there_and_one_below_the_root_change_in_one_transaction(warehous
     assert warehouse.ids("orders") == [1, 2]
     [version] = {row.database_version for row in spark.sql("COMMIT").collect()}
 
-    assert (ids(spark, f"SELECT id FROM {orders}"), ids(spark, f"SELECT id FROM {home}")) == ([1, 3, 20], [1, 3, 10, 20])
+    assert (ids(spark, f"SELECT id FROM {orders}"), ids(spark, f"SELECT id FROM {home}")) == (
+        [1, 3, 20],
+        [1, 3, 10, 20],
+    )
     assert warehouse.ids("orders") == [1, 3, 20], "an ordinary Delta table"
     assert warehouse.ids("made") == [1, 3, 10, 20]
     assert ids(spark, f"SELECT id FROM {orders} FOR SYSTEM_VERSION AS OF {version - 1}") == [1, 2]
@@ -162,7 +165,8 @@ def test_who_registers_nothing_there_uses_nothing_there(warehouse: Warehouse, na
         error = refusal(lambda statement=statement: session.sql(statement).collect())  # type: ignore[misc]
         assert error.sqlstate == "42501", statement
         assert "lies neither below the lake's root" in error.message
-    assert warehouse.ids("orders") == [1]
+    session.sql(f"DROP TABLE {orders}").collect()
+    assert warehouse.ids("orders") == [1], "it is let go without a look"
 
 
 def test_a_location_that_a_session_alone_says_is_refused(warehouse: Warehouse, name: str) -> None:

@@ -5,7 +5,6 @@ What a lake does with tables there is in `tests/unit/adoption/test_locations.py`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -161,6 +160,7 @@ S3_LAKE, LOCAL_LAKE = "s3://b/lake", "file:///data/lake"
         pytest.param(S3_LAKE, {"s3a://b/w/": None}, {"s3://b/w": (OWN, False)}, id="with nothing of its own"),
         pytest.param(S3_LAKE, {"s3://c/w": {}}, {"s3://c/w": (OWN, False)}, id="another bucket"),
         pytest.param(S3_LAKE, {"s3://c/w": A}, {"s3://c/w": (A, True)}, id="its own are not added to the lake's"),
+        pytest.param(S3_LAKE, {"s3://c/w": OWN}, {"s3://c/w": (OWN, False)}, id="the same as the lake's"),
         pytest.param(S3_LAKE, {"gs://c/w": {}}, {"gs://c/w": ({}, True)}, id="the lake's are of another kind"),
         pytest.param(S3_LAKE, {"/data/w": {}}, {"file:///data/w": ({}, True)}, id="a disk"),
         pytest.param(LOCAL_LAKE, {"/data/w": {}}, {"file:///data/w": ({}, False)}, id="of a lake on a disk"),
@@ -297,7 +297,9 @@ def test_no_link_leads_out_of_a_location(is_only: bool, tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "a").write_text("secret")
     (tmp_path / "warehouse" / "t").symlink_to(tmp_path / "elsewhere")
     root = f"file://{tmp_path}/lake"
-    storage = OutsideStorage(open_storage(root), None, registered(root, None, {f"{tmp_path}/warehouse": {}}, only=is_only))
+    storage = OutsideStorage(
+        open_storage(root), None, registered(root, None, {f"{tmp_path}/warehouse": {}}, only=is_only)
+    )
     with pytest.raises(InvalidError, match="leads out"):
         storage.get(f"file://{tmp_path}/warehouse/t/a")
 
@@ -340,7 +342,7 @@ def test_what_is_above_a_place_is_looked_at_all_the_same(storage: OutsideStorage
 def test_options_of_a_place_are_those_of_its_location(root: str, url: str, options: dict[str, str]) -> None:
     """No option of the lake's own store, whose keys are among them, goes to another kind of store."""
     own = OWN if root.startswith("s3") else None
-    inner = open_storage(root if root.startswith("s3") else os.getcwd(), options=own)
+    inner = open_storage(root if root.startswith("s3") else str(Path.cwd()), options=own)
     storage = OutsideStorage(inner, own, ALL)
     assert options_at(storage, url, own) == options
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from lockstep.adoption.adopt import Wanted, adopt, look
 from lockstep.adoption.release import release
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError, LockstepError, StoreRefusedError
+from lockstep.exports.export import Asked, Exporter
 from lockstep.lake.claims import claim_path
 from lockstep.lake.identity import PATH as IDENTITY
 from lockstep.retention.ages import Retention
@@ -116,7 +117,7 @@ def all_of(store: Storage) -> dict[str, bytes]:
 
 
 def test_a_table_in_a_location_takes_part_in_all_that_a_lake_does(
-    places: tuple[Place, Place], caplog: pytest.LogCaptureFixture
+    places: tuple[Place, Place], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     root, warehouse = places
@@ -138,7 +139,7 @@ def test_a_table_in_a_location_takes_part_in_all_that_a_lake_does(
     assert orders.ids() == [2, 3], "it is an ordinary Delta table"
 
     was = all_of(orders.store)
-    with pytest.raises(KeyError), lake.transaction() as tx:
+    with suppress(KeyError), lake.transaction() as tx:
         tx["orders"].append({"id": [4]})
         raise KeyError
     assert all_of(orders.store) == was, "a rollback removes in the location what was written there"
@@ -152,11 +153,16 @@ def test_a_table_in_a_location_takes_part_in_all_that_a_lake_does(
         tx["made"].append(ROWS)
     assert made.ids() == [1, 2]
 
+    copy = tmp_path / "copy"
+    Exporter(lake.catalog.lake).run(Asked(to=str(copy), mode="full"))
+    assert ids(lockstep.open(str(copy)).at()["orders"].to_arrow()) == [2, 3, 9], "an export reads by the location, too"
+
     lake_again = opened(root, warehouse)  # another process
     assert ids(lake_again.at()["orders"].to_arrow()) == [2, 3, 9]
     vacuum(lake_again.catalog.lake, Retention.of({}))
     done = maintain(lake_again.catalog.lake, Retention.of({})).swept
-    assert not done.kept_whole
+    assert set(done.kept_whole) == {orders.url, made.url}
+    assert all(why.startswith("it was adopted or released") for why in done.kept_whole.values()), "both logs were read"
 
     def let_go(tx: Any) -> None:
         release(lake_again.catalog.lake, tx, [named("orders"), named("made")])
@@ -205,8 +211,8 @@ def test_who_is_told_of_no_such_location_uses_no_table_there(places: tuple[Place
             tx["orders"].to_arrow()
 
     for call in (
-        lambda: other.at()["orders"].to_arrow(),
-        lambda: other.at(lake.at().version)["orders"].to_arrow(),
+        lambda: other.at()["orders"],
+        lambda: other.at(lake.at().version)["orders"],
         lambda: other.at().sql("SELECT * FROM orders"),
         append,
         read,
@@ -222,9 +228,7 @@ def test_who_is_told_of_no_such_location_uses_no_table_there(places: tuple[Place
     assert all_of(orders.store) == before, "it is let go without a look"
 
 
-def test_options_of_the_lakes_own_store_are_not_tried_in_a_location(
-    servers: dict[str, Place], tmp_path: Path
-) -> None:
+def test_options_of_the_lakes_own_store_are_not_tried_in_a_location(servers: dict[str, Place], tmp_path: Path) -> None:
     """And those of a location nowhere else: without the registration the same table is refused by its own server."""
     root, warehouse = (servers[name].below(tmp_path.name) for name in ("ours", "theirs"))
     orders = filled(warehouse.below("orders"))
@@ -240,9 +244,7 @@ def test_options_of_the_lakes_own_store_are_not_tried_in_a_location(
 # --- whose a table is that two lakes can reach ------------------------------------------------------------------------
 
 
-def test_two_lakes_of_one_url_do_not_take_each_other_for_themselves(
-    servers: dict[str, Place], tmp_path: Path
-) -> None:
+def test_two_lakes_of_one_url_do_not_take_each_other_for_themselves(servers: dict[str, Place], tmp_path: Path) -> None:
     """As on two machines whose disks have a lake at the same path."""
     warehouse = servers["theirs"].below(tmp_path.name)
     orders, root = filled(warehouse.below("orders")), Place(f"file://{tmp_path}/lake", None)

@@ -54,6 +54,7 @@ from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import Storage
+from lockstep.storage.outside import opener_of_files
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import NEW, Batch, Entry, Table
 from lockstep.transactions.transaction import Transaction

@@ -349,7 +349,8 @@ def _encoded(storage: Storage, location: str, transaction: str, now: datetime) -
 
 
 def _is_ours(found: Claim, storage: Storage) -> bool:
-    return comparable(found.root) == comparable(storage.url) and found.lake in ("", identity(storage))
+    is_of_root = comparable(found.root) == comparable(storage.url)
+    return is_of_root and (not found.lake or found.lake == identity(storage))
 
 
 def _is_root_beside(root: str, ours: str) -> bool:

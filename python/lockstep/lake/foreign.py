@@ -113,7 +113,7 @@ class Foreign:
         are_recent = [self._looked_at_since(now - LOOK_EVERY, now, table) for table in tables]
         looks: list[Callable[[], bool | LogFiles | None]] = []
         for table, is_recent in zip(tables, are_recent, strict=True):
-            looks.append(partial(self._newest, table, is_recent))
+            looks.append(partial(self._compared, table, is_recent))
             looks.append(partial(self._goes_on if is_recent else self._files, table))
         # All in one go, whichever kind of look it is.
         answers = self._pool.map(_known, looks, quick=self._storage.quick)
@@ -141,7 +141,7 @@ class Foreign:
         check_reach(self._storage, table.location, f"table {table.name} at ")
         self._overwritten.check_past(table)
 
-    def _newest(self, table: Table, is_recent: bool) -> bool | None:
+    def _compared(self, table: Table, is_recent: bool) -> bool | None:
         check_reach(self._storage, table.location, f"table {table.name} at ")
         if is_recent:
             return self._overwritten.is_newest_there(table)

@@ -131,12 +131,12 @@ def registered(
     """
     from_file = said is None and not only
     if from_file:
-        said, only = said_in_file(os.environ.get(LOCATIONS_FILE.name, ""))
+        said, only = said_in_file(os.environ.get(LOCATIONS_FILE.name) or "")
     base, found = comparable(root), dict[str, Location]()
     for text, own in (said or {}).items():
         try:
             url = _registrable(text, base)
-            if not isinstance(own or {}, Mapping) or any(not isinstance(t, str) for o in (own or {}).items() for t in o):
+            if not _are_texts(own or {}):
                 raise InvalidError("its options are no mapping of names to texts")  # which may be keys: not shown
             if own and not has_options(url):
                 raise InvalidError("it has options of a store, and only object stores have any")
@@ -148,10 +148,14 @@ def registered(
             if from_file:  # which may be about several lakes
                 continue
             raise InvalidError(f"location {_shown(text)}: it is below the root {root}, whose own store counts there")
-        is_same_kind = _kind(url) == _kind(base)
-        used = (own or options or {}) if is_same_kind else (own or {})
-        found[url] = Location(url, dict(used) if has_options(url) else {}, is_apart=bool(own) or not is_same_kind)
+        used = own or _options_beside(url, base, options)
+        is_apart = _kind(url) != _kind(base) or used != (options or {})
+        found[url] = Location(url, dict(used) if has_options(url) else {}, is_apart=is_apart)
     return Locations(tuple(found.values()), only)
+
+
+def _are_texts(options: object) -> bool:
+    return isinstance(options, Mapping) and all(isinstance(each, str) for pair in options.items() for each in pair)
 
 
 def _registrable(text: str, base: str) -> str:
@@ -194,7 +198,12 @@ def options_at(storage: Storage, url: str, options: Mapping[str, str] | None) ->
     """
     if (location := locations_of(storage).of(_written(url))) is not None:
         return location.options
-    return (options or {}) if _kind(url) == _kind(storage.url) else {}
+    return _options_beside(url, storage.url, options)
+
+
+def _options_beside(url: str, root: str, options: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return what of the options beside a lake's root are for a place outside: keys of one kind of store for no other."""
+    return (options or {}) if _kind(url) == _kind(root) or not has_options(root) else {}
 
 
 def is_apart(storage: Storage, path: str) -> bool:
@@ -221,9 +230,9 @@ def check_reach(storage: Storage, path: str, about: str = "") -> None:
     """
     if not reaches(storage, path):
         raise InvalidError(
-            f"{about}{path} lies neither below the lake's root, {storage.url}, nor in a location that is registered for the "
-            f"lake, and {LOCATIONS_ONLY.name} says that nothing else is read, written or deleted. Register the folder "
-            "that it lies in (docs/storage.md#locations), if you trust whoever put its name into the lake",
+            f"{about}{path} lies neither below the lake's root, {storage.url}, nor in a location that is registered "
+            f"for the lake, and {LOCATIONS_ONLY.name} says that nothing else is read, written or deleted. Register the "
+            "folder that it lies in (docs/storage.md#locations), if you trust whoever put its name into the lake",
             sqlstate=NOT_REGISTERED,
         )
 

@@ -59,8 +59,8 @@ def stores_of(
         options: those of its store.
 
     Raises:
-        ConfigurationError (F0000): two places mean different settings of one bucket, or account, of which Hadoop has one
-            each; the message has their names alone.
+        ConfigurationError (F0000): two places mean different settings of one bucket, or account, of which Hadoop has
+            one each; the message has their names alone.
         InvalidError: options say more than one endpoint.
     """
     found: dict[tuple[str, ...], str] = {}

@@ -27,10 +27,10 @@ def _rows(configured: Configured) -> Iterator[Row]:
 
 
 def _of_stores(setting: Setting, configured: Configured) -> Iterator[Row]:
-    for key in sorted(configured.options):
+    for key, value in sorted(configured.options.items()):
         if key.startswith(setting.key.removesuffix("*")):
             is_place = setting is LOCATIONS and key.endswith(".url") and key.count(".") == 2
-            shown = configured.options.get(key) if is_place else HIDDEN
+            shown = value if is_place else HIDDEN
             yield _row(setting, f"{PREFIX_OF_CATALOG}{configured.catalog}.{key}", shown, "catalog")
 
 

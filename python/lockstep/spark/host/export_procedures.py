@@ -203,7 +203,9 @@ def _opener(house: Lakehouse, settings: Mapping[str, str], place: _Place | None 
     storage, ours = house.catalog.lake.storage, store_options(settings)
     is_catalogs = place is not None and place.catalog is not None
     theirs, root = (
-        (store_options(place.settings), url_of(place.url).rstrip("/")) if place is not None and is_catalogs else ({}, "")
+        (store_options(place.settings), url_of(place.url).rstrip("/"))
+        if place is not None and is_catalogs
+        else ({}, "")
     )
 
     def opened(url: str, create: bool) -> Storage:

@@ -213,7 +213,7 @@ def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
         )
     if told.untold is not None:
         why = (
-            f"What the catalog says was set by this session, and Spark's file systems are those of all sessions: "
+            "What the catalog says was set by this session, and Spark's file systems are those of all sessions: "
             "register the location where Spark starts."
             if told.untold == "session"
             else _OPENED.format(catalog)

@@ -70,7 +70,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str]
     """All that they could have meant: what another catalog has had put under one of these must be the same."""
 
-    beside: list[Beside] = []
+    beside: list[Beside]
     """Other stores that tables of the lake may lie in. Nothing is read there."""
 
 
@@ -125,7 +125,7 @@ class SawRoot(RequestBase, frozen=True, kw_only=True, tag="saw_root"):
     """Why nothing was put, though there was something to put: the catalog's options are this session's own, or Hadoop
     had opened the file system before, and keeps it. None: it was, or there was nothing."""
 
-    beside: list[SawBeside] = []
+    beside: list[SawBeside]
     """What came of each of `Look.beside`; nothing of any, if there was no look."""
 
 

@@ -44,7 +44,8 @@ private[spark] object RootLook {
       "kept" -> told.toSeq.flatMap(_.kept),
       "others" -> told.map(_.others).getOrElse(Map.empty),
       "untold" -> told.flatMap(_.untold),
-      "beside" -> look.get("beside").elements().asScala.filter(_ => seen.isRight).map(beside(_, session, isOfDriver)).toSeq
+      "beside" ->
+        look.get("beside").elements().asScala.filter(_ => seen.isRight).map(beside(_, session, isOfDriver)).toSeq
     )
   }
 
