@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from lockstep.errors import LockstepError
 from lockstep.spark.raised import from_spark
 from lockstep.tables.version import _for_deltalake
+from tests.support.placed import root_in
 from tests.support.s3 import Guarded, moto, serving
 from tests.support.sessions import ROOTS
 
@@ -32,8 +33,8 @@ SECRET = "planted/SECRET"
 class Warehouse:
     """A folder in a bucket of a server of its own, and the sessions of a driver that register it."""
 
-    def __init__(self, spark: Any, bucket: str, endpoint: str, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
+    def __init__(self, spark: Any, bucket: str, endpoint: str, root: str) -> None:
+        self.spark, self.root = spark, root
         self.url = f"s3://{bucket}/warehouse"
         keys = {"access_key_id": f"key-of-{bucket}", "secret_access_key": SECRET, "region": "us-east-1"}
         self.options = {**keys, "endpoint": endpoint}
@@ -43,12 +44,12 @@ class Warehouse:
         self._said: list[str] = []
 
     def session(self, name: str, *, is_of_driver: bool = True, only: bool = True, **options: str) -> Any:
-        """Return a session with a catalog of a lake on a local disk.
+        """Return a session with a catalog of a lake.
 
         Args:
             options: instead of those that are right; none at all, if one is empty.
         """
-        said = {"root": str(self.folder / "lake"), "create": "true", "locations-only": str(only).lower()}
+        said = {"root": self.root, "create": "true", "locations-only": str(only).lower()}
         if "" not in options.values():
             store = {f"locations.there.store.{key}": value for key, value in {**self.options, **options}.items()}
             said |= {"locations.there.url": self.url, **store}
@@ -80,12 +81,19 @@ class Warehouse:
 
 
 @pytest.fixture
-def warehouse(spark_session: Any, tmp_path: Path) -> Iterator[Warehouse]:
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where the lake is: on a local disk, unless a test says otherwise."""
+    kind = getattr(request, "param", "a disk")
+    return str(tmp_path / "lake") if kind == "a disk" else root_in(tmp_path)
+
+
+@pytest.fixture
+def warehouse(spark_session: Any, root: str) -> Iterator[Warehouse]:
     bucket = f"there{next(_numbers)}"
     with ExitStack() as stack:
         app = Guarded(moto(), bucket, f"key-of-{bucket}")
         endpoint = stack.enter_context(serving(app, bucket=bucket))
-        found = Warehouse(spark_session, bucket, endpoint, tmp_path)
+        found = Warehouse(spark_session, bucket, endpoint, root)
         stack.callback(found.forget)
         yield found
 
@@ -109,6 +117,7 @@ def refusal(act: Callable[[], Any]) -> LockstepError:
     return error
 
 
+@pytest.mark.parametrize("root", ["a disk", "the tests' own bucket"], indirect=True)
 def test_a_table_there_and_one_below_the_root_change_in_one_transaction(warehouse: Warehouse, name: str) -> None:
     warehouse.write("orders", 1, 2)
     spark = warehouse.session(name)

@@ -216,7 +216,7 @@ def test_who_is_told_of_no_such_location_uses_no_table_there(places: tuple[Place
         lambda: other.at().sql("SELECT * FROM orders"),
         append,
         read,
-        lambda: other.catalog.run(lambda tx: release(other.catalog.lake, tx, [named("orders")]) and None),
+        lambda: release(other.catalog.lake, other.catalog.begin(), [named("orders")]),
     ):
         with pytest.raises(InvalidError, match=f"table default.orders at {orders.url} lies neither") as caught:
             call()

@@ -202,7 +202,7 @@ def options_at(storage: Storage, url: str, options: Mapping[str, str] | None) ->
 
 
 def _options_beside(url: str, root: str, options: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return what of the options beside a lake's root are for a place outside: keys of one kind of store for no other."""
+    """Return which options of a lake's own store are for a place outside: none where that is another kind of store."""
     return (options or {}) if _kind(url) == _kind(root) or not has_options(root) else {}
 
 
