@@ -102,7 +102,7 @@ def test_settings_of_a_catalog_say_locations() -> None:
         ({"locations.a b.url": "planted"}, r"locations\.a b\.url is no setting"),
         ({"locations.a.store.region": "planted"}, r"location a has no folder: set locations\.a\.url"),
         ({"locations.a.url": "", "locations.a.store.region": "planted"}, "location a has no folder"),
-        ({"locations.a.url": "/x", "locations.b.url": "/x"}, "location b is at /x, and so is another one"),
+        ({"locations.a.url": "/x", "locations.b.url": "/x"}, "location b is at the same folder as another one"),
         ({"locations-only": "yes"}, "locations-only is 'yes': expected true or false"),
     ],
 )

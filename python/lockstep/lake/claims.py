@@ -35,7 +35,7 @@ import msgspec
 from lockstep.conflict.lock_policy import Time
 from lockstep.delta.log import LOG
 from lockstep.errors import DuplicateError, InvalidError, LockstepError, UnavailableError, UnsupportedError
-from lockstep.lake.identity import identity, identity_for
+from lockstep.lake.identity import identity_for, is_identity
 from lockstep.storage import Mine, Storage, Theirs, url_of
 from lockstep.storage.outside import comparable, is_apart, is_outside, url_below
 from lockstep.timeline.clock import Clock
@@ -350,7 +350,7 @@ def _encoded(storage: Storage, location: str, transaction: str, now: datetime) -
 
 def _is_ours(found: Claim, storage: Storage) -> bool:
     is_of_root = comparable(found.root) == comparable(storage.url)
-    return is_of_root and (not found.lake or found.lake == identity(storage))
+    return is_of_root and (not found.lake or is_identity(storage, found.lake))
 
 
 def _is_root_beside(root: str, ours: str) -> bool:

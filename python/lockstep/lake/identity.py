@@ -22,7 +22,7 @@ _IDENTITY = re.compile(rb"[0-9a-f]{24}")
 
 
 def identity_for(storage: Storage, location: str) -> str:
-    """Return what a claim of a table says beside the root; nothing, where the root says which lake it is.
+    """Return what a claim of a table says beside the root, which the first one draws; nothing, where the root says all.
 
     Args:
         storage: the lake's.
@@ -32,19 +32,28 @@ def identity_for(storage: Storage, location: str) -> str:
         UnavailableError: the store failed.
         CorruptTimelineError: what is kept is no identity.
     """
-    return identity(storage) if is_apart(storage, location) else ""
+    return _identity(storage) if is_apart(storage, location) else ""
 
 
-def identity(storage: Storage) -> str:
-    """Return which lake a store's is; whoever asks first draws that.
+def is_identity(storage: Storage, said: str) -> bool:
+    """Tell whether what a claim says is the lake of a store; nothing is written.
 
     Raises:
         UnavailableError, CorruptTimelineError: see `identity_for`.
     """
+    data = storage.get(PATH)
+    return data is not None and _read(storage, data) == said
+
+
+def _identity(storage: Storage) -> str:
     if (data := storage.get(PATH)) is None:
         drawn = secrets.token_hex(12).encode()
         outcome = storage.put_if_absent(PATH, drawn)
         data = drawn if isinstance(outcome, Mine) else outcome.data
+    return _read(storage, data)
+
+
+def _read(storage: Storage, data: bytes) -> str:
     if not _IDENTITY.fullmatch(data):
         raise CorruptTimelineError(
             f"{PATH} in {storage.url} has no 24 hexadecimal digits, so which lake has claimed tables in its locations "

@@ -1,8 +1,8 @@
 """Locations: places beside a lake's root that its settings register, each with options of a store of its own.
 
     locations = Locations((Location("s3://archive/warehouse", {"endpoint": …}, is_apart=True),), only=True)
-    locations.of("s3a://archive/warehouse/orders/_delta_log")    # that one
-    locations.of("s3://archive/warehouse2/orders")               # None: it is another folder
+    locations.of("s3://archive/warehouse/orders/_delta_log")    # that one
+    locations.of("s3://archive/warehouse2/orders")              # None: it is another folder
 
 Which of them a place is in is told by whole names of folders, and the longest one counts. An entry of the timeline says
 a whole URL of what lies outside of the root, and nothing of how it is reached: that is told by settings alone.
@@ -107,7 +107,7 @@ def said_in(settings: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], boo
         if not url:
             raise InvalidError(f"location {name} has no folder: set {prefix}{name}.{_URL} to a path or a URL")
         if url in said:
-            raise InvalidError(f"location {name} is at {url}, and so is another one: leave one of them out")
+            raise InvalidError(f"location {name} is at the same folder as another one: leave one of them out")
         said[url] = {key.removeprefix(_STORE): value for key, value in each.items()}
     only = LOCATIONS_ONLY.value_in(settings) or ""
     if only.lower() not in ("true", "false"):

@@ -200,13 +200,9 @@ def _exporter(house: Lakehouse, request: protocol.CallProcedure, place: _Place) 
 
 def _opener(house: Lakehouse, settings: Mapping[str, str], place: _Place | None = None) -> OpenTarget:
     """Return what opens other stores: with what is set for a place that is a catalog's, else as the catalog says."""
-    storage, ours = house.catalog.lake.storage, store_options(settings)
-    is_catalogs = place is not None and place.catalog is not None
-    theirs, root = (
-        (store_options(place.settings), url_of(place.url).rstrip("/"))
-        if place is not None and is_catalogs
-        else ({}, "")
-    )
+    storage, ours, theirs, root = house.catalog.lake.storage, store_options(settings), dict[str, str](), ""
+    if place is not None and place.catalog is not None:
+        theirs, root = store_options(place.settings), url_of(place.url).rstrip("/")
 
     def opened(url: str, create: bool) -> Storage:
         where = url_of(url).rstrip("/")
