@@ -4,7 +4,7 @@ PYTHON ?= python3
 # Parts of the tests, if not all.
 TESTS ?=
 CORE_TESTS := tests/spark
-S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spark/test_told_same_root.py tests/spark/test_signed.py tests/hosts/test_one_place.py tests/crash/test_race.py tests/crash/test_log_store_of_s3.py
+S3_TESTS := tests/spark/test_contract.py tests/spark/test_same_root.py tests/spark/test_told_same_root.py tests/spark/test_locations.py tests/spark/test_signed.py tests/hosts/test_one_place.py tests/crash/test_race.py tests/crash/test_log_store_of_s3.py
 # s3proxy asks for no keys; versitygw does, and is built with Go.
 S3_SERVER ?= s3proxy
 S3_FAULT_TESTS := tests/spark/test_contract.py tests/crash

@@ -47,7 +47,8 @@ from lockstep.lake.roots import refuse_unless_free
 from lockstep.lake.turns import Turns, lock_file
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import has_options, open_storage, url_of
-from lockstep.storage.outside import OutsideStorage, comparable
+from lockstep.storage.locations import Said
+from lockstep.storage.outside import OutsideStorage, comparable, registered
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Batch, Isolation, Name, Table, TransactionInfo
@@ -104,6 +105,8 @@ class TransactionalCatalog:
         isolation=str,
         checkpoint_interval=int,
         arbiter=str | None,
+        locations=Mapping | None,
+        locations_only=bool,
     )
     def open(
         cls,
@@ -120,6 +123,8 @@ class TransactionalCatalog:
         checkpoint_interval: int = CHECKPOINT_EVERY,
         fsync_data: bool = False,
         arbiter: str | None = None,
+        locations: Said | None = None,
+        locations_only: bool = False,
         clock: Clock = utc_now,
         ids: Callable[[], str] = new_id,
     ) -> TransactionalCatalog:
@@ -140,17 +145,22 @@ class TransactionalCatalog:
             fsync_data: whether a commit first syncs the files that it adds to the disk; for local roots.
             arbiter: who decides the entries of the lake, as docs/storage.md says; by default `LOCKSTEP_ARBITER`, if the
                 lake has that one. A new lake is made with it.
+            locations: where tables may lie beside the root, each with the options of its store, see
+                docs/storage.md; by default what `LOCKSTEP_LOCATIONS` says, if `locations_only` is false.
+            locations_only: whether nothing is read, written or deleted anywhere else.
 
         Raises:
-            InvalidError: there is no lake, and `create` is false; or the root cannot be one, or the arbiter none.
+            InvalidError: there is no lake, and `create` is false; or the root cannot be one, or the arbiter, or a
+                location, none.
             UnsupportedError: the client of that arbiter is not installed.
             UnavailableError, CorruptTimelineError: as the store and the timeline say.
         """
         if create and not has_options(root):
             refuse_unless_free(url_of(root))  # before the folder is made
-        storage = OutsideStorage(
-            open_storage(root, create=create, options=options, fsync_data=fsync_data), options, fsync_data=fsync_data
-        )
+        url = url_of(root)
+        places = registered(url, options, locations, only=locations_only)  # before the folder is made
+        inner = open_storage(root, create=create, options=options, fsync_data=fsync_data)
+        storage = OutsideStorage(inner, options, places, fsync_data=fsync_data)
         check_root(storage.url)
         make = Timeline.create if create else Timeline.open
         decides = arbiter_of(arbiter, comparable(storage.url))

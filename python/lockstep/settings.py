@@ -314,6 +314,23 @@ STORE = Setting(
     "HDFS has none.",
     otherwise="the `AWS_*`, `GOOGLE_*` and `AZURE_*` variables",
 )
+LOCATIONS = Setting(
+    "locations.*",
+    "catalog",
+    "text",
+    "[Places beside the root](storage.md#locations) in which tables may lie, each by a name: "
+    "`locations.<name>.url` says the folder, and `locations.<name>.store.*`, by the options of `store.*`, how it is "
+    "reached. `locations=` of `lockstep.configure` sets them.",
+    otherwise="each place is reached as the root is",
+)
+LOCATIONS_ONLY = Setting(
+    "locations-only",
+    "catalog",
+    "true or false",
+    "Whether tables below the root and in `locations.*` are all that is read, written and adopted, so that [who may "
+    "write the root leads nobody elsewhere](security.md#locations): any other is refused (42501).",
+    default="false",
+)
 SESSION_NAMES = Setting(
     "session-names",
     "catalog",
@@ -443,6 +460,14 @@ WORKER_PYTHON = Setting(
     "path",
     "As `PYSPARK_DRIVER_PYTHON`, after it.",
 )
+LOCATIONS_FILE = Setting(
+    "LOCKSTEP_LOCATIONS",
+    "environment",
+    "path",
+    "A file that registers [locations](storage.md#locations) for the command line, and for programs without Spark that "
+    'say none, in TOML, by the names of a catalog\'s settings: `locations.<name>.url = "…"`, `locations-only = true`.',
+    otherwise="none",
+)
 DEFAULT_ARBITER = Setting(
     "LOCKSTEP_ARBITER",
     "environment",
@@ -518,4 +543,10 @@ def at(place: Place) -> list[Setting]:
 def store_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the options of a catalog's store, by their own names."""
     prefix = STORE.key.removesuffix("*")
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+
+
+def location_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return what is set of a catalog's locations: `<name>.url` and `<name>.store.<option>`."""
+    prefix = LOCATIONS.key.removesuffix("*")
     return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}

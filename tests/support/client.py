@@ -58,7 +58,8 @@ def usual(op: str, catalog: str, options: dict[str, str]) -> dict[str, Any]:
 
 def saw(houses: Lakehouses, root: str) -> dict[str, Any]:
     """Return what a shim tells of a lake's root that sees what the host sees."""
-    expected = houses.same_roots._pending[root].expected
+    pending = houses.same_roots._pending[root]
+    expected = pending.expected
     return {
         "root": root,
         "settings": {},
@@ -70,6 +71,7 @@ def saw(houses: Lakehouses, root: str) -> dict[str, Any]:
         "kept": [],
         "others": {},
         "untold": None,
+        "beside": [{"others": {}, "untold": None, "failures": [], "message": None} for _ in pending.beside],
     }
 
 

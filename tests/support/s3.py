@@ -82,6 +82,26 @@ class LookingFirst:
         return self._app(environ, start_response)
 
 
+class Guarded:
+    """Serves one bucket, to who signs with one key alone: all servers of a process have the same buckets."""
+
+    BODY = b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>AccessDenied</Code><Message>no</Message></Error>'
+
+    def __init__(self, app: Application, bucket: str, key: str) -> None:
+        self._app = app
+        self._bucket = bucket
+        self._key = key
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        path, method = environ["PATH_INFO"].strip("/"), environ["REQUEST_METHOD"]
+        is_signed = f"Credential={self._key}/" in environ.get("HTTP_AUTHORIZATION", "")
+        if (is_signed and path.partition("/")[0] == self._bucket) or (method, path) == ("PUT", self._bucket):
+            return self._app(environ, start_response)
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start_response("403 Forbidden", [("Content-Type", "application/xml")])
+        return [self.BODY]
+
+
 def _is_conditional(environ: Any) -> bool:
     return bool(environ["REQUEST_METHOD"] == "PUT" and environ.get(CONDITION) == "*")
 

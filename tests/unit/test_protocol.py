@@ -185,6 +185,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "kept": ["fs.s3a.access.key"],
         "others": {"fs.s3a.bucket.b.endpoint": "lake"},
         "untold": "session",
+        "beside": [
+            {"others": {}, "untold": "opened", "failures": ["java.io.IOException"], "message": "java.io.IOException: …"}
+        ],
     },
     "spark_started": {},
     "drop_session_schema": {

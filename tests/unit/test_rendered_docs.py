@@ -50,7 +50,7 @@ def test_the_conditions_that_the_pages_name_are_those_that_there_are() -> None:
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LockstepError)
     ]
     of_python = {condition_of(kind) for kind in classes}
-    variables = r"(?!JARS|ARBITER`|ARBITER_(?:USERNAME|PASSWORD)`|TEST_)"  # of the environment
+    variables = r"(?!JARS|LOCATIONS`|ARBITER`|ARBITER_(?:USERNAME|PASSWORD)`|TEST_)"  # of the environment
     for page in PAGES:
         named = set(re.findall(rf"`(LOCKSTEP_{variables}[A-Z_]+[A-Z])`", text_of(page)))
         assert named <= of_shim | of_python, page

@@ -36,7 +36,7 @@ from tests.support.s3 import KEYS, moto, serving
 
 EXPECTED = Expected(entry_path(7), 700, 700, "ab" * 32, is_first=False)
 NOTHING: dict[str, Any] = {"session": "s1", "root": "r", "settings": {}, "file_system": None, "length": None}
-NOTHING |= {"kept": [], "others": {}, "untold": None}
+NOTHING |= {"kept": [], "others": {}, "untold": None, "beside": []}
 SEEN = SawRoot(**NOTHING | {"length": 700}, digest="ab" * 32, failures=[], message=None)
 IO = ["java.io.IOException", "java.lang.Exception"]
 S3A = "org.apache.hadoop.fs.s3a"

@@ -140,4 +140,7 @@ def test_pages_name_no_other_setting(page: str) -> None:
     text = text_of(page)
     of_session = set(re.findall(r"(?:\bSET\s|hiveconf:)\s*(lockstep\.\w+)|`(lockstep\.\w+) = ", text))
     assert {name for names in of_session for name in names if name} <= NAMES
-    assert set(re.findall(r"spark\.sql\.catalog\.(?:lake|<name>|<catalog>)\.([a-z-]+)", text)) <= OF_CATALOG | {"store"}
+    assert set(re.findall(r"spark\.sql\.catalog\.(?:lake|<name>|<catalog>)\.([a-z-]+)", text)) <= OF_CATALOG | {
+        "store",
+        "locations",
+    }

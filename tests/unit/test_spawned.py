@@ -64,7 +64,7 @@ class Child:
         seen = Path(look["uri"].removeprefix("lockstep://head.file")).read_bytes()
         told = {"root": look["root"], "settings": {}, "file_system": "…", "failures": [], "message": None}
         told |= {"length": len(seen), "digest": hashlib.sha256(seen).hexdigest()}
-        told |= {"kept": [], "others": {}, "untold": None}
+        told |= {"kept": [], "others": {}, "untold": None, "beside": []}
         assert self.ask("saw_root", **told) == {"ok": {}}
 
     def begin(self, session: str = "s1") -> str:

@@ -157,7 +157,7 @@ def test_batches_and_limits_give_the_same_rows(scope: Scope, monkeypatch: pytest
         assert whole(scope, "history", "version", "transaction_id", limit=2) == expected[:2]
         assert len(whole(scope, "transactions", "transaction_id")) == last
         assert len(whole(scope, "tables", "name")) == 2
-        assert len(whole(scope, "settings", "name")) == len(SETTINGS) - 1
+        assert len(whole(scope, "settings", "name")) == len(SETTINGS) - 2
     monkeypatch.setattr(history, "MOST_LOOKED_AT", 1)
     filters = [asked("version", "=", last), asked("author", "=", "nobody")]
     assert whole(scope, "history", "version", filters=filters[1:]) == []

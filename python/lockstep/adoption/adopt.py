@@ -19,7 +19,7 @@ from lockstep.errors import DuplicateError, InvalidError, LockstepError
 from lockstep.lake.claims import Claim, NameIn, check_claimable, claim, is_left_behind
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
-from lockstep.storage.outside import comparable, opener_of, url_below
+from lockstep.storage.outside import comparable, locations_of, opener_of, url_below
 from lockstep.timeline.entry import Name, Namespace, Table
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.ddl import HasNames
@@ -87,7 +87,7 @@ def look(lake: Lake, names: HasNames, wanted: Sequence[Wanted]) -> list[Found]:
     places: list[Place | LockstepError] = []
     for each in wanted:
         try:
-            places.append(place(lake.storage.url, each.where))
+            places.append(place(lake.storage.url, each.where, locations_of(lake.storage)))
         except InvalidError as error:
             places.append(error)
     found = [

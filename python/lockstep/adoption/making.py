@@ -16,6 +16,7 @@ from lockstep.lake.claims import check_unclaimed, claim_new
 from lockstep.lake.guests import note_guests
 from lockstep.lake.lake import Lake
 from lockstep.storage import Found
+from lockstep.storage.outside import around, locations_of
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.names import Names
@@ -37,7 +38,7 @@ def free_place(lake: Lake, names: Names | Database, name: Name, text: str) -> st
         InvalidError: no table may lie there, or something is there already.
         LockstepError: there is no store for it, or it failed.
     """
-    at = place(lake.storage.url, text)
+    at = place(lake.storage.url, text, locations_of(lake.storage))
     if (table := names.table_at(at.location)) is not None:
         raise DuplicateError(f"new table {name} cannot lie at {text}: {_taken_by(table)}")
     surroundings = Surroundings(lake.storage, names.tables.values())
@@ -78,7 +79,7 @@ def _check_no_file(lake: Lake, name: Name, text: str, url: str) -> None:
     scheme, _, path = url.partition("://")
     ends = [len(path), *(place for place in range(len(path) - 1, 0, -1) if path[place] == "/")]
     paths = (f"{scheme}://{path[:end]}" for end in ends if scheme == "file")
-    if (file := next(filter(lake.storage.exists, paths), None)) is not None:
+    if (file := next(filter(around(lake.storage, url).exists, paths), None)) is not None:
         raise InvalidError(f"new table {name} cannot lie at {text}: {file} is a file, and no folder. Choose another")
 
 

@@ -10,7 +10,8 @@ from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.lake.claims import Claim, claim_path, read_claim
 from lockstep.storage import Storage, is_local, url_of
-from lockstep.storage.outside import comparable, is_outside, name_node, url_below
+from lockstep.storage.locations import NO_LOCATIONS, NOT_REGISTERED, Locations
+from lockstep.storage.outside import around, comparable, is_outside, name_node, url_below
 from lockstep.timeline.entry import Table
 from lockstep.timeline.files import FOLDER
 from lockstep.timeline.places import RESERVED_FOLDERS, is_folder_outside, is_table_folder
@@ -29,16 +30,18 @@ class Place:
     url: str
 
 
-def place(root: str, text: str) -> Place:
+def place(root: str, text: str, locations: Locations = NO_LOCATIONS) -> Place:
     """Return the place that a path or a URL names.
 
     Args:
         root: the lake's, as `Storage.url` gives it.
         text: an absolute path or URL; nothing need be there.
+        locations: what is registered for the lake.
 
     Raises:
         InvalidError: it names no folder in which a table may lie: the root or one above it, or one whose name is kept
-            for other things; or it is in another kind of store than the lake, or relative to nobody knows what.
+            for other things; or it is relative to nobody knows what; or it is in no location, and in another kind of
+            store than the lake, or tables may lie in locations alone (42501).
         UnsupportedError: there is no store for it; or it is in HDFS, and names another name node than the lake.
     """
     if not text.strip():
@@ -48,12 +51,20 @@ def place(root: str, text: str) -> Place:
         raise InvalidError(
             f"{text} is a relative path, and nothing says of which folder: give an absolute path or a URL"
         )
-    if url.partition("://")[0] != base.partition("://")[0]:
+    is_registered = locations.of(url) is not None
+    if not is_registered and locations.only and not url.startswith(f"{base}/"):
         raise InvalidError(
-            f"{text} is in another kind of store than the lake {root}: a lake, and the tables that it adopts, are all "
-            "on local disks, or all in stores of one kind"
+            f"{text} lies neither below the lake's root, {root}, nor in a location that is registered for the lake, "
+            "and locations-only says that tables lie nowhere else. Register the folder that it lies in "
+            "(docs/storage.md#locations), or choose another place",
+            sqlstate=NOT_REGISTERED,
         )
-    if name_node(url) != name_node(base):
+    if not is_registered and url.partition("://")[0] != base.partition("://")[0]:
+        raise InvalidError(
+            f"{text} is in another kind of store than the lake {root}, and nothing says how that is reached: register "
+            "the folder that it lies in as a location of the lake (docs/storage.md#locations)"
+        )
+    if name_node(url) not in (None, name_node(base)):
         raise UnsupportedError(
             f"{text} names another name node than the lake {root}: these may be two names of one, and then a folder "
             "could become two tables. Write the name node as the lake's root does"
@@ -104,6 +115,7 @@ class Surroundings:
     tables: Iterable[Table]
     passes_over: Callable[[Claim, str], bool] = lambda *_: False
     _seen: dict[str, Refusal | None] = field(default_factory=dict)
+    _stores: dict[str, Storage] = field(default_factory=dict)
     _urls: dict[str, Table] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,6 +144,7 @@ class Surroundings:
             return Refusal(
                 f"table {inside.name} of this lake lies inside of it, and VACUUM of the one would delete the other"
             )
+        self._above(place)
         if self._has(place.url, FOLDER):
             return Refusal("it is the root of a lake")
         return self.refusal_above(place)
@@ -152,7 +165,12 @@ class Surroundings:
         return None
 
     def _above(self, place: Place) -> list[str]:
-        return _above(place.url, comparable(self.storage.url))
+        """Return the folders above a place; they are reached as that is, and so is the place."""
+        folders = _above(place.url, comparable(self.storage.url))
+        store = around(self.storage, place.url)
+        for folder in (place.url, *folders):
+            self._stores.setdefault(folder, store)
+        return folders
 
     def _what_is(self, folder: str) -> Refusal | None:
         """Return why no table may lie inside of a folder."""
@@ -170,7 +188,7 @@ class Surroundings:
     def _claimed(self, folder: str) -> Refusal | None:
         """Return a refusal for the table that somebody is about to make at a folder, or never came to make."""
         try:
-            claim = read_claim(self.storage, folder)
+            claim = read_claim(self._stores[folder], folder)
         except InvalidError as error:
             return Refusal(f"it is inside {folder}, which a lake has claimed for a Delta table: {error.message}", True)
         if claim is None or self.passes_over(claim, folder):
@@ -183,7 +201,7 @@ class Surroundings:
         return Refusal(text, is_claimed=True)
 
     def _has(self, folder: str, name: str) -> bool:
-        return bool(self.storage.list(f"{folder}/{name}"))
+        return bool(self._stores[folder].list(f"{folder}/{name}"))
 
 
 def _above(url: str, root: str) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from lockstep.errors import InvalidError
 from lockstep.lake.lake import Lake
+from lockstep.storage.outside import check_reach
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction
@@ -23,7 +24,8 @@ def release(lake: Lake, tx: Transaction, tables: Sequence[Name]) -> list[Table]:
         The tables as they were, in the order of the names.
 
     Raises:
-        InvalidError: this transaction has made, written or adopted one of them: not all of that is in its log yet.
+        InvalidError: this transaction has made, written or adopted one of them: not all of that is in its log yet; or
+            (42501) one lies where nothing is deleted, see `lockstep.storage.outside.check_reach`.
         UndefinedError: there is no such table.
         ForeignCommitError, UnavailableError, CorruptTimelineError: one is set aside; or the store failed.
     """
@@ -33,6 +35,8 @@ def release(lake: Lake, tx: Transaction, tables: Sequence[Name]) -> list[Table]:
             raise InvalidError(
                 f"table {table.name} cannot be released by the transaction that made, adopted or wrote it: COMMIT first"
             )
+        # Before it is given back something of the lake's goes from its log.
+        check_reach(lake.storage, table.location, f"table {table.name} at ")
         lake.publisher.refuse_aside(table)
 
     def give_back(names: Names) -> None:

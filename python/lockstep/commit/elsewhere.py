@@ -22,7 +22,7 @@ from lockstep.delta.real_paths import real_paths
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
 from lockstep.lake.claims import SETTLED_AFTER, confirm, give_up, read_claim
 from lockstep.lake.lake import Lake
-from lockstep.storage.outside import comparable, url_below
+from lockstep.storage.outside import comparable, locations_of, url_below
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.creations import Creation
 from lockstep.transactions.transaction import Transaction
@@ -43,7 +43,7 @@ def reserve(lake: Lake, tx: Transaction, name: Name, location: str | None = None
         return tx.reserve(name, lake.new_id())
     tx.check_writable()
     tx.names.check_free(name)
-    at = place(lake.storage.url, location).location
+    at = place(lake.storage.url, location, locations_of(lake.storage)).location
     tx.check_place(name, at)
     _check_not_dropped(tx, name, location, at)
     return tx.reserve(name, lake.new_id(), free_place(lake, tx.names, name, location))

@@ -58,6 +58,7 @@ from lockstep.lake.exports import (
 from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
 from lockstep.storage import Mine, Storage, Theirs, open_storage, url_of
+from lockstep.storage.outside import opener_of_files
 from lockstep.timeline.clock import to_millisecond
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import ExportMode, Table
@@ -360,7 +361,7 @@ class Exporter:
             raise error.again(f" (table {table.name} cannot be exported; nothing was written)") from error
 
     def _stores(self) -> Stores:
-        return Stores(self.lake.storage, self._look_at)
+        return Stores(self.lake.storage, opener_of_files(self.lake.storage, self._look_at))
 
     # --- what is written ----------------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ from lockstep.lake.kept_states import snapshot_of
 from lockstep.lake.lake import Lake
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import Storage
+from lockstep.storage.outside import opener_of_files
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import NEW, Batch, Entry, Table
 from lockstep.transactions.transaction import Transaction
@@ -374,7 +375,8 @@ class Promoter:
         self._workers.map(copy_one, plan.copies)
 
     def _stores(self) -> Stores:
-        return Stores(self.clone.storage, lambda url: self.open_store(url, False))
+        storage = self.clone.storage
+        return Stores(storage, opener_of_files(storage, lambda url: self.open_store(url, False)))
 
 
 _ONCE = (

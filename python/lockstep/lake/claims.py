@@ -35,8 +35,9 @@ import msgspec
 from lockstep.conflict.lock_policy import Time
 from lockstep.delta.log import LOG
 from lockstep.errors import DuplicateError, InvalidError, LockstepError, UnavailableError, UnsupportedError
+from lockstep.lake.identity import identity_for, is_identity
 from lockstep.storage import Mine, Storage, Theirs, url_of
-from lockstep.storage.outside import comparable, is_outside, url_below
+from lockstep.storage.outside import comparable, is_apart, is_outside, url_below
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Name, Value
 from lockstep.timeline.files import UNREADABLE
@@ -62,12 +63,14 @@ class Claim(Value, frozen=True):
         root: the lake's root as a URL.
         transaction: the id of the one that adopted, or is about to adopt, the table.
         claimed_at: when, UTC.
+        lake: which lake it is, where the root alone does not say that, see `lockstep.lake.identity`.
     """
 
     format: int
     root: str
     transaction: str
     claimed_at: Time
+    lake: str = ""
 
 
 _decode = msgspec.json.Decoder(Claim).decode
@@ -127,7 +130,7 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
             "and nothing there keeps two lakes, or a plain Delta writer, from the table. Copy its rows into a new table"
         )
     now = clock()
-    ours = _encoded(storage, transaction, now)
+    ours = _encoded(storage, location, transaction, now)
     outcome = storage.put_if_absent(path, ours)
     if isinstance(outcome, Mine) or _is_ours(other := _read(outcome.data, path), storage):
         return
@@ -151,7 +154,7 @@ def claim_new(storage: Storage, location: str, transaction: str, *, clock: Clock
     """
     _refuse_looks_first(storage, location)
     path = claim_path(location)
-    outcome = storage.put_if_absent(path, _encoded(storage, transaction, clock()))
+    outcome = storage.put_if_absent(path, _encoded(storage, location, transaction, clock()))
     if isinstance(outcome, Mine):
         return
     found = _read(outcome.data, path)
@@ -260,7 +263,7 @@ def confirm(storage: Storage, location: str, transaction: str, *, clock: Clock) 
     path = claim_path(location)
     data = storage.get(path)
     if data is None:
-        outcome = storage.put_if_absent(path, _encoded(storage, transaction, clock()))
+        outcome = storage.put_if_absent(path, _encoded(storage, location, transaction, clock()))
         if isinstance(outcome, Mine):
             return None
         data = outcome.data
@@ -270,6 +273,13 @@ def confirm(storage: Storage, location: str, transaction: str, *, clock: Clock) 
 
 def _refuse_if_taken(other: Claim, storage: Storage, location: str, name_in: NameIn, *, is_settled: bool) -> None:
     path = claim_path(location)
+    if other.lake or is_apart(storage, location):
+        # What the root's URL means to us it may not have meant to whoever claimed: none can be asked.
+        raise InvalidError(
+            f"{location} was claimed by the lake {other.root} at {other.claimed_at:%Y-%m-%d %H:%M} UTC (transaction "
+            f"{other.transaction}), and which lake that is its root does not say here, so nobody can ask it. Release "
+            f"the table there; or, if you know that no lake has it, or is about to, delete {path} and adopt it again"
+        )
     if not _is_root_beside(other.root, storage.url):
         raise InvalidError(
             f"{path} names no lake in the same kind of store, so nobody can tell whose {location} is. If no lake has "
@@ -331,12 +341,16 @@ def _remove(storage: Storage, location: str, transaction: str | None = None) -> 
     storage.delete_empty_folder(path.rpartition("/")[0])
 
 
-def _encoded(storage: Storage, transaction: str, now: datetime) -> bytes:
-    return msgspec.json.encode(Claim(format=FORMAT, root=storage.url, transaction=transaction, claimed_at=now))
+def _encoded(storage: Storage, location: str, transaction: str, now: datetime) -> bytes:
+    lake = identity_for(storage, location)
+    return msgspec.json.encode(
+        Claim(format=FORMAT, root=storage.url, transaction=transaction, claimed_at=now, lake=lake)
+    )
 
 
 def _is_ours(found: Claim, storage: Storage) -> bool:
-    return comparable(found.root) == comparable(storage.url)
+    is_of_root = comparable(found.root) == comparable(storage.url)
+    return is_of_root and (not found.lake or is_identity(storage, found.lake))
 
 
 def _is_root_beside(root: str, ours: str) -> bool:

@@ -34,6 +34,7 @@ from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, refused, warning
 from lockstep.storage import Storage
+from lockstep.storage.outside import check_reach
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Commit, Entry, Table, TableWrite
@@ -112,7 +113,7 @@ class Foreign:
         are_recent = [self._looked_at_since(now - LOOK_EVERY, now, table) for table in tables]
         looks: list[Callable[[], bool | LogFiles | None]] = []
         for table, is_recent in zip(tables, are_recent, strict=True):
-            looks.append(partial(self._overwritten.is_newest_there if is_recent else self._overwritten.check, table))
+            looks.append(partial(self._compared, table, is_recent))
             looks.append(partial(self._goes_on if is_recent else self._files, table))
         # All in one go, whichever kind of look it is.
         answers = self._pool.map(_known, looks, quick=self._storage.quick)
@@ -132,8 +133,20 @@ class Foreign:
         return self._pool.map(lambda task: task(), conclusions, quick=self._storage.quick)
 
     def check_past(self, table: Table) -> None:
-        """See that a table of an older database version is what its log says; see `Overwritten.check_past`."""
+        """See that a table of an older database version is what its log says; see `Overwritten.check_past`.
+
+        Raises:
+            InvalidError (42501): the lake may not have a table there.
+        """
+        check_reach(self._storage, table.location, f"table {table.name} at ")
         self._overwritten.check_past(table)
+
+    def _compared(self, table: Table, is_recent: bool) -> bool | None:
+        check_reach(self._storage, table.location, f"table {table.name} at ")
+        if is_recent:
+            return self._overwritten.is_newest_there(table)
+        self._overwritten.check(table)
+        return None
 
     def _goes_on(self, table: Table) -> bool:
         return self._storage.exists(commit_path(table.location, table.version + 1))

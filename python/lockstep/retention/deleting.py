@@ -4,8 +4,8 @@ It goes in batches, each of which is written down before any of it goes (`lockst
 killed, or stopped for as long as you like, at any request: what it marked stays marked, what it deleted was needed by
 nobody, and what it wrote down the next run takes over. That looks who has come to need any of it since, deletes the
 rest, and only then forgets it. So whoever was stopped finds nothing left to delete when he goes on, for names of files
-are not used again; and he looks before each step whether what he wrote down is still there, for a promotion that is
-begun again, or a plain Delta writer, may use a name again. Two at once delete the same twice, which does no harm.
+are not used again; and he looks before each step whether what he wrote down is still there, for a plain Delta writer
+may bring a file back. Two at once delete the same twice, which does no harm.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from lockstep.retention.since import id_at
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.unpublished import not_published
 from lockstep.retention.versions import Readable
-from lockstep.storage.outside import is_outside
+from lockstep.storage.outside import is_outside, reaches
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Table
 from lockstep.transactions.folders import is_own
@@ -249,8 +249,11 @@ def _found(
 
 
 def _logs(lake: Lake, known: Mapping[str, Need], locations: Iterable[str]) -> dict[str, Folder]:
-    """Return the folders of some tables with nothing but their logs."""
-    paths = [f"{location}/{LOG}" for location in locations]
+    """Return the folders of some tables with nothing but their logs.
+
+    What may not be looked at is as if it were away: what such a table needs of others' files nobody knows.
+    """
+    paths = [f"{location}/{LOG}" for location in locations if reaches(lake.storage, location)]
     found: dict[str, Folder] = {}
     for each in lake.side_by_side(lambda path: folders(lake.storage, known, path), paths):
         found |= each

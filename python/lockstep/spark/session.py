@@ -47,6 +47,8 @@ from lockstep.settings import (
     FILE_SYSTEM,
     FILE_SYSTEM_CACHE,
     ISOLATION,
+    LOCATIONS,
+    LOCATIONS_ONLY,
     LOG_STORE,
     PREFIX_OF_CATALOG,
     REDACTION,
@@ -61,9 +63,12 @@ from lockstep.spark.defaults import is_of_connect
 from lockstep.spark.jars import session_jars
 from lockstep.spark.raised import lockstep_errors
 from lockstep.spark.timeouts import during, timeouts
-from lockstep.storage import has_options, is_hdfs, is_local, refuse_options
+from lockstep.storage import has_options, is_hdfs, is_local, refuse_options, url_of
 from lockstep.storage.hadoop import check_url
+from lockstep.storage.locations import Said
 from lockstep.storage.options import hadoop_settings, of_environment, place_of
+from lockstep.storage.outside import registered
+from lockstep.storage.told import stores_of
 from lockstep.timeline.entry import Batch, Isolation
 
 T = TypeVar("T")
@@ -75,7 +80,15 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 # --- a session --------------------------------------------------------------------------------------------------------
 
 
-@takes(root=str, catalog=str, isolation=str, options=Mapping | None, arbiter=str | None)
+@takes(
+    root=str,
+    catalog=str,
+    isolation=str,
+    options=Mapping | None,
+    arbiter=str | None,
+    locations=Mapping | None,
+    locations_only=bool,
+)
 def conf(
     *,
     root: str,
@@ -84,6 +97,8 @@ def conf(
     isolation: Isolation = "SERIALIZABLE",
     options: dict[str, str] | None = None,
     arbiter: str | None = None,
+    locations: Said | None = None,
+    locations_only: bool = False,
     jars: bool = True,
     packages: bool = False,
 ) -> dict[str, str]:
@@ -97,12 +112,16 @@ def conf(
         options: for object stores: `endpoint`, `region`, `access_key_id`, …; Hadoop's file system of the store is set
             to the same from the start, as far as it has that (docs/storage.md).
         arbiter: who decides the entries of a lake whose store cannot (docs/storage.md).
+        locations: where tables may lie beside the root: by the URL or the path of each folder the options of its store,
+            `{}` for those of the lake's own. Hadoop's file systems are set to the same, as for `options`.
+        locations_only: refuse to read, write or delete anywhere else (42501).
         jars: include `spark.jars`, which fetches Delta's jars if they are nowhere on this machine.
         packages: for object stores: include `spark.jars.packages`, by which Spark fetches Hadoop's connector for the
             root as it starts, unless it has one among its own jars (docs/storage.md).
 
     Raises:
-        InvalidError: the catalog's name cannot be one, or the arbiter none.
+        InvalidError: the catalog's name cannot be one, or the arbiter or a location none.
+        ConfigurationError (F0000): two places say other options of one bucket.
         UnavailableError, UnsupportedError: see `lockstep.spark.jars` and `lockstep.spark.connectors`.
     """
     if not catalog.isidentifier():
@@ -118,14 +137,16 @@ def conf(
         ISOLATION.of(catalog): isolation,
         **({ARBITER.of(catalog): arbiter} if arbiter else {}),
         **{STORE.of(catalog).replace("*", key): value for key, value in (options or {}).items()},
-        **_of_hadoop(root, options or {}),
+        **_of_locations(catalog, locations or {}),
+        **({LOCATIONS_ONLY.of(catalog): "true"} if locations_only else {}),
+        **_of_hadoop(root, options or {}, locations or {}),
         FILE_SYSTEM.name: "lockstep.spark.LockstepFileSystem",
         FILE_CONTEXT.name: "lockstep.spark.LockstepFileContext",
         # Each transaction has an authority of its own: a cache of file systems would grow with every one.
         FILE_SYSTEM_CACHE.name: "true",
         LOG_STORE.name: "lockstep.spark.LockstepLogStore",
     }
-    if options:
+    if options or any((locations or {}).values()):
         settings[REDACTION.name] = _KEYS
     if jars:
         settings["spark.jars"] = ",".join(map(str, session_jars()))
@@ -134,16 +155,24 @@ def conf(
     return settings
 
 
-def _of_hadoop(root: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return what Spark's side must be told to reach the same store in the same way; nothing for a local root."""
-    if is_local(root):
-        return {}
+def _of_locations(catalog: str, locations: Said) -> dict[str, str]:
+    """Return the settings of a catalog that register locations."""
+    settings: dict[str, str] = {}
+    for number, (url, options) in enumerate(locations.items(), 1):
+        parts = {"url": url, **{f"store.{key}": value for key, value in (options or {}).items()}}
+        settings |= {LOCATIONS.of(catalog).replace("*", f"{number}.{key}"): value for key, value in parts.items()}
+    return settings
+
+
+def _of_hadoop(root: str, options: Mapping[str, str], locations: Said) -> dict[str, str]:
+    """Return what Spark's side must be told to reach the same stores in the same way; nothing for local folders."""
     if is_hdfs(root):
         check_url(root)
         refuse_options(root, options)
-        return {}
-    settings = hadoop_settings(place_of(root), options, of_environment())
-    return {f"spark.hadoop.{key}": value for key, value in settings.items()}
+    url = url_of(root)
+    stores = stores_of(url, options, registered(url, options, locations), of_environment())
+    found = [hadoop_settings(place_of(each), own, of_environment()) for each, own in stores.items()]
+    return {f"spark.hadoop.{key}": value for settings in found for key, value in settings.items()}
 
 
 _KEYS = (
@@ -156,7 +185,15 @@ _LISTS = (EXTENSIONS.name, "spark.jars", PACKAGES, EXCLUDES)
 """Settings that are lists: ours are added to the user's, never put in their place."""
 
 
-@takes(root=str, catalog=str, isolation=str, options=Mapping | None, arbiter=str | None)
+@takes(
+    root=str,
+    catalog=str,
+    isolation=str,
+    options=Mapping | None,
+    arbiter=str | None,
+    locations=Mapping | None,
+    locations_only=bool,
+)
 def configure(
     builder: SparkSession.Builder,
     *,
@@ -166,6 +203,8 @@ def configure(
     isolation: Isolation = "SERIALIZABLE",
     options: dict[str, str] | None = None,
     arbiter: str | None = None,
+    locations: Said | None = None,
+    locations_only: bool = False,
     packages: bool = False,
 ) -> SparkSession.Builder:
     """Return a builder whose `getOrCreate()` gives a session with a Lockstep catalog; arguments as in `conf`.
@@ -183,13 +222,15 @@ def configure(
         isolation=isolation,
         options=options,
         arbiter=arbiter,
+        locations=locations,
+        locations_only=locations_only,
         packages=packages,
     )
     theirs: dict[str, Any] = builder._options
     new_builder = _Builder()
     new_builder._options = {**theirs, **{key: _merged(key, theirs.get(key), value) for key, value in ours.items()}}
-    of_store = (f"{PREFIX_OF_CATALOG}{catalog}.{STORE.key.removesuffix('*')}", "spark.hadoop.fs.")
-    keys = {key for key in ours if key.startswith(of_store) and re.search(_KEYS, key)}
+    of_stores = (*(each.of(catalog).removesuffix("*") for each in (STORE, LOCATIONS)), "spark.hadoop.fs.")
+    keys = {key for key in ours if key.startswith(of_stores) and re.search(_KEYS, key)}
     new_builder._keys = keys | getattr(builder, "_keys", set())
     return new_builder
 

@@ -2,6 +2,7 @@
 
     told_to_hadoop(place, options, environment)       # settings, in groups, and what keeps each group out
     names_told_to_hadoop(place)                       # whatever those may be of a place
+    stores_of(root, options, locations, environment)  # the places: the root's, and those of registered locations
 
 `lockstep.spark.host.same_root` has the shim put them.
 """
@@ -11,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lockstep.storage.options import Place, translated
+from lockstep.errors import ConfigurationError
+from lockstep.storage import has_options
+from lockstep.storage.locations import Locations
+from lockstep.storage.options import Place, place_of, translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,43 @@ def told_to_hadoop(place: Place, options: Mapping[str, str], environment: Mappin
         for group in _groups(place)
     ]
     return [each for each in found if each.settings]
+
+
+def stores_of(
+    root: str, options: Mapping[str, str], locations: Locations, environment: Mapping[str, str]
+) -> dict[str, Mapping[str, str]]:
+    """Return the object stores that a lake's tables may lie in, each once, by the URL of a folder there, with options.
+
+    Args:
+        root: the lake's, as `comparable` has it; first, if it is in an object store.
+        options: those of its store.
+
+    Raises:
+        ConfigurationError (F0000): two places mean different settings of one bucket, or account, of which Hadoop has
+            one each; the message has their names alone.
+        InvalidError: options say more than one endpoint.
+    """
+    found: dict[tuple[str, ...], str] = {}
+    said: dict[str, Mapping[str, str]] = {}
+    for url, own in [(root, options), *((each.url, each.options) for each in locations.places)]:
+        if not has_options(url):
+            continue
+        place = place_of(url)
+        first = found.setdefault(_store(place), url)
+        said.setdefault(first, own)
+        ours, theirs = (translated(place, each, environment) for each in (own, said[first]))
+        if others := sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)):
+            raise ConfigurationError(
+                f"{first} and {url} say other options of one store ({', '.join(others)}), and Spark has one of each "
+                "for a bucket, an account, and all of Google's buckets; nothing was read or written. Give both the "
+                "same options, or leave those of the location out (docs/storage.md#locations)"
+            )
+    return said
+
+
+def _store(place: Place) -> tuple[str, ...]:
+    """Return what Hadoop has one set of settings for."""
+    return {"s3": ("s3", place.bucket), "gs": ("gs",), "azure": ("azure", place.host)}[place.kind]
 
 
 def names_told_to_hadoop(place: Place) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lockstep.settings import PREFIX_OF_CATALOG, SETTINGS, STORE, Setting, at
+from lockstep.settings import LOCATIONS, PREFIX_OF_CATALOG, SETTINGS, STORE, Setting, at
 from lockstep.system.query import Batch, Query, Row, paged
 from lockstep.system.scope import Configured, Scope
 
@@ -13,23 +13,25 @@ HIDDEN = "*********(redacted)"
 
 
 def settings(scope: Scope, query: Query) -> Batch:
-    """Return all settings, in the order of `lockstep.settings`; of the store's each that is set."""
+    """Return all settings, in the order of `lockstep.settings`; of the stores' each that is set."""
     return paged(_rows(scope.configured), query)
 
 
 def _rows(configured: Configured) -> Iterator[Row]:
     for setting in SETTINGS:
-        if setting is STORE:
-            yield from _of_store(setting, configured)
+        if setting in (STORE, LOCATIONS):
+            yield from _of_stores(setting, configured)
         else:
             value, source = _value(setting, configured)
             yield _row(setting, _full_name(setting, configured.catalog), value, source)
 
 
-def _of_store(setting: Setting, configured: Configured) -> Iterator[Row]:
-    for key in sorted(configured.options):
+def _of_stores(setting: Setting, configured: Configured) -> Iterator[Row]:
+    for key, value in sorted(configured.options.items()):
         if key.startswith(setting.key.removesuffix("*")):
-            yield _row(setting, f"{PREFIX_OF_CATALOG}{configured.catalog}.{key}", HIDDEN, "catalog")
+            is_place = setting is LOCATIONS and key.endswith(".url") and key.count(".") == 2
+            shown = value if is_place else HIDDEN
+            yield _row(setting, f"{PREFIX_OF_CATALOG}{configured.catalog}.{key}", shown, "catalog")
 
 
 def _row(setting: Setting, name: str, value: str | None, source: str) -> Row:

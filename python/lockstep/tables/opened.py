@@ -21,6 +21,7 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import UnsupportedError
 from lockstep.retry import AGAIN
 from lockstep.storage import is_hdfs
+from lockstep.storage.locations import Said
 from lockstep.tables.restoring import Restored, looked_at, moment, restore, revert, selection_of
 from lockstep.tables.state import States
 from lockstep.tables.transaction import AName, LakeTransaction
@@ -38,6 +39,8 @@ T = TypeVar("T")
     author=str | None,
     isolation=str,
     arbiter=str | None,
+    locations=Mapping | None,
+    locations_only=bool,
     timeout=int | float,
     idle_timeout=int | float,
     statement_timeout=int | float,
@@ -50,6 +53,8 @@ def open(
     author: str | None = None,
     isolation: Isolation = "SERIALIZABLE",
     arbiter: str | None = None,
+    locations: Said | None = None,
+    locations_only: bool = False,
     timeout: float = 0,
     idle_timeout: float = 0,
     statement_timeout: float = 0,
@@ -63,14 +68,17 @@ def open(
         author: who is named in the timeline; the operating system's user by default.
         isolation: the level of transactions that do not ask for one.
         arbiter: who decides the lake's entries, if its store does not: see `TransactionalCatalog.open`.
+        locations: where tables may lie beside the root: by the URL or the path of each folder the options of its store,
+            `{}` for those of the lake's own (docs/storage.md); by default what `LOCKSTEP_LOCATIONS` says.
+        locations_only: refuse to read, write or delete anywhere else (42501).
         timeout: how many seconds a transaction may be open before it is rolled back (25P04), 0 for ever; a transaction
             may say another.
         idle_timeout: how many seconds it may be open without a statement of it being executed, likewise (25P03).
         statement_timeout: how many seconds a statement of it may run before it is cancelled (57014), likewise.
 
     Raises:
-        InvalidError: there is no lake, and `create` is false; or the root cannot be one; or no such level; or a timeout
-            below 0.
+        InvalidError: there is no lake, and `create` is false; or the root, or a location, cannot be one; or no such
+            level; or a timeout below 0.
         UnsupportedError: pyarrow is not installed; or the root lies in HDFS.
     """
     check_isolation(isolation)
@@ -88,6 +96,8 @@ def open(
         application="Python",
         isolation=isolation,
         arbiter=arbiter,
+        locations=locations,
+        locations_only=locations_only,
     )
     return OpenLake(catalog, options or {}, Limits(timeout, idle_timeout, statement_timeout))
 

@@ -21,7 +21,7 @@ from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
 from lockstep.storage.options import KINDS, endpoint_of, obstore_settings, of_environment, place_of
-from lockstep.storage.outside import url_below
+from lockstep.storage.outside import check_reach, options_at, url_below
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import layout_of
 from lockstep.tables.lost import damage
@@ -93,6 +93,7 @@ class LakeVersion:
             UndefinedError: there is none of that name.
             ForeignCommitError, UnavailableError, CorruptTimelineError: it is set aside; or its log does not say any
                 more what this version does.
+            InvalidError (42501): it lies neither below the root nor in a location, and nothing else is read.
         """
         [table] = self._tables([name_of(name)])
         return table
@@ -186,14 +187,18 @@ class VersionTable:
 
         Args:
             is_past: whether its log may not tell of that version any more.
+
+        Raises:
+            InvalidError (42501): it lies where nothing is read, see `check_reach`.
         """
         self.name = table.name
         self.uri = url_below(storage.url, table.location)
         self.version = table.version
         self._storage = storage
         self._table = table
-        self._options = options
+        self._options = options_at(storage, self.uri, options)
         self._is_past = is_past
+        check_reach(storage, table.location)
 
     @cached_property
     def _kept(self) -> str | None:

@@ -15,7 +15,7 @@ from lockstep.exports.export import Asked, Exported, Exporter, OpenTarget
 from lockstep.exports.importing import import_minimal
 from lockstep.exports.promote import Promoter, record_of
 from lockstep.lake.exports import drop_export, find_export, read_exports
-from lockstep.settings import ROOT, STORE
+from lockstep.settings import ROOT, store_options
 from lockstep.spark.host.calls import answer_of, version_said
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
@@ -23,6 +23,7 @@ from lockstep.spark.host.protocol.transactions import DueCheckpoint
 from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import Storage, has_options, is_local, open_storage, url_of
+from lockstep.storage.outside import check_reach, comparable, locations_of, options_at
 from lockstep.timeline.entry import ExportMode
 from lockstep.transactions.statements import shortened
 
@@ -47,16 +48,11 @@ def _promote(requests: ProcedureRequests, session: Session, request: protocol.Ca
     record = record_of(house.catalog.lake.storage)
     author = house.catalog.author if request.user is None else request.user
     own = requests.houses.of_root(record.source, request.catalogs)
-    # Without a catalog of its own the origin's store is opened as the clone's is.
-    origin = (
-        TransactionalCatalog.open(record.source, options=_store_options(request.options))
-        if own is None
-        else own.catalog
-    )
+    origin = _origin(house.catalog.lake.storage, record.source, request.options) if own is None else own.catalog
     promoter = Promoter(
         clone=house.catalog.lake,
         origin=origin.lake,
-        open_store=_opener(request.options),
+        open_store=_opener(house, request.options),
         author=author,
         application=house.catalog.application,
         statement=shortened(request.text),
@@ -68,6 +64,23 @@ def _promote(requests: ProcedureRequests, session: Session, request: protocol.Ca
     uris = Uris(origin.lake.storage.url)
     due = [DueCheckpoint(uri=uris.head(each.location), version=each.version) for each in promoter.checkpoints]
     return structs.replace(answer_of([[*row, done.files, done.size, done.is_done]]), checkpoints=due)
+
+
+def _origin(clone: Storage, source: str, settings: Mapping[str, str]) -> TransactionalCatalog:
+    """Open the lake that a clone was made of, which has no catalog of its own here: as the clone's is.
+
+    Raises:
+        InvalidError (42501): the clone's catalog has locations alone, and the lake is in none.
+        LockstepError: see `TransactionalCatalog.open`.
+    """
+    check_reach(clone, source, "the lake that it was made of, ")
+    locations = locations_of(clone).beside(comparable(source))
+    return TransactionalCatalog.open(
+        source,
+        options=options_at(clone, source, store_options(settings)),
+        locations={each.url: each.options for each in locations.places},
+        locations_only=locations.only,
+    )
 
 
 def _import(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
@@ -182,25 +195,22 @@ def _asked(
 
 
 def _exporter(house: Lakehouse, request: protocol.CallProcedure, place: _Place) -> Exporter:
-    return Exporter(house.catalog.lake, _opener(request.options, place), for_spark=True)
+    return Exporter(house.catalog.lake, _opener(house, request.options, place), for_spark=True)
 
 
-def _opener(settings: Mapping[str, str], place: _Place | None = None) -> OpenTarget:
-    """Return what opens other stores with what is set for the catalog, and a place with what is set for that."""
-    ours = _store_options(settings)
-    theirs, root = (ours, "") if place is None else (_store_options(place.settings), url_of(place.url).rstrip("/"))
+def _opener(house: Lakehouse, settings: Mapping[str, str], place: _Place | None = None) -> OpenTarget:
+    """Return what opens other stores: with what is set for a place that is a catalog's, else as the catalog says."""
+    storage, ours, theirs, root = house.catalog.lake.storage, store_options(settings), dict[str, str](), ""
+    if place is not None and place.catalog is not None:
+        theirs, root = store_options(place.settings), url_of(place.url).rstrip("/")
 
     def opened(url: str, create: bool) -> Storage:
-        is_theirs = root and f"{url_of(url).rstrip('/')}/".startswith(f"{root}/")
-        options = theirs if is_theirs else ours
+        where = url_of(url).rstrip("/")
+        is_theirs = root and f"{where}/".startswith(f"{root}/")
+        options = theirs if is_theirs else options_at(storage, comparable(where), ours)
         return open_storage(url, create=create, options=options if has_options(url) else None)
 
     return opened
-
-
-def _store_options(settings: Mapping[str, str]) -> dict[str, str]:
-    prefix = STORE.key.removesuffix("*")
-    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 
 def _done(done: Exported) -> protocol.CallAnswer:

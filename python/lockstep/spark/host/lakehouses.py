@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -37,6 +37,8 @@ from lockstep.settings import (
     FSYNC_DATA,
     IDLE_TIMEOUT,
     ISOLATION,
+    LOCATIONS,
+    LOCATIONS_ONLY,
     MAINTAIN_OPTIMIZE,
     OUTSIDE_WRITES,
     PREFIX_OF_CATALOG,
@@ -48,12 +50,14 @@ from lockstep.settings import (
     TRANSACTION_TIMEOUT,
     Setting,
     at,
+    location_settings,
     store_options,
 )
 from lockstep.spark.host.same_root import SameRoots
 from lockstep.spark.host.uris import Uris, outside_location
 from lockstep.storage import url_of
-from lockstep.storage.outside import comparable
+from lockstep.storage.locations import said_in
+from lockstep.storage.outside import check_reach, comparable
 from lockstep.timeline.entry import Isolation
 from lockstep.transactions.creations import Creation
 
@@ -298,6 +302,7 @@ class Lakehouses:
             flag(CREATE, options)
             flag(FSYNC_DATA, options)
             flag(SESSION_NAMES, options)
+            said_in(options)
             compacts = flag(MAINTAIN_OPTIMIZE, options) or False
             checkpoint_interval(options)
             backoff, resolution = race_backoff(options), Resolution.of(options)
@@ -321,16 +326,18 @@ class Lakehouses:
             backoff=backoff,
             resolution=resolution,
         )
-        uris = Uris(catalog.lake.storage.url)
+        uris = Uris(catalog.lake.storage.url, partial(check_reach, catalog.lake.storage))
         return Lakehouse(name, catalog, uris, outside == "allow", timeouts, retention, compacts)
 
     def _lake(self, root: str, options: Mapping[str, str]) -> Lake:
         """Return the lake of a root and a store's settings; of those who want it opened, one does it for all."""
-        store = store_options(options)
+        store, (locations, only) = store_options(options), said_in(options)
         create, fsync_data = flag(CREATE, options) or False, flag(FSYNC_DATA, options) or False
         url = self._urls(root)
         arbiter = ARBITER.value_in(options)
-        place = (Uris(url).real(""), _digest({**store, FSYNC_DATA.name: str(fsync_data), ARBITER.name: arbiter or ""}))
+        opened_with = {FSYNC_DATA.name: str(fsync_data), ARBITER.name: arbiter or "", LOCATIONS_ONLY.name: str(only)}
+        registered = {LOCATIONS.name + key: value for key, value in location_settings(options).items()}
+        place = (Uris(url).real(""), _digest({**store, **opened_with, **registered}))
         with self._lock:
             if (lake := self._lakes.get(place)) is not None:
                 return lake
@@ -347,6 +354,8 @@ class Lakehouses:
                 checkpoint_interval=checkpoint_interval(options),
                 fsync_data=fsync_data,
                 arbiter=arbiter,
+                locations=locations,
+                locations_only=only,
             ).lake
             with self._lock:
                 new_lake = self._lakes.setdefault(place, new_lake)
@@ -376,9 +385,9 @@ def _digest(settings: Mapping[str, str]) -> str:
 def _check_known(options: Mapping[str, str]) -> None:
     """Raise InvalidError if a catalog has an option that is none of ours: one that is misspelt would change nothing."""
     names = [setting.name for setting in at("catalog")]
-    store = STORE.key.removesuffix("*")
+    of_stores = (STORE.key.removesuffix("*"), LOCATIONS.key.removesuffix("*"))
     for key in options:
-        if key not in names and not key.startswith(store):
+        if key not in names and not key.startswith(of_stores):
             near = get_close_matches(key, names, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
             raise InvalidError(f"{key} is no setting of a catalog: {hint}")

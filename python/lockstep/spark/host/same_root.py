@@ -8,7 +8,7 @@ its transaction in it, so no other lake has the same; and the newest is the last
 A lake is looked at once, for as long as this process has it in memory: Spark opens one file for that, and this side
 reads it once. In an object store it is once for each name that a catalog of it has, for with the look Spark's side is
 told what the catalog's options mean to Hadoop (`lockstep.storage.told`), and whether they are everybody's may differ by
-the name.
+the name. It is told so of the stores of registered locations, too, in which nothing is looked at.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.lake.lake import Lake
 from lockstep.settings import store_options
 from lockstep.spark.connectors import connector_of
-from lockstep.spark.host.protocol.roots import Look, SawRoot, Told
+from lockstep.spark.host.protocol.roots import Beside, Look, SawBeside, SawRoot, Told
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import is_hdfs, is_local
 from lockstep.storage.failures import cause_of
 from lockstep.storage.options import hadoop_addresses, keys_of_lockstep_alone, of_environment, place_of, without_keys
-from lockstep.storage.told import names_told_to_hadoop, told_to_hadoop
+from lockstep.storage.outside import locations_of
+from lockstep.storage.told import names_told_to_hadoop, stores_of, told_to_hadoop
 from lockstep.timeline.files import entry_path, gone
 
 MOST_READ = 64 * 1024
@@ -93,12 +94,14 @@ class _Pending:
         catalog: the name of the catalog that it was asked for, or `_ANY`.
         expected: what Spark is to see.
         alone: the catalog's options that say who asks, and that Hadoop has nothing for.
+        beside: places in other stores that Spark's side is told of.
     """
 
     lake: Lake
     catalog: str
     expected: Expected
     alone: tuple[str, ...]
+    beside: tuple[str, ...]
 
 
 class SameRoots:
@@ -126,9 +129,12 @@ class SameRoots:
         if catalog in known or _ANY in known:
             return
         url, expected, root = lake.storage.url, _newest_entry(lake), secrets.token_hex(8)
-        tells, names, alone = _told(url, settings)
+        stores = stores_of(url, store_options(settings), locations_of(lake.storage), of_environment())
+        own, beside = stores.get(url), [each for each in stores if each != url]
+        tells, names = _told(url, own)
+        alone = () if own is None else tuple(keys_of_lockstep_alone(place_of(url), own))
         with self._lock:
-            self._pending[root] = _Pending(lake, catalog if names else _ANY, expected, tuple(alone))
+            self._pending[root] = _Pending(lake, catalog if stores else _ANY, expected, alone, tuple(beside))
         raise LookFirst(
             Look(
                 root=root,
@@ -139,6 +145,7 @@ class SameRoots:
                 catalog=catalog,
                 tells=tells,
                 names=names,
+                beside=[_beside(catalog, each, stores[each]) for each in beside],
             )
         )
 
@@ -159,6 +166,8 @@ class SameRoots:
             raise _told_otherwise(lake.storage.url, pending.catalog, seen.others)
         verdict = verdict_of(expected, seen)
         if verdict == "same":
+            for url, told in zip(pending.beside, seen.beside, strict=True):
+                _check_beside(pending.catalog, url, told)
             with self._lock:
                 self._same.setdefault(lake, set()).add(pending.catalog)
         elif verdict in ("denied", "no file system", "failed") or _reads(lake, expected.path) == expected:
@@ -177,14 +186,45 @@ class SameRoots:
             self._pending.clear()
 
 
-def _told(url: str, settings: Mapping[str, str]) -> tuple[list[Told], list[str], list[str]]:
-    """Return what a catalog's options mean to Hadoop, what they could have, and which of them mean nothing to it."""
-    if is_local(url) or is_hdfs(url):
-        return [], [], []
-    place, store = place_of(url), store_options(settings)
-    found = told_to_hadoop(place, store, of_environment())
-    tells = [Told(settings=dict(each.settings), unless=[*each.unless]) for each in found]
-    return tells, names_told_to_hadoop(place), keys_of_lockstep_alone(place, store)
+def _told(url: str, options: Mapping[str, str] | None) -> tuple[list[Told], list[str]]:
+    """Return what the options of a place's store mean to Hadoop, and what they could; nothing where it has none."""
+    if options is None:
+        return [], []
+    place = place_of(url)
+    found = told_to_hadoop(place, options, of_environment())
+    return [Told(settings=dict(each.settings), unless=[*each.unless]) for each in found], names_told_to_hadoop(place)
+
+
+def _beside(catalog: str, url: str, options: Mapping[str, str]) -> Beside:
+    tells, names = _told(url, options)
+    return Beside(uri=Uris(url).head(""), catalog=catalog, tells=tells, names=names)
+
+
+def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
+    """Raise unless Spark reaches a location as its settings say: nothing is looked at there that would show it.
+
+    Where somebody has made Hadoop's settings of the store himself, that is his word for it.
+    """
+    if told.others:
+        raise _told_otherwise(url, catalog, told.others)
+    if told.message is not None:
+        said = _without_password(cause_of(told.message))[:MOST_SHOWN]
+        raise ConfigurationError(
+            f"Spark has no file system for {Uris(url).real('')}, a location of catalog {catalog}: {said}. Nothing was "
+            "read or written. Start Spark with the jars that docs/storage.md names for this kind of store, or leave "
+            "the location out"
+        )
+    if told.untold is not None:
+        why = (
+            "What the catalog says was set by this session, and Spark's file systems are those of all sessions: "
+            "register the location where Spark starts."
+            if told.untold == "session"
+            else _OPENED.format(catalog)
+        )
+        raise ConfigurationError(
+            f"Spark may reach {Uris(url).real('')}, a location of catalog {catalog}, otherwise than Lockstep, and "
+            f"nothing was read or written. {why} See docs/storage.md#locations"
+        )
 
 
 def _jars_for(url: str) -> str:
@@ -320,10 +360,7 @@ def why_untold(catalog: str, seen: SawRoot, alone: Sequence[str] = ()) -> str:
             "well."
         )
     if seen.untold == "opened":
-        said.append(
-            f"Spark had opened this store before catalog {catalog} was used for the first time, and goes on as it did: "
-            "use the catalog first, or set Hadoop's settings where Spark starts, as spark.hadoop.…, too."
-        )
+        said.append(_OPENED.format(catalog))
     if seen.kept:
         said.append(
             f"Spark keeps what is set: {', '.join(sorted(seen.kept))}; what the catalog's store.* says of the same is "
@@ -332,6 +369,12 @@ def why_untold(catalog: str, seen: SawRoot, alone: Sequence[str] = ()) -> str:
     if alone:
         said.append(f"{', '.join(alone)}: Hadoop has nothing for that, so Spark asks with what keys it finds itself.")
     return "".join(f" {each}" for each in said)
+
+
+_OPENED = (
+    "Spark had opened this store before catalog {} was used for the first time, and goes on as it did: use the catalog "
+    "first, or set Hadoop's settings where Spark starts, as spark.hadoop.…, too."
+)
 
 
 def _told_otherwise(url: str, catalog: str, others: Mapping[str, str]) -> ConfigurationError:

@@ -12,6 +12,7 @@ The URI carries everything, so executors need no other word from the driver.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -41,8 +42,13 @@ class OverlayView:
 class Uris:
     """The URIs of one lake."""
 
-    def __init__(self, root_url: str) -> None:
-        """Take the lake's root as its storage names it, `file:///data/lake`."""
+    def __init__(self, root_url: str, check: Callable[[str], object] = lambda _: None) -> None:
+        """Take the lake's root as its storage names it, `file:///data/lake`.
+
+        Args:
+            check: raises if Spark may not use a location, of which it asks for a URI.
+        """
+        self._check = check
         parts = urlsplit(root_url)
         scheme = _HADOOP.get(parts.scheme, parts.scheme)
         self._base = f"{scheme}.{parts.netloc}" if parts.netloc else scheme
@@ -50,10 +56,12 @@ class Uris:
 
     def head(self, location: str) -> str:
         """Return the URI of a table as published."""
+        self._check(location)
         return f"{SCHEME}://{HEAD}.{self._place(location)}"
 
     def kept(self, location: str, version: int, folder: str) -> str:
         """Return the URI of a table at a version that is kept for tags, with its `_delta_log` in this folder."""
+        self._check(location)
         return f"{SCHEME}://{HEAD}{KEPT}{self._encoded(folder)}-{version}.{self._place(location)}"
 
     def own(self, location: str, transaction: str, pin: int, epoch: int = 0, kept: str | None = None) -> str:
@@ -62,6 +70,7 @@ class Uris:
         Args:
             kept: the folder of what is kept for tags, which it sees, too.
         """
+        self._check(location)
         view = f"{transaction}{EPOCH}{epoch}" if epoch or kept is not None else transaction
         if kept is not None:
             view += f"{KEPT}{self._encoded(kept)}"

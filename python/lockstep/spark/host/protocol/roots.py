@@ -27,6 +27,22 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """Where somebody has set one of these, none is put."""
 
 
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """A store beside that of the root, which Spark's side is told of, too."""
+
+    uri: str
+    """A folder in it, as the overlay has it."""
+
+    catalog: str
+    """As in `Look`."""
+
+    tells: list[Told]
+    """As in `Look`."""
+
+    names: list[str]
+    """As in `Look`."""
+
+
 class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The third kind of answer to a request: nothing was done, and it is to be sent again after `SawRoot`."""
 
@@ -53,6 +69,25 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
     names: list[str]
     """All that they could have meant: what another catalog has had put under one of these must be the same."""
+
+    beside: list[Beside]
+    """Other stores that tables of the lake may lie in. Nothing is read there."""
+
+
+class SawBeside(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it that Spark's side was told of another store."""
+
+    others: dict[str, str]
+    """As in `SawRoot`."""
+
+    untold: Literal["session", "opened"] | None
+    """As in `SawRoot`."""
+
+    failures: list[str]
+    """Where Hadoop has no file system there, as in `SawRoot`."""
+
+    message: str | None
+    """As in `SawRoot`."""
 
 
 class SawRoot(RequestBase, frozen=True, kw_only=True, tag="saw_root"):
@@ -89,6 +124,9 @@ class SawRoot(RequestBase, frozen=True, kw_only=True, tag="saw_root"):
     untold: Literal["session", "opened"] | None
     """Why nothing was put, though there was something to put: the catalog's options are this session's own, or Hadoop
     had opened the file system before, and keeps it. None: it was, or there was nothing."""
+
+    beside: list[SawBeside]
+    """What came of each of `Look.beside`; nothing of any, if there was no look."""
 
 
 class SparkStarted(RequestBase, frozen=True, kw_only=True, tag="spark_started"):

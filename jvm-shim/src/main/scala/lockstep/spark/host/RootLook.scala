@@ -24,8 +24,7 @@ private[spark] object RootLook {
    * @param isOfDriver whether the options of the catalog that it is about are those of the whole driver
    */
   def at(look: JsonNode, session: SparkSession, isOfDriver: Boolean): Seq[(String, Any)] = {
-    val uri = new Path(look.get("uri").asText)
-    val path = Overlay.parse(uri.toUri.getAuthority).real(uri)
+    val path = pathOf(look)
     val opened = observed(StoreSettings.open(look, path, session, isOfDriver))
     val told = opened.toOption
     val files = told.flatMap(_.files)
@@ -44,8 +43,26 @@ private[spark] object RootLook {
       "message" -> seen.swap.map(causes(_).map(_.toString).mkString("; ")).toOption,
       "kept" -> told.toSeq.flatMap(_.kept),
       "others" -> told.map(_.others).getOrElse(Map.empty),
-      "untold" -> told.flatMap(_.untold)
+      "untold" -> told.flatMap(_.untold),
+      "beside" ->
+        look.get("beside").elements().asScala.filter(_ => seen.isRight).map(beside(_, session, isOfDriver)).toSeq
     )
+  }
+
+  /** The same of another store, in which nothing is looked at. */
+  private def beside(place: JsonNode, session: SparkSession, isOfDriver: Boolean): Map[String, Any] = {
+    val opened = observed(StoreSettings.open(place, pathOf(place), session, isOfDriver))
+    Map(
+      "others" -> opened.map(_.others).getOrElse(Map.empty),
+      "untold" -> opened.toOption.flatMap(_.untold),
+      "failures" -> opened.swap.map(kinds).getOrElse(Seq.empty),
+      "message" -> opened.swap.map(causes(_).map(_.toString).mkString("; ")).toOption
+    )
+  }
+
+  private def pathOf(place: JsonNode): Path = {
+    val uri = new Path(place.get("uri").asText)
+    Overlay.parse(uri.toUri.getAuthority).real(uri)
   }
 
   /** What comes of it, or what is thrown: of a file system's jars, some may be missing. */

@@ -56,13 +56,14 @@ private[spark] object StoreSettings {
       }
   }
 
-  /** Whether what a catalog is set to of its store is so for the whole driver, and not by a session alone. */
+  /** Whether what a catalog is set to of its stores is so for the whole driver, and not by a session alone. */
   def isOfDriver(context: SparkContext, catalog: CatalogOptions): Boolean = {
-    val said = context.getConf.getAllWithPrefix(s"spark.sql.catalog.${catalog.name}.$Prefix").toMap
-    said == catalog.settings.collect { case (key, value) if key.startsWith(Prefix) => key.stripPrefix(Prefix) -> value }
+    val said = context.getConf.getAllWithPrefix(s"spark.sql.catalog.${catalog.name}.").toMap
+    def ofStores(settings: Map[String, String]) = settings.filter { case (key, _) => Prefixes.exists(key.startsWith) }
+    ofStores(said) == ofStores(catalog.settings)
   }
 
-  private val Prefix = "store."
+  private val Prefixes = Seq("store.", "locations.")
 
   /** How settings that were put here say where they are from; what follows is the catalog's name. */
   private val OfCatalog = "Lockstep's catalog "
