@@ -20,7 +20,8 @@ from lockstep._version import __version__
 if TYPE_CHECKING:
     from lockstep.catalog import TransactionalCatalog
     from lockstep.spark.bridge import attach
-    from lockstep.spark.session import conf, configure, run, transaction
+    from lockstep.spark.configuration import conf, configure
+    from lockstep.spark.session import run, transaction
     from lockstep.spark.streaming import foreach_batch
     from lockstep.spark.travel import at
     from lockstep.tables.opened import open
@@ -48,7 +49,8 @@ _HOMES = {
     "attach": "lockstep.spark.bridge",
     "foreach_batch": "lockstep.spark.streaming",
     "open": "lockstep.tables.opened",
-    **dict.fromkeys(("conf", "configure", "run", "transaction"), "lockstep.spark.session"),
+    **dict.fromkeys(("conf", "configure"), "lockstep.spark.configuration"),
+    **dict.fromkeys(("run", "transaction"), "lockstep.spark.session"),
 }
 
 

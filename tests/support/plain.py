@@ -13,8 +13,8 @@ from typing import Any
 
 def plain_settings(folder: Path) -> dict[str, str]:
     """Return the settings of such a Spark, whose tables and all else lie in a folder."""
+    from lockstep.spark.configuration import DELTA_CATALOG, DELTA_EXTENSION
     from lockstep.spark.jars import delta_jars
-    from lockstep.spark.session import DELTA_CATALOG, DELTA_EXTENSION
 
     return {
         "spark.sql.extensions": DELTA_EXTENSION,

@@ -13,7 +13,7 @@ from lockstep.arbiters import Arbiter, Decision, Mark, arbiter_of
 from lockstep.arbiters.address import Address, address_of
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
-from lockstep.spark.session import conf
+from lockstep.spark.configuration import conf
 from lockstep.storage import open_storage
 from lockstep.timeline.arbitration import judge, refusal
 from lockstep.timeline.entry import ARBITER_FORMAT, Arbitrated

@@ -19,7 +19,7 @@ from lockstep.cli.main import main
 from lockstep.delta.log import commit_path
 from lockstep.errors import InvalidError, UnavailableError
 from lockstep.lake import roots
-from lockstep.spark import session
+from lockstep.spark import configuration
 from lockstep.storage import Storage, open_storage
 from lockstep.timeline.entry import Name, TagDdl, ViewDefinition
 from lockstep.timeline.files import entry_path
@@ -293,7 +293,7 @@ def test_a_wrong_command_line_is_exit_code_2(args: list[str]) -> None:
 
 
 def test_conf_prints_spark_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "session_jars", lambda: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    monkeypatch.setattr(configuration, "session_jars", lambda: [Path("/jars/a.jar"), Path("/jars/b.jar")])
     monkeypatch.chdir(tmp_path)
     lines = dict(line.split(" ", 1) for line in lockstep("conf", "lake", "--catalog", "prod").stdout.splitlines())
     assert lines["spark.sql.catalog.prod.root"] == str(tmp_path / "lake")

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lockstep.errors import InvalidError, LockstepError, UnavailableError, UnsupportedError
+from lockstep.spark.configuration import conf, configure
 from lockstep.spark.connectors import connector_of, told
 from lockstep.spark.doctor import examine
-from lockstep.spark.session import conf, configure
 from tests.support.commands import read
 
 S3 = "org.apache.hadoop:hadoop-aws:3.5.0," + ",".join(

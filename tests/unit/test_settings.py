@@ -11,7 +11,7 @@ from lockstep import settings
 from lockstep.conflict.lock_policy import FIRST_COMMITTER_WINS, Resolution
 from lockstep.retry import RACE, race_backoff
 from lockstep.settings import SETTINGS, Setting
-from lockstep.spark.session import conf
+from lockstep.spark.configuration import conf
 from tests.unit.test_rendered_docs import PAGES, text_of
 
 REPOSITORY = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ def conf(root: str, catalog: str, packages: bool, as_json: bool) -> None:
 
     Example: lockstep conf /data/lake --catalog lake >> $SPARK_HOME/conf/spark-defaults.conf
     """
-    from lockstep.spark.session import conf as settings
+    from lockstep.spark.configuration import conf as settings
 
     # Where Spark starts is not where this runs.
     properties = settings(root=absolute(root), catalog=catalog, packages=packages)

@@ -40,9 +40,10 @@ from lockstep.errors import (
 )
 from lockstep.scripts.script import Script, Step, refuse_transactions
 from lockstep.spark.bridge import attach, is_open, is_remote
+from lockstep.spark.configuration import configure
 from lockstep.spark.defaults import require_lockstep
 from lockstep.spark.raised import lockstep_errors
-from lockstep.spark.session import SessionTransaction, configure, transaction
+from lockstep.spark.session import SessionTransaction, transaction
 from lockstep.timeline.entry import Isolation
 
 CANCEL_AGAIN_SECONDS = 0.5
