@@ -96,8 +96,8 @@ SHARED_TRANSACTION = Setting(
     "lockstep.shared_transaction",
     "session",
     "text",
-    "A name. Sessions of one driver that say the same name have their transactions "
-    "[together](hosts.md#connections-that-share-a-transaction).",
+    "A name. Sessions of one driver that set the same name share "
+    "[their transactions](hosts.md#connections-that-share-a-transaction).",
     otherwise="each session has transactions of its own",
 )
 SHARED_TRANSACTION_TIMEOUT = Setting(
@@ -121,7 +121,7 @@ IDLE_TIMEOUT = Setting(
     "lockstep.idle_in_transaction_timeout",
     "session",
     "duration",
-    "How long a transaction may be open without a statement of it being executed, before it is rolled back (25P03); "
+    "How long a transaction may be open without executing a statement, before it is rolled back (25P03); "
     "`0` is for ever. A block of `BEGIN ATOMIC` is never idle. What it is at `BEGIN` counts.",
     otherwise="the catalog's `idle-in-transaction-timeout`",
 )
@@ -130,17 +130,17 @@ STATEMENT_TIMEOUT = Setting(
     "session",
     "duration",
     "How long a statement of a transaction may run before it is cancelled (57014), and counts as [one that "
-    "failed](../sql/grammar.md#when-a-statement-fails); `0` is for ever. Not `COMMIT` and `ROLLBACK`, and not "
-    "statements on their own. What it is at `BEGIN` counts.",
+    "failed](../sql/grammar.md#when-a-statement-fails); `0` is for ever. It does not apply to `COMMIT` and `ROLLBACK`, "
+    "nor to statements on their own. What it is at `BEGIN` counts.",
     otherwise="the catalog's `statement-timeout`",
 )
 DRIVER_STATE_FILES = Setting(
     "lockstep.driver_state_files",
     "session",
     "whole number",
-    "Of a table with no more files and tombstones than these, the driver keeps in its memory which files it has, once "
-    "for all sessions and transactions ([how](design.md#which-uri-which-version)). Of a larger one, or with `0`, "
-    "Spark's executors do, once for each transaction.",
+    "If a table has at most so many files and tombstones, the driver keeps in its memory which files the table has, "
+    "once for all sessions and transactions ([how](design.md#which-uri-which-version)). For a larger table, or with "
+    "`0`, Spark's executors find them, once for each transaction.",
     default="10000",
 )
 
@@ -182,8 +182,9 @@ OUTSIDE_WRITES = Setting(
     "outside-writes",
     "catalog",
     "choice",
-    "What happens inside a transaction to a write that `ROLLBACK` could not undo, to another catalog for example: it "
-    "is refused (25001), or it happens at once, whatever becomes of the transaction ([limits](limits.md#writing)).",
+    "What happens inside a transaction to a write that `ROLLBACK` could not undo, for example one to another catalog: "
+    "it is refused (25001), or it takes effect at once, whatever becomes of the transaction "
+    "([limits](limits.md#writing)).",
     default="refuse",
     choices=("refuse", "allow"),
 )
@@ -200,15 +201,15 @@ LOCK_TIMEOUT = Setting(
     "lock-timeout",
     "catalog",
     "duration",
-    "How long a statement waits for another transaction, in all; with `wait-die` and `wound-wait` only.",
+    "How long a statement waits for another transaction, in all. Only for `wait-die` and `wound-wait`.",
     default="30s",
 )
 ANNOUNCEMENT_EXPIRY = Setting(
     "announcement-expiry",
     "catalog",
     "duration",
-    "How long others heed what a transaction announced, if no statement renews it; with `wait-die` and `wound-wait` "
-    "only. At least a second.",
+    "How long others respect what a transaction has announced, if no statement renews it. Only for `wait-die` and "
+    "`wound-wait`. At least a second.",
     default="10min",
 )
 CATALOG_TRANSACTION_TIMEOUT = Setting(
@@ -236,32 +237,32 @@ COMMIT_ATTEMPTS = Setting(
     "commit-attempts",
     "catalog",
     "whole number",
-    "How often a commit tries to put its entry into the timeline while others, with which it does not conflict, are "
-    "first. 1 or more.",
+    "How often a commit tries to put its entry into the timeline, if others with which it does not conflict are "
+    "faster. 1 or more.",
     default="1000",
 )
 COMMIT_TIMEOUT = Setting(
     "commit-timeout",
     "catalog",
     "duration",
-    "For how long a commit tries that.",
+    "For how long a commit keeps trying to do so.",
     default="60s",
 )
 CHECKPOINT_INTERVAL = Setting(
     "checkpoint-interval",
     "catalog",
     "whole number",
-    "After so many database versions a commit writes, behind its answer, a "
-    "[checkpoint](timeline.md#checkpoints): whoever opens the lake then reads it instead of all entries before it. `0` "
-    "writes none. Catalogs of one driver share a lake: what the first of them says counts.",
+    "Each time that so many database versions were made, a commit writes a [checkpoint](timeline.md#checkpoints), "
+    "after its answer. Opening the lake then reads this instead of all entries before it. `0` writes none. Catalogs of "
+    "one driver share a lake, and the setting of the first of them counts.",
     default="100",
 )
 FSYNC_DATA = Setting(
     "fsync-data",
     "catalog",
     "true or false",
-    "For a lake on a local disk: whether `COMMIT` puts the files that the transaction wrote on the disk before it "
-    "answers, so that they [outlive a power cut](operating.md#power-cuts-and-local-disks), too. "
+    "For a lake on a local disk: whether `COMMIT` syncs the files that the transaction wrote to the disk before it "
+    "answers, so that they [survive a power cut](operating.md#power-cuts-and-local-disks), too. "
     "[What it costs](benchmarks.md#fsync-data) depends on the disk and on how much was written.",
     default="false",
 )
@@ -270,31 +271,32 @@ RETENTION_AGE = Setting(
     "catalog",
     "duration",
     "`expire_snapshots` and `maintain` keep each [database version](operating.md#what-stays-behind) that was the "
-    "newest at some time within this, so that each moment since then can be read, and what is known of transactions "
-    "that were rolled back within it, the last 1,000 of them at most.",
+    "newest at some time within this period, so that each moment of it can be read. They also keep what is known of "
+    "transactions that were rolled back within it, at most the last 1,000.",
     default="30d",
 )
 RETENTION_VERSIONS = Setting(
     "retention-versions",
     "catalog",
     "whole number",
-    "They keep so many of the newest versions, however old they are. 1 or more.",
+    "`expire_snapshots` and `maintain` also keep so many of the newest versions, however old they are. 1 or more.",
     default="100",
 )
 DELETION_GRACE = Setting(
     "deletion-grace",
     "catalog",
     "duration",
-    "How long a file that nobody needs is marked before a later run deletes it, for readers that began before that; "
-    "and how long a version stays at which one may have begun. Let it be longer than the longest query.",
+    "How long a file that nobody needs is marked before a later run deletes it, for the sake of readers that began "
+    "before that. Also how long a version stays at which a reader may have begun. Make it longer than the longest "
+    "query.",
     default="24h",
 )
 ORPHAN_AGE = Setting(
     "orphan-age",
     "catalog",
     "duration",
-    "How old litter is when it may go: files that no version names, and what dead transactions staged. An hour at "
-    "least. Let it be longer than the longest statement.",
+    "How old litter must be before it is deleted: files that no version names, and what dead transactions staged. At "
+    "least an hour. Make it longer than the longest statement.",
     default="7d",
 )
 MAINTAIN_OPTIMIZE = Setting(
