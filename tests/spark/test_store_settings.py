@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lockstep.spark import session
+from lockstep.spark import configuration
 from tests.support.sessions import CATALOG
 
 ONE, TWO, GENERIC = "fs.mark.bucket.b.key", "fs.mark.bucket.b.secret", "fs.mark.key"
@@ -170,7 +170,7 @@ def test_both_sides_hide_the_same_names(repository: Path) -> None:
     source = (repository / "jvm-shim/src/main/scala/lockstep/spark/ImpliedSettings.scala").read_text(encoding="utf-8")
     text = re.search(r'Keys =\s+"(.*?)" \+\s+"(.*?)"', source)
     assert text is not None
-    assert text[1] + text[2] == session._KEYS
+    assert text[1] + text[2] == configuration._KEYS
 
 
 def test_every_spark_with_lockstep_hides_what_stores_have_for_keys(spark_session: Any) -> None:
@@ -178,6 +178,6 @@ def test_every_spark_with_lockstep_hides_what_stores_have_for_keys(spark_session
     name = f"spark.sql.catalog.{CATALOG}.store.account_key"
     fresh = spark_session.newSession()
     fresh.conf.set(name, "planted")
-    assert session._KEYS in spark_session._jsparkSession.sparkContext().conf().get("spark.redaction.regex")
+    assert configuration._KEYS in spark_session._jsparkSession.sparkContext().conf().get("spark.redaction.regex")
     shown = {row.key: row.value for row in fresh.sql("SET").collect()}
     assert shown[name] == "*********(redacted)"
