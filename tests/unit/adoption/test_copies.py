@@ -71,4 +71,4 @@ def test_a_clone_names_the_files_where_they_are_and_what_it_changes_comes_back(
     Promoter(clone.lake, catalog.lake, author="ada", statement="promote").run()
     attempt = next(iter(catalog.timeline.past())).transaction.id
     assert paths(catalog, "orders") == sorted(["p=a%20b/x", f"{attempt}/p=c/z"])
-    assert (folder / "p=c" / "z").read_bytes() == ROWS
+    assert (folder / attempt / "p=c" / "z").read_bytes() == ROWS
