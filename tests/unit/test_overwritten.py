@@ -194,3 +194,62 @@ def test_the_newest_commit_looks_unpublished_to_who_cannot_know_better(
     storage.delete(HINT)
     write_over(storage, catalog, 1, add("theirs"))
     assert files(open_catalog(storage), "a") == {"old", "ours", "theirs"}
+
+
+SET_BACK: dict[str, int] = {"by one of two": 2, "by all that the lake wrote": 1}
+
+
+@pytest.mark.parametrize("hint", [True, False], ids=["all is known to be published", "nobody knows"])
+@pytest.mark.parametrize("case", SET_BACK)
+def test_nothing_is_published_behind_what_a_plain_writer_did_to_a_log_that_was_set_back(
+    storage: FaultyStorage, catalog: TransactionalCatalog, case: str, hint: bool
+) -> None:
+    """Ours would change a table that it does not fit, and what was ratified before it would be lost."""
+    append(catalog, "a", "more")
+    append(catalog, "a", "most")
+    catalog.lake.upkeep.settle()
+    if not hint:
+        storage.delete(HINT)
+    ours = {version: storage.get(log_file(catalog, "a", version)) or b"" for version in (1, 2, 3)}
+    for version in range(SET_BACK[case], 4):
+        storage.delete(log_file(catalog, "a", version))
+    theirs = write_over(storage, catalog, SET_BACK[case], add("theirs"))
+    with pytest.raises(ForeignCommitError, match=f"wrote over version {SET_BACK[case]}"):
+        files(open_catalog(storage), "a")
+    assert not storage.exists(log_file(catalog, "a", 3))
+    assert storage.get(log_file(catalog, "a", SET_BACK[case])) == theirs
+    assert files(open_catalog(storage), "b") == {"old"}, "other tables go on"
+    for version, data in ours.items():
+        storage.put(log_file(catalog, "a", version), data)
+    assert files(open_catalog(storage), "a") == {"old", "ours", "more", "most"}
+
+
+def test_nothing_is_moved_behind_commits_that_stand_on_another_ones_than_ours(
+    storage: FaultyStorage, catalog: TransactionalCatalog
+) -> None:
+    """The newest looks as if it had never been published, but what it was ratified behind was written over."""
+    catalog.lake.upkeep.settle()
+    hint = storage.get(HINT) or b""
+    append(catalog, "a", "more")
+    catalog.lake.upkeep.settle()
+    storage.put(HINT, hint)
+    for version, name in enumerate(("theirs", "theirs2", "theirs3"), 1):
+        write_over(storage, catalog, version, add(name))
+    with pytest.raises(ForeignCommitError, match="wrote over version 1"):
+        files(open_catalog(storage), "a")
+    assert not storage.exists(log_file(catalog, "a", 4))
+
+
+def test_nothing_is_published_behind_another_ones_commit_in_the_place_of_a_plain_writers(
+    storage: FaultyStorage, catalog: TransactionalCatalog
+) -> None:
+    """Of what it took in the timeline has a digest."""
+    write_over(storage, catalog, 2, add("plain"))
+    assert files(catalog, "a") == {"old", "ours", "plain"}
+    append(catalog, "a", "more")
+    catalog.lake.upkeep.settle()
+    storage.delete(log_file(catalog, "a", 3))
+    write_over(storage, catalog, 2, add("another"))
+    with pytest.raises(ForeignCommitError, match="is not the commit that database version 3 knows as version 2"):
+        files(open_catalog(storage), "a")
+    assert not storage.exists(log_file(catalog, "a", 3))

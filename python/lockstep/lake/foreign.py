@@ -31,7 +31,7 @@ from lockstep.delta.log import LogFiles, commit_path, last_published, log_files,
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
 from lockstep.lake.external import Content, ExternalEntries
-from lockstep.lake.overwritten import Overwritten
+from lockstep.lake.overwritten import Overwritten, check_base
 from lockstep.lake.policy import Policies, refused, warning
 from lockstep.storage import Storage
 from lockstep.storage.outside import check_reach
@@ -179,8 +179,13 @@ class Foreign:
             return begin < self._last_looks.get(table.id, begin) <= now
 
     def _heal(self, table: Table, files: LogFiles, restore: Callable[[Entry, TableWrite], object]) -> None:
-        """Publish again what is gone from a log though readers of the table's version need it."""
+        """Publish again what is gone from a log though readers of the table's version need it.
+
+        Raises:
+            ForeignCommitError: what is left before it is not what it was ratified behind.
+        """
         missing_versions = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
+        gone = frozenset(missing_versions)
         lost_writes: list[tuple[Entry, TableWrite]] = []
         commits: dict[int, Commit] = {}
         while missing_versions:
@@ -193,6 +198,8 @@ class Foreign:
             lost_writes.append((entry, write))
             commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in missing_versions}
             missing_versions -= set(versions)
+        for version in sorted(gone - {version + 1 for version in gone}):  # the first of each gap
+            check_base(self._storage, self._timeline, table, version - 1)
         if commits:
             self._check_data(table, files, commits)
         for entry, write in lost_writes:

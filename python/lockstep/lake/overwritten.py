@@ -128,12 +128,7 @@ class Overwritten:
         if (data := self._storage.get(path)) is None:
             return False
         if digest(data) != table.digest:
-            raise ForeignCommitError(
-                f"table {table.name}: {path} is not the commit that database version {table.since} knows as version "
-                f"{table.version}: another table lies in this folder now, or an older copy of it, or a plain Delta "
-                "writer wrote over that version. Nothing was changed. Put back what was there, if you have it. "
-                f"{undecided(table.name)}"
-            )
+            raise _another(table, table.version, table.since)
         return True
 
     def _newest(self, table: Table) -> tuple[Entry, TableWrite] | None:
@@ -173,11 +168,53 @@ class Overwritten:
         return None
 
 
+def check_base(storage: Storage, timeline: Timeline, table: TableWrite | Table, version: int) -> None:
+    """See that a commit of ours, which is about to be written, would follow what it was ratified behind.
+
+    A log that was set back, and that a plain writer has written since, has other commits before the gap than the
+    timeline: what is written into the gap would change a table that it does not fit.
+
+    Args:
+        version: the table version before the one to be written. It is not compared where the timeline does not know it,
+            where ours was moved there, or where Delta's clean-up took the file.
+
+    Raises:
+        ForeignCommitError: another commit is there.
+        UnavailableError, CorruptTimelineError: the store failed, or the timeline cannot be read.
+    """
+    data = storage.get(commit_path(table.location, version)) if version >= 0 else None
+    if data is None:
+        return
+    for entry in timeline.newest_first(timeline.head.expired.first_kept - 1):
+        for write in entry.writes:
+            if write.id != table.id:
+                continue
+            versions = timeline.versions(write, entry.version)
+            if version in versions and versions == as_ratified(write):
+                place = versions.index(version)
+                if not says(write.commits[place], data):
+                    raise written_over(storage, entry, write, place, version)
+            elif write.digest and write.to_version == version and digest(data) != write.digest:
+                raise _another(table, version, entry.version)
+            if write.from_version < version:
+                return
+
+
 def says(commit: Commit, data: bytes) -> bool:
     """Tell whether a file is a ratified commit's: one that was staged has a digest in its name (`ratified_path`)."""
     if commit.inline is not None:
         return data == b"".join(bytes(action) + b"\n" for action in commit.inline)
     return (commit.staged or "").endswith(f"-{digest(data)}.json")
+
+
+def _another(table: TableWrite | Table, version: int, known_by: int) -> ForeignCommitError:
+    """Return the refusal of a table of which a version is not the plain writer's commit that the timeline knows."""
+    return ForeignCommitError(
+        f"table {table.name}: {commit_path(table.location, version)} is not the commit that database version "
+        f"{known_by} knows as version {version}: another table lies in this folder now, or an older copy of it, or a "
+        "plain Delta writer wrote over that version. Nothing was changed. Put back what was there, if you have it. "
+        f"{undecided(table.name)}"
+    )
 
 
 def written_over(storage: Storage, entry: Entry, write: TableWrite, place: int, version: int) -> ForeignCommitError:
