@@ -31,6 +31,7 @@ from lockstep.storage import Storage, open_storage
 from lockstep.storage.outside import check_reach
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.version import _for_deltalake
+from lockstep.timeline.hint import HINT
 from tests.support.lakes import named
 from tests.support.s3 import Guarded, moto, serving
 
@@ -226,6 +227,43 @@ def test_who_is_told_of_no_such_location_uses_no_table_there(places: tuple[Place
     assert all_of(orders.store) == before
     other.catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
     assert all_of(orders.store) == before, "it is let go without a look"
+
+
+def test_what_a_commit_wrote_out_of_reach_stops_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever ratified it died before he published it: who may not look at the table sets it aside, and it alone."""
+    root, warehouse = Place(f"file://{tmp_path}/lake", None), Place(f"file://{tmp_path}/warehouse", None)
+    orders = filled(warehouse.below("orders"))
+    lake = opened(root, warehouse)
+    take_in(lake.catalog, "orders", orders)
+    with lake.transaction() as tx:
+        tx.create("home", ROWS.schema)
+        tx["home"].append(ROWS)
+        tx["orders"].append({"id": [3]})
+    lake.catalog.lake.upkeep.settle()
+    written = lake.at().version
+    [commit] = (tmp_path / "warehouse/orders/_delta_log").glob("*1.json")
+    published = commit.read_bytes()
+    commit.unlink()
+    root.store.delete(HINT)
+
+    other = opened(root)
+    assert ids(other.at()["home"].to_arrow()) == [1, 2]
+    with other.transaction() as tx:
+        tx["home"].append({"id": [3]})
+    with pytest.raises(InvalidError, match="lies neither below the lake's root") as caught:
+        other.at()["orders"]
+    assert caught.value.sqlstate == "42501"
+    other.catalog.run(lambda tx: tx.changing().drop_table(named("orders")))
+    assert ids(other.at()["home"].to_arrow()) == [1, 2, 3]
+    other.catalog.lake.upkeep.settle()
+    assert other.catalog.timeline.published_through < written, "a table that is dropped does not make it published"
+    assert not commit.exists()
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+    opened(root, warehouse).at()
+    assert commit.read_bytes() == published, "who may look there publishes it"
 
 
 def test_options_of_the_lakes_own_store_are_not_tried_in_a_location(servers: dict[str, Place], tmp_path: Path) -> None:

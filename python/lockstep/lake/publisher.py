@@ -32,6 +32,8 @@ from lockstep.lake.overwritten import check_base, written_over
 from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warning
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
+from lockstep.storage.locations import NOT_REGISTERED
+from lockstep.storage.outside import check_reach, reaches
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import NEW, Entry, Moved, Table, TableWrite
@@ -236,6 +238,8 @@ class Publisher:
         versions = self._timeline.versions(write, entry.version)
         if entry.kind != "transaction" or versions != as_ratified(write) or write.commits[-1].inline is None:
             return False
+        if not reaches(self._storage, write.location):
+            return False  # `publish_write` says so, and only this table is set aside
         try:
             data = self._storage.get(commit_path(write.location, versions[-1]))
         except UnavailableError:
@@ -310,8 +314,10 @@ class Publisher:
 
         Raises:
             ForeignCommitError: it conflicts with them, or had been published before they took its version.
+            InvalidError (42501): the lake may not have a table there, see `check_reach`.
             UnavailableError, CorruptTimelineError: as the store and the logs say.
         """
+        check_reach(self._storage, write.location, f"table {write.name} at ")
         if not fresh and self._is_dropped(write) and log_files(self._storage, write.location).is_empty:
             return  # somebody removed the folder of a dropped table: nobody brings it back
         if not fresh and self._is_anothers(self._timeline.head, write):
@@ -360,11 +366,14 @@ class Publisher:
 
     def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> LockstepError | None:
         """Remember why a write cannot be published, and return it; None if that is as good as published."""
-        if not isinstance(error, UnavailableError) and self._is_dropped(write):
+        # What this process may not look at, or cannot now, another may yet have to publish: a hint that says it is
+        # published would keep that one from it.
+        is_known = not isinstance(error, UnavailableError) and error.sqlstate != NOT_REGISTERED
+        if is_known and self._is_dropped(write):
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return None  # nobody will miss it, and a person who dropped the table has decided
         if self._errors.get(write.id, (NEW,))[0] != entry.version:
-            if isinstance(error, UnavailableError):
+            if not is_known:
                 _log.warning(
                     "database version %d is committed, but not in the log of table %s yet; "
                     "the next use tries again: %s",
