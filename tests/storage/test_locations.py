@@ -20,6 +20,7 @@ from lockstep.storage.outside import (
     around,
     check_reach,
     comparable,
+    is_apart,
     locations_of,
     open_reaching,
     options_at,
@@ -345,6 +346,32 @@ def test_options_of_a_place_are_those_of_its_location(root: str, url: str, optio
     inner = open_storage(root if root.startswith("s3") else str(Path.cwd()), options=own)
     storage = OutsideStorage(inner, own, ALL)
     assert options_at(storage, url, own) == options
+
+
+def test_below_the_root_its_own_store_counts_though_a_location_is_around_it(tmp_path: Path) -> None:
+    root, url = f"file://{tmp_path}/lake", f"file://{tmp_path}/lake/t"
+    (tmp_path / "lake").mkdir()
+    local = OutsideStorage(open_storage(root), None, registered(root, None, {f"{tmp_path}": {}}))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "lake" / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidError, match="leads out"):
+        local.put(f"{root}/link/a", b"1")  # by the location's store it would be inside
+    local.put(f"{url}/a", b"1")
+    assert local.get("t/a") == b"1"
+
+    inner = open_storage(S3_LAKE, options=OWN)
+    for places in (registered(S3_LAKE, OWN, {"s3://b": A}), registered(S3_LAKE, OWN, {"s3://b": A}, only=True)):
+        storage = OutsideStorage(inner, OWN, places)
+        for place, options, apart in (
+            ("s3://b/lake/t", OWN, False),
+            ("s3a://b/lake", OWN, False),
+            ("s3://b/lakes/t", A, True),
+        ):
+            assert options_at(storage, place, OWN) == options
+            assert is_apart(storage, place) is apart
+            assert options_at(around(storage, place), "s3://b/_delta_log", OWN) == options
+        assert storage._at("s3://b/lake/t/a") == (inner, "t/a", "s3://b/lake/")
+        assert storage._at("s3://b/lakes/t/a")[0] is not inner
 
 
 # --- what Hadoop is told ----------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def options_at(storage: Storage, url: str, options: Mapping[str, str] | None) ->
         url: the place's.
         options: those of the lake's own store, which count in its kind of store where no location is registered.
     """
-    if (location := locations_of(storage).of(_written(url))) is not None:
+    if (location := _location_at(storage, url)) is not None:
         return location.options
     return _options_beside(url, storage.url, options)
 
@@ -208,8 +208,12 @@ def _options_beside(url: str, root: str, options: Mapping[str, str] | None) -> M
 
 def is_apart(storage: Storage, path: str) -> bool:
     """Tell whether a path of a lake is in a location that is reached otherwise than the lake's root."""
-    location = locations_of(storage).of(_written(path)) if is_outside(path) else None
+    location = _location_at(storage, path) if is_outside(path) else None
     return location is not None and location.is_apart
+
+
+def _location_at(storage: Storage, url: str) -> Location | None:
+    return storage.location_at(url) if isinstance(storage, OutsideStorage) else None
 
 
 def reaches(storage: Storage, path: str) -> bool:
@@ -307,7 +311,7 @@ class OutsideStorage(Storage):
         self._inner = inner
         self._options = options
         self._fsync_data = fsync_data
-        self._root = comparable(inner.url) if locations.only else ""
+        self._root = "" if locations == NO_LOCATIONS else comparable(inner.url)
         self._lock = threading.Lock()
         self._others: dict[tuple[str, str], Storage] = {}
         self._around: dict[str, OutsideStorage] = {}
@@ -350,14 +354,14 @@ class OutsideStorage(Storage):
 
     def around(self, url: str) -> Storage:
         """Return what reaches all that is above a place as this reaches the place; see `around`."""
-        location = self.locations.of(_written(url))
-        if location is None and not self.locations.only:
+        location = self.location_at(url)
+        if location is None and not (self.locations.only or self._is_in_root(url)):
             return self
         key = "" if location is None else location.url
         with self._lock:
             if key not in self._around:
                 whole = Location("/".join(_written(url).split("/")[:3]), options_at(self, url, self._options))
-                everywhere = Locations((whole,)) if has_options(url) else NO_LOCATIONS
+                everywhere = Locations((whole,)) if location is not None and has_options(url) else NO_LOCATIONS
                 self._around[key] = OutsideStorage(self._inner, self._options, everywhere)
             return self._around[key]
 
@@ -365,8 +369,15 @@ class OutsideStorage(Storage):
         """Tell whether a lake may have something at a path; see `check_reach`."""
         if not (self.locations.only and is_outside(path)):
             return True
-        url = _written(path)
-        return is_in(url, self._root) or self.locations.of(url) is not None
+        return self._is_in_root(path) or self.location_at(path) is not None
+
+    def location_at(self, url: str) -> Location | None:
+        """Return the location that a place is in; None below the root, where its own store counts, and elsewhere."""
+        return None if self._is_in_root(url) else self.locations.of(_written(url))
+
+    def _is_in_root(self, url: str) -> bool:
+        """Tell whether a place is below the root; only asked where there are locations."""
+        return is_in(_written(url), self._root)
 
     def is_writable(self, folder: str) -> bool:
         store, inside, _ = self._at(folder)
@@ -470,10 +481,10 @@ class OutsideStorage(Storage):
         if self.locations != NO_LOCATIONS:
             check_reach(self, path)
             url = _written(path)
-            if (location := self.locations.of(url)) is None and self.locations.only:
+            if self._is_in_root(url):
                 inside = url.removeprefix(self._root).lstrip("/")
                 return self._inner, inside, f"{self._root}/"
-            if location is not None and is_local(location.url):
+            if (location := self.location_at(url)) is not None and is_local(location.url):
                 # By a store of its own, which follows no link that leads out of the location.
                 store = self._other(location.url, location)
                 return store, url.removeprefix(location.url).lstrip("/"), f"{location.url}/"
