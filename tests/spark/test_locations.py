@@ -156,6 +156,21 @@ def test_a_table_there_and_one_below_the_root_change_in_one_transaction(warehous
     assert warehouse.ids("orders") == [1, 3, 20]
 
 
+def test_what_is_set_of_all_buckets_by_hand_is_not_about_a_location(warehouse: Warehouse, name: str) -> None:
+    """Spark would write files to that server, and the log would go to the location's."""
+    warehouse.write("orders", 1)
+    was = warehouse.conf.get("fs.s3a.endpoint")
+    warehouse.conf.set("fs.s3a.endpoint", "http://127.0.0.1:1")
+    try:
+        spark = warehouse.session(name)
+        where = f"CALL {name}.system.adopt(table => 'default.orders', location => '{warehouse.url}/orders')"
+        spark.sql(where).collect()
+        spark.sql(f"INSERT INTO {name}.default.orders VALUES (2)")
+        assert warehouse.ids("orders") == [1, 2]
+    finally:
+        warehouse.conf.unset("fs.s3a.endpoint") if was is None else warehouse.conf.set("fs.s3a.endpoint", was)
+
+
 def test_who_registers_nothing_there_uses_nothing_there(warehouse: Warehouse, name: str) -> None:
     """An entry of the timeline may name any place."""
     warehouse.write("orders", 1)

@@ -91,3 +91,26 @@ def test_what_is_about_something_else_is_told_all_the_same(is_set: str, told: se
 def test_of_what_only_lockstep_has_nothing_is_told_nor_refused(place: Place, options: dict[str, str]) -> None:
     """A catalog's are set by hand on both sides, and Spark may find keys in its environment."""
     assert told_to_hadoop(place, options, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "is_set", "name", "is_told"),
+    [
+        pytest.param(S3, KEYS, "fs.s3a.access.key", "access.key", True, id="keys of all buckets"),
+        pytest.param(S3, KEYS, "fs.s3a.aws.credentials.provider", "access.key", True, id="who says the keys of all"),
+        pytest.param(S3, {"endpoint": "http://h"}, "fs.s3a.endpoint", "endpoint", True, id="an endpoint of all"),
+        pytest.param(S3, {"endpoint": "http://h"}, "fs.s3a.path.style.access", "path.style.access", True, id="paths"),
+        pytest.param(S3, {"endpoint": "http://h"}, f"{OWN}endpoint", "endpoint", False, id="the bucket's own"),
+        pytest.param(S3, KEYS, f"{OWN}secret.key", "access.key", False, id="the bucket's own key"),
+        pytest.param(S3, KEYS, "hadoop.security.credential.provider.path", "access.key", False, id="a file of keys"),
+        pytest.param(AZURE, {"sas_key": "k"}, "fs.azure.account.auth.type", "fixed.token", True, id="of all accounts"),
+        pytest.param(AZURE, {"sas_key": "k"}, f"fs.azure.account.key.{AZURE.host}", "fixed.token", False, id="of it"),
+    ],
+)
+def test_what_is_set_of_all_keeps_nothing_from_a_location_with_options_of_its_own(
+    place: Place, options: dict[str, str], is_set: str, name: str, is_told: bool
+) -> None:
+    """Hadoop would ask the one server for what Lockstep asks the other for, and no look there would show it."""
+    groups = told_to_hadoop(place, options, {}, is_apart=True)
+    told = [each for group in groups if is_set not in group.unless for each in group.settings]
+    assert any(each.removesuffix(f".{AZURE.host}").endswith(name) for each in told) is is_told

@@ -14,10 +14,12 @@ from msgspec import structs
 import lockstep.catalog
 from lockstep.errors import ConfigurationError, LockstepError, UnavailableError
 from lockstep.spark.host.host import Host
-from lockstep.spark.host.protocol.roots import SawRoot
+from lockstep.spark.host.protocol.roots import SawBeside, SawRoot
 from lockstep.spark.host.same_root import (
     MOST_READ,
     Expected,
+    LookFirst,
+    SameRoots,
     Verdict,
     refusal_of,
     spark_side,
@@ -375,3 +377,46 @@ def test_a_catalog_that_says_otherwise_than_another_is_refused_by_name(host: Hos
 def test_a_local_root_is_told_nothing(shim: Shim) -> None:
     look = shim.ask("begin")["look"]
     assert (look["tells"], look["names"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "is_refused"),
+    [
+        ({"region": "r"}, {"fs.s3a.endpoint": "http://one"}, True),
+        ({"region": "r"}, {"fs.s3a.endpoint": "http://one", "fs.s3a.bucket.c.endpoint": "http://two"}, False),
+        ({"region": "r"}, {"fs.s3a.endpoint": "https://s3.eu-west-1.amazonaws.com"}, False),
+        ({"region": "r"}, {"fs.s3a.endpoint": "s3.amazonaws.com"}, False),
+        ({"region": "r"}, {}, False),
+        ({"region": "r", "endpoint": "http://two"}, {"fs.s3a.endpoint": "http://one"}, False),
+    ],
+)
+def test_a_server_for_all_buckets_is_not_asked_for_a_location_of_amazons(
+    options: dict[str, str], settings: dict[str, str], is_refused: bool, tmp_path: Path
+) -> None:
+    """Spark would write files to the one server, and the log would go to the other."""
+    house = lockstep.catalog.TransactionalCatalog.open(
+        str(tmp_path / "lake"), create=True, locations={"s3://c/w": options}
+    )
+    roots = SameRoots()
+    with pytest.raises(LookFirst) as first:
+        roots.require(house.lake, "lake", {"root": str(tmp_path / "lake")})
+    look = first.value.look
+    assert ("fs.s3a.endpoint" in look.settings) is ("endpoint" not in options)
+    [beside] = look.beside
+    assert not [name for told in beside.tells for name in told.unless if not name.startswith("fs.s3a.bucket.c.")]
+    expected = roots._pending[look.root].expected
+    seen = structs.replace(
+        SEEN,
+        root=look.root,
+        settings={name: value for name, value in settings.items() if name in look.settings},
+        length=expected.length,
+        digest=expected.digest,
+        beside=[SawBeside(others={}, untold=None, failures=[], message=None)],
+    )
+    if is_refused:
+        with pytest.raises(ConfigurationError, match=r"fs\.s3a\.endpoint is set for all buckets") as caught:
+            roots.saw(seen)
+        assert caught.value.sqlstate == "F0000"
+        return
+    roots.saw(seen)
+    roots.require(house.lake, "lake", {"root": str(tmp_path / "lake")})

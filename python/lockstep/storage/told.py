@@ -9,13 +9,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lockstep.errors import ConfigurationError
 from lockstep.storage import has_options
 from lockstep.storage.locations import Locations
-from lockstep.storage.options import Place, place_of, translated
+from lockstep.storage.options import Place, endpoint_of, place_of, translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,21 @@ class Told:
     unless: tuple[str, ...]
 
 
-def told_to_hadoop(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> list[Told]:
+def told_to_hadoop(
+    place: Place, options: Mapping[str, str], environment: Mapping[str, str], *, is_apart: bool = False
+) -> list[Told]:
     """Return what `hadoop_settings` does, for who puts it beside settings that somebody else has made.
 
     Keys go together, for those of two users are nobody's; so do the parts of a proxy's address, and who has said an
     endpoint says all of how it is reached. Nothing is refused: of a catalog, options that Hadoop has nothing for are
     set by hand on both sides.
+
+    Args:
+        place: a folder in the store.
+        options: what Lockstep reaches it with.
+        environment: see `of_environment`.
+        is_apart: whether it is reached otherwise than the lake's root. Then what is set for all buckets, or accounts,
+            keeps nothing out: it would have Hadoop ask the root's server, say, and no look there would show it.
 
     Raises:
         InvalidError: options say more than one endpoint.
@@ -44,7 +54,7 @@ def told_to_hadoop(place: Place, options: Mapping[str, str], environment: Mappin
     settings = translated(place, options, environment)
     found = [
         Told({name: settings[name] for name in group.names if name in settings}, group.unless)
-        for group in _groups(place)
+        for group in _groups(place, is_apart=is_apart)
     ]
     return [each for each in found if each.settings]
 
@@ -79,6 +89,25 @@ def stores_of(
                 "same options, or leave those of the location out (docs/storage.md#locations)"
             )
     return said
+
+
+def names_no_server(place: Place, options: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Tell whether options leave it to a setting of Hadoop's for all buckets which server a bucket is asked of."""
+    return place.kind == "s3" and not endpoint_of(place, options, environment)
+
+
+def other_server(place: Place, settings: Mapping[str, str]) -> str | None:
+    """Return the setting that leads Hadoop to another server than Amazon's, though nobody says so of the bucket itself.
+
+    Args:
+        settings: Hadoop's, those of `hadoop_addresses` that are set.
+    """
+    name = "fs.s3a.endpoint"
+    is_said = f"fs.s3a.bucket.{place.bucket}.endpoint" in settings
+    return None if is_said or _AMAZONS.fullmatch(settings.get(name, "")) else name
+
+
+_AMAZONS = re.compile(r"|(https?://)?([a-z0-9.-]+\.)?amazonaws\.com(\.cn)?/?", re.IGNORECASE)
 
 
 def _store(place: Place) -> tuple[str, ...]:
@@ -130,14 +159,15 @@ _ABFS_WHO = (
 _ABFS_WHO_TOO = ("fs.azure.account.keyprovider", "fs.azure.sas.token.provider.type")
 
 
-def _groups(place: Place) -> list[_Group]:
+def _groups(place: Place, *, is_apart: bool = False) -> list[_Group]:
     match place.kind:
         case "s3":
             own = f"fs.s3a.bucket.{place.bucket}."
 
             def group(names: tuple[str, ...], *unless: str) -> _Group:
-                """What is said of all buckets is said of this one, too."""
-                said = (f"{of}{name}" for name in dict.fromkeys((*names, *unless)) for of in (own, "fs.s3a."))
+                """What is said of all buckets is said of this one, too, unless it is apart."""
+                prefixes = (own,) if is_apart else (own, "fs.s3a.")
+                said = (f"{of}{name}" for name in dict.fromkeys((*names, *unless)) for of in prefixes)
                 return _Group(tuple(f"{own}{name}" for name in names), tuple(said))
 
             who = group(_S3A_WHO, *_S3A_WHO_TOO)
@@ -150,5 +180,7 @@ def _groups(place: Place) -> list[_Group]:
             address = ("fs.gs.storage.root.url",)
             return [_Group(_GS_WHO, (*_GS_WHO, *_GS_WHO_TOO, _PROVIDERS)), _Group(address, address)]
         case "azure":
-            said = (name for of in (*_ABFS_WHO, *_ABFS_WHO_TOO) for name in (f"{of}.{place.host}", of))
-            return [_Group(tuple(f"{name}.{place.host}" for name in _ABFS_WHO), (*said, _PROVIDERS))]
+            names = (*_ABFS_WHO, *_ABFS_WHO_TOO)
+            of_all = () if is_apart else names
+            said = (*(f"{name}.{place.host}" for name in names), *of_all, _PROVIDERS)
+            return [_Group(tuple(f"{name}.{place.host}" for name in _ABFS_WHO), said)]

@@ -34,7 +34,7 @@ from lockstep.storage import is_hdfs, is_local
 from lockstep.storage.failures import cause_of
 from lockstep.storage.options import hadoop_addresses, keys_of_lockstep_alone, of_environment, place_of, without_keys
 from lockstep.storage.outside import locations_of
-from lockstep.storage.told import names_told_to_hadoop, stores_of, told_to_hadoop
+from lockstep.storage.told import names_no_server, names_told_to_hadoop, other_server, stores_of, told_to_hadoop
 from lockstep.timeline.files import entry_path, gone
 
 MOST_READ = 64 * 1024
@@ -95,6 +95,7 @@ class _Pending:
         expected: what Spark is to see.
         alone: the catalog's options that say who asks, and that Hadoop has nothing for.
         beside: places in other stores that Spark's side is told of.
+        unsaid: those of them of which it is not told which server they are asked of.
     """
 
     lake: Lake
@@ -102,6 +103,7 @@ class _Pending:
     expected: Expected
     alone: tuple[str, ...]
     beside: tuple[str, ...]
+    unsaid: tuple[str, ...]
 
 
 class SameRoots:
@@ -129,23 +131,28 @@ class SameRoots:
         if catalog in known or _ANY in known:
             return
         url, expected, root = lake.storage.url, _newest_entry(lake), secrets.token_hex(8)
-        stores = stores_of(url, store_options(settings), locations_of(lake.storage), of_environment())
+        environment = of_environment()
+        stores = stores_of(url, store_options(settings), locations_of(lake.storage), environment)
         own, beside = stores.get(url), [each for each in stores if each != url]
+        apart = {each.url for each in locations_of(lake.storage).places if each.is_apart}.intersection(beside)
+        unsaid = [each for each in beside if each in apart and names_no_server(place_of(each), stores[each], environment)]
         tells, names = _told(url, own)
         alone = () if own is None else tuple(keys_of_lockstep_alone(place_of(url), own))
         with self._lock:
-            self._pending[root] = _Pending(lake, catalog if stores else _ANY, expected, alone, tuple(beside))
+            self._pending[root] = _Pending(
+                lake, catalog if stores else _ANY, expected, alone, tuple(beside), tuple(unsaid)
+            )
         raise LookFirst(
             Look(
                 root=root,
                 uri=Uris(url).head(expected.path),
                 size=expected.size,
                 length=expected.length,
-                settings=_addresses(url),
+                settings=list(dict.fromkeys(name for each in (url, *unsaid) for name in _addresses(each))),
                 catalog=catalog,
                 tells=tells,
                 names=names,
-                beside=[_beside(catalog, each, stores[each]) for each in beside],
+                beside=[_beside(catalog, each, stores[each], is_apart=each in apart) for each in beside],
             )
         )
 
@@ -168,11 +175,14 @@ class SameRoots:
         if verdict == "same":
             for url, told in zip(pending.beside, seen.beside, strict=True):
                 _check_beside(pending.catalog, url, told)
+            for url in pending.unsaid:
+                _check_server(pending.catalog, url, seen.settings)
             with self._lock:
                 self._same.setdefault(lake, set()).add(pending.catalog)
         elif verdict in ("denied", "no file system", "failed") or _reads(lake, expected.path) == expected:
             url = lake.storage.url
-            theirs = spark_side(Uris(url).real(""), seen.file_system, seen.settings)
+            settings = {name: seen.settings[name] for name in _addresses(url) if name in seen.settings}
+            theirs = spark_side(Uris(url).real(""), seen.file_system, settings)
             why = why_untold(pending.catalog, seen, pending.alone)
             raise refusal_of(
                 verdict, expected, lake.storage.address, theirs, seen.message or "", why=why, jars=_jars_for(url)
@@ -186,24 +196,24 @@ class SameRoots:
             self._pending.clear()
 
 
-def _told(url: str, options: Mapping[str, str] | None) -> tuple[list[Told], list[str]]:
+def _told(url: str, options: Mapping[str, str] | None, *, is_apart: bool = False) -> tuple[list[Told], list[str]]:
     """Return what the options of a place's store mean to Hadoop, and what they could; nothing where it has none."""
     if options is None:
         return [], []
     place = place_of(url)
-    found = told_to_hadoop(place, options, of_environment())
+    found = told_to_hadoop(place, options, of_environment(), is_apart=is_apart)
     return [Told(settings=dict(each.settings), unless=[*each.unless]) for each in found], names_told_to_hadoop(place)
 
 
-def _beside(catalog: str, url: str, options: Mapping[str, str]) -> Beside:
-    tells, names = _told(url, options)
+def _beside(catalog: str, url: str, options: Mapping[str, str], *, is_apart: bool) -> Beside:
+    tells, names = _told(url, options, is_apart=is_apart)
     return Beside(uri=Uris(url).head(""), catalog=catalog, tells=tells, names=names)
 
 
 def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
     """Raise unless Spark reaches a location as its settings say: nothing is looked at there that would show it.
 
-    Where somebody has made Hadoop's settings of the store himself, that is his word for it.
+    Where somebody has made Hadoop's settings of the very store himself, that is his word for it.
     """
     if told.others:
         raise _told_otherwise(url, catalog, told.others)
@@ -224,6 +234,20 @@ def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
         raise ConfigurationError(
             f"Spark may reach {Uris(url).real('')}, a location of catalog {catalog}, otherwise than Lockstep, and "
             f"nothing was read or written. {why} See docs/storage.md#locations"
+        )
+
+
+def _check_server(catalog: str, url: str, settings: Mapping[str, str]) -> None:
+    """Raise if Spark asks another server for a location than Amazon's, which Lockstep asks for it.
+
+    Args:
+        settings: those of Hadoop's that say so.
+    """
+    if (name := other_server(place_of(url), settings)) is not None:
+        raise ConfigurationError(
+            f"Spark asks another server for {Uris(url).real('')}, a location of catalog {catalog}, than Lockstep does: "
+            f"{name} is set for all buckets, and the location's options have no endpoint. Nothing was read or written. "
+            "Say the endpoint among the location's options, or set Hadoop's for its bucket (docs/storage.md#locations)"
         )
 
 
