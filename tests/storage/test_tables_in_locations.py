@@ -22,16 +22,22 @@ from lockstep.adoption.adopt import Wanted, adopt, look
 from lockstep.adoption.release import release
 from lockstep.catalog import TransactionalCatalog
 from lockstep.errors import InvalidError, LockstepError, StoreRefusedError
+from lockstep.exports.copying import Stores, check_there
+from lockstep.exports.deep import verify_deep
 from lockstep.exports.export import Asked, Exporter
+from lockstep.exports.files import Place as InTable
 from lockstep.lake.claims import claim_path
 from lockstep.lake.identity import PATH as IDENTITY
+from lockstep.lake.verify import verify
 from lockstep.retention.ages import Retention
 from lockstep.retention.upkeep import maintain, vacuum
 from lockstep.storage import Storage, open_storage
-from lockstep.storage.outside import check_reach
+from lockstep.storage.outside import check_reach, opener_of
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.version import _for_deltalake
+from lockstep.timeline.entry import TagDdl
 from lockstep.timeline.hint import HINT
+from lockstep.workers import Workers
 from tests.support.lakes import named
 from tests.support.s3 import Guarded, moto, serving
 
@@ -264,6 +270,33 @@ def test_what_a_commit_wrote_out_of_reach_stops_nothing_else(
 
     opened(root, warehouse).at()
     assert commit.read_bytes() == published, "who may look there publishes it"
+
+
+def test_verify_passes_over_what_is_out_of_reach_by_name(tmp_path: Path) -> None:
+    """And `--deep` does not say of its files that they are gone, which would send somebody to a backup."""
+    root, warehouse = Place(f"file://{tmp_path}/lake", None), Place(f"file://{tmp_path}/warehouse", None)
+    orders = filled(warehouse.below("orders"))
+    lake = opened(root, warehouse)
+    take_in(lake.catalog, "orders", orders)
+    with lake.transaction() as tx:
+        tx.create("home", ROWS.schema)
+        tx["home"].append(ROWS)
+        tx["orders"].append({"id": [3]})
+    tag = TagDdl(action="create", name="eod", version=lake.at().version)
+    lake.catalog.run(lambda tx: tx.changing().create_tag(tag))
+    lake.catalog.lake.upkeep.settle()
+    other = opened(root).catalog
+    storage = other.lake.storage
+    for found in (verify(storage, other.timeline).differences, verify_deep(storage, other.timeline)):
+        assert {(each.problem, str(each.table), each.path) for each in found} == {
+            ("out of reach", "default.orders", orders.url)
+        }
+    [file, *_] = orders.store.list("")
+    needed = {InTable(orders.url, file), InTable(f"file://{tmp_path}/lake", "t/gone")}
+    stores = Stores(storage, opener_of(storage))
+    with pytest.raises(InvalidError, match="lies neither below the lake's root") as caught:
+        check_there(stores, needed, Workers(1, "test"))
+    assert caught.value.sqlstate == "42501"
 
 
 def test_options_of_the_lakes_own_store_are_not_tried_in_a_location(servers: dict[str, Place], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from lockstep.errors import CorruptTimelineError, InvalidError, MissingFilesError
 from lockstep.exports.files import Copy, Place
 from lockstep.storage import Storage
+from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.workers import Workers
 
 NAMED = 5
@@ -41,6 +42,7 @@ class Stores:
         """Return those of the files that are not there, by one listing for each folder.
 
         Raises:
+            InvalidError (42501): they lie where nothing may be looked at, see `check_reach`.
             UnavailableError: a store failed.
         """
         by_folder: dict[tuple[str, str], list[Place]] = {}
@@ -50,8 +52,10 @@ class Stores:
         def look(some: list[Place]) -> list[Place]:
             try:
                 names = {*self.of(some[0]).list(some[0].folder[1])}
-            except InvalidError:  # the folder is gone
-                return some
+            except InvalidError as error:
+                if error.sqlstate == NOT_REGISTERED:
+                    raise
+                return some  # the folder is gone
             return [place for place in some if place.name not in names]
 
         return sorted(itertools.chain.from_iterable(workers.map(look, by_folder.values())), key=lambda place: place.uri)

@@ -6,6 +6,7 @@ folder is listed once, whatever the number of versions that have files in it.
     unreadable  neither a table's log nor what is kept for tags tells of a version
     lost        a data file, or the file of a deletion vector, that a version names is gone
     damaged     a copy of a log's file that is kept for tags is gone, or is not what was written
+    out of reach  a table, or a file, lies where this process may not look: nothing is said of it
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from lockstep.exports.files import Place, places_of
 from lockstep.lake.exports import read_exports
 from lockstep.lake.kept import kept_tags
 from lockstep.lake.kept_states import damaged, kept_state, kept_states, snapshot_of, state_path
-from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference
+from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference, out_of_reach
 from lockstep.storage import Storage
-from lockstep.storage.outside import opener_of, url_below
+from lockstep.storage.outside import opener_of, reaches, url_below
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Name, Table
 from lockstep.timeline.log import Timeline
@@ -95,10 +96,16 @@ def verify_deep(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now)
     for pairs, problems in workers.map(lambda one: _of_one(storage, one), _singles(storage, timeline, clock)):
         note(pairs)
         found += problems
-    for place in Stores(storage, opener_of(storage)).missing(needs, workers):
-        path = place.path if place.root == storage.url else url_below(place.root, place.path)
-        found += [_difference("lost", wanted, path, KEEPS_FILES) for wanted in needs[place].values()]
+    in_reach = [place for place in needs if reaches(storage, _named(place, storage))]
+    for place in needs.keys() - in_reach:
+        found += [_difference("out of reach", each, _named(place, storage), "") for each in needs[place].values()]
+    for place in Stores(storage, opener_of(storage)).missing(in_reach, workers):
+        found += [_difference("lost", each, _named(place, storage), KEEPS_FILES) for each in needs[place].values()]
     return [*found, *_damaged_copies(storage, timeline)]
+
+
+def _named(place: Place, storage: Storage) -> str:
+    return place.path if place.root == storage.url else url_below(place.root, place.path)
 
 
 def _difference(problem: str, wanted: Wanted, path: str, prevented_by: str) -> Difference:
@@ -165,6 +172,8 @@ def _runs(timeline: Timeline) -> list[_Run]:
 
 def _of_one(storage: Storage, wanted: Wanted) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
     """Return the files that one version needs, or that nothing tells which they are."""
+    if not reaches(storage, wanted.table.location):
+        return [], [out_of_reach(wanted.table, wanted.database_version, wanted.needed_by)]
     try:
         files = snapshot_of(storage, wanted.table).files.values()
     except (UnavailableError, UnsupportedError):  # nobody can tell here
@@ -177,6 +186,8 @@ def _of_one(storage: Storage, wanted: Wanted) -> tuple[list[tuple[Wanted, Place]
 def _of_run(storage: Storage, run: _Run) -> tuple[list[tuple[Wanted, Place]], list[Difference]]:
     """Return the files that a run of versions needs, each with the newest of the versions up to which it came."""
     table = run.first.table
+    if not reaches(storage, table.location):
+        return _of_one(storage, run.first)
     last = max((version for version, _ in run.steps), default=table.version)
     log = log_files(storage, table.location)
     pairs, problems = _of_one(storage, run.first)

@@ -12,6 +12,7 @@
     unreadable    a tag keeps this version, and nothing tells of it any more: an older Lockstep made the tag, which
                   kept nothing beside the table's log, and the clean-up of a plain Delta writer, which knows no tags,
                   took a commit. The table property `delta.logRetentionDuration` keeps logs from all writers
+    out of reach  the table lies where this process may not look (`locations-only`): nothing is said of it
 
 Each checkpoint of the timeline is compared with what the entries up to its version say. A wrong one is passed over by
 whoever meets it; the folder of all of them may be deleted at any time.
@@ -34,6 +35,7 @@ from lockstep.errors import CorruptTimelineError
 from lockstep.lake.kept import kept_tables, kept_tags
 from lockstep.lake.kept_states import kept_state
 from lockstep.storage import Storage
+from lockstep.storage.outside import reaches
 from lockstep.timeline.base import base_path, read_base
 from lockstep.timeline.checkpoint import read_state
 from lockstep.timeline.checkpoint import versions as checkpoint_versions
@@ -63,7 +65,7 @@ class Difference:
         prevented_by: the table property by which plain Delta writers would have let the file be.
     """
 
-    problem: Literal["unpublished", "missing", "different", "checksum", "unreadable", "lost", "damaged"]
+    problem: Literal["unpublished", "missing", "different", "checksum", "unreadable", "lost", "damaged", "out of reach"]
     table: Name
     table_version: int
     database_version: int
@@ -111,9 +113,9 @@ def verify(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> R
         UnavailableError, CorruptTimelineError: as the store and the timeline say.
     """
     head = timeline.head
-    tables = {table.id: table for table in head.tables.values()}
+    tables = {table.id: table for table in head.tables.values() if reaches(storage, table.location)}
     logs = {table.id: log_files(storage, table.location) for table in tables.values()}
-    differences: list[Difference] = []
+    differences = [out_of_reach(table, head.version) for table in head.tables.values() if table.id not in tables]
     versions = expired = 0
     checkpoints = checkpoint_versions(storage)
     wrong = [_beyond(version, head) for version in checkpoints if version > head.version]
@@ -143,6 +145,11 @@ def verify(storage: Storage, timeline: Timeline, *, clock: Clock = utc_now) -> R
     return Report(head.version, len(tables), versions, expired, tuple(differences), len(checkpoints), tuple(wrong))
 
 
+def out_of_reach(table: Table, version: int, needed_by: str = "") -> Difference:
+    """Return that nobody may look whether a table of a database version is what it should be."""
+    return Difference("out of reach", table.name, table.version, version, table.location, needed_by)
+
+
 def _replaced(storage: Storage, tables: Iterable[Table]) -> Iterator[Difference]:
     """Yield each newest commit of a plain Delta writer that is not the one which was taken in."""
     for table in tables:
@@ -157,6 +164,9 @@ def _unreadable(storage: Storage, timeline: Timeline, tags: list[Tag]) -> Iterat
     seen: set[tuple[str, int]] = set()
     for kept in kept_tables(timeline, tags):
         location, version = kept.table.location, kept.table.version
+        if not reaches(storage, location):
+            yield out_of_reach(kept.table, kept.tag.version, f"tag {kept.tag.name}")
+            continue
         if location not in logs:
             logs[location] = log_files(storage, location)
         missing = logs[location].missing_for(version)
