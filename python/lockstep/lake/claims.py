@@ -132,12 +132,16 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
     now = clock()
     ours = _encoded(storage, location, transaction, now)
     outcome = storage.put_if_absent(path, ours)
-    if isinstance(outcome, Mine) or _is_ours(other := _read(outcome.data, path), storage):
+    if isinstance(outcome, Mine) or _is_told_ours(
+        other := _read(outcome.data, path), storage, location, transaction
+    ):
         return
     _refuse_if_taken(other, storage, location, name_in, is_settled=now - other.claimed_at > SETTLED_AFTER)
     _clear(storage, path, outcome.data, ours, now)
     outcome = storage.put_if_absent(path, ours)
-    if isinstance(outcome, Theirs) and not _is_ours(_read(outcome.data, path), storage):
+    if isinstance(outcome, Theirs) and not _is_told_ours(
+        _read(outcome.data, path), storage, location, transaction
+    ):
         raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
 
 
@@ -245,7 +249,7 @@ def check_claimable(storage: Storage, location: str, *, clock: Clock, name_in: N
     Raises:
         DuplicateError, InvalidError, UnavailableError: see `claim`.
     """
-    if (other := read_claim(storage, location)) is not None and not _is_ours(other, storage):
+    if (other := read_claim(storage, location)) is not None and not _is_told_ours(other, storage, location):
         is_settled = clock() - other.claimed_at > SETTLED_AFTER
         _refuse_if_taken(other, storage, location, name_in, is_settled=is_settled)
 
@@ -351,6 +355,16 @@ def _encoded(storage: Storage, location: str, transaction: str, now: datetime) -
 def _is_ours(found: Claim, storage: Storage) -> bool:
     is_of_root = comparable(found.root) == comparable(storage.url)
     return is_of_root and (not found.lake or is_identity(storage, found.lake))
+
+
+def _is_told_ours(found: Claim, storage: Storage, location: str, transaction: str | None = None) -> bool:
+    """Tell whether a claim is surely ours: an equal root alone is not enough where it does not say which lake it is.
+
+    To another lake of the same URL, at the server of what is a location apart to us, that place is beside its root, and
+    it claims tables there without an identity. What the lake has already needs no more than `_is_ours`.
+    """
+    is_told = bool(found.lake) or found.transaction == transaction or not is_apart(storage, location)
+    return is_told and _is_ours(found, storage)
 
 
 def _is_root_beside(root: str, ours: str) -> bool:

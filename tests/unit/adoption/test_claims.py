@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,10 +16,20 @@ from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
 from lockstep.delta.log import LOG
 from lockstep.errors import ConflictError, DuplicateError, InvalidError, UnavailableError
-from lockstep.lake.claims import OVER, SETTLED_AFTER, claim, claim_path, confirm, remove_traces
+from lockstep.lake.claims import (
+    OVER,
+    SETTLED_AFTER,
+    Claim,
+    check_claimable,
+    claim,
+    claim_path,
+    confirm,
+    remove_traces,
+)
 from lockstep.recovery.changes import undrop
-from lockstep.storage import Storage
-from lockstep.storage.outside import open_reaching
+from lockstep.storage import Storage, open_storage
+from lockstep.storage.locations import Location, Locations
+from lockstep.storage.outside import OutsideStorage, open_reaching
 from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, files_of, plain_table, released
 from tests.support.faulty import FaultyStorage, Operation
@@ -427,3 +437,26 @@ def test_an_adoption_of_its_own_that_cannot_be_committed_leaves_no_claim(tmp_pat
         catalog.run(late)
     assert not (folder / CLAIM).exists()
     assert not catalog.database().tables
+
+
+def test_a_claim_without_an_identity_is_not_taken_for_ours_where_the_root_does_not_tell(tmp_path: Path) -> None:
+    """A lake of the same URL to which the location is not apart, being at its own server, claims without one."""
+    folder = plain_table(tmp_path / "warehouse" / "orders", 1)
+    root, orders = f"file://{tmp_path}/lake", f"file://{folder}"
+    places = Locations((Location(f"file://{tmp_path}/warehouse", is_apart=True),))
+    storage = OutsideStorage(open_storage(root, create=True), None, places)
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    later = now + timedelta(days=30)
+    ask: dict[str, Any] = {"clock": lambda: later, "name_in": lambda *_: None}
+    theirs = msgspec.json.encode(Claim(format=1, root=root, transaction="theirs", claimed_at=now))
+    storage.put(claim_path(orders), theirs)
+    calls: tuple[Callable[[], None], ...] = (
+        lambda: claim(storage, orders, "ours", **ask),
+        lambda: check_claimable(storage, orders, **ask),
+    )
+    for call in calls:
+        with pytest.raises(InvalidError, match="which lake that is its root does not say here"):
+            call()
+    assert storage.get(claim_path(orders)) == theirs
+    claim(storage, orders, "theirs", **ask)  # the same transaction, sent again
+    assert confirm(storage, orders, "any", clock=lambda: later) is None, "what a lake has by now stays its own"
