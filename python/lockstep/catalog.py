@@ -47,7 +47,7 @@ from lockstep.lake.roots import refuse_unless_free
 from lockstep.lake.turns import Turns, lock_file
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import has_options, open_storage, url_of
-from lockstep.storage.locations import Said
+from lockstep.storage.locations import Locations, Said
 from lockstep.storage.outside import OutsideStorage, comparable, registered
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.database import Database
@@ -105,7 +105,7 @@ class TransactionalCatalog:
         isolation=str,
         checkpoint_interval=int,
         arbiter=str | None,
-        locations=Mapping | None,
+        locations=Mapping | Locations | None,
         locations_only=bool,
     )
     def open(
@@ -123,7 +123,7 @@ class TransactionalCatalog:
         checkpoint_interval: int = CHECKPOINT_EVERY,
         fsync_data: bool = False,
         arbiter: str | None = None,
-        locations: Said | None = None,
+        locations: Said | Locations | None = None,
         locations_only: bool = False,
         clock: Clock = utc_now,
         ids: Callable[[], str] = new_id,
@@ -146,7 +146,8 @@ class TransactionalCatalog:
             arbiter: who decides the entries of the lake, as docs/storage.md says; by default `LOCKSTEP_ARBITER`, if the
                 lake has that one. A new lake is made with it.
             locations: where tables may lie beside the root, each with the options of its store, see
-                docs/storage.md; by default what `LOCKSTEP_LOCATIONS` says, if `locations_only` is false.
+                docs/storage.md; by default what `LOCKSTEP_LOCATIONS` says, if `locations_only` is false. Or as they are
+                known of another lake, see `lockstep.storage.outside.registered_beside`.
             locations_only: whether nothing is read, written or deleted anywhere else.
 
         Raises:
@@ -158,7 +159,9 @@ class TransactionalCatalog:
         if create and not has_options(root):
             refuse_unless_free(url_of(root))  # before the folder is made
         url = url_of(root)
-        places = registered(url, options, locations, only=locations_only)  # before the folder is made
+        places = locations
+        if not isinstance(places, Locations):
+            places = registered(url, options, places, only=locations_only)  # before the folder is made
         inner = open_storage(root, create=create, options=options, fsync_data=fsync_data)
         storage = OutsideStorage(inner, options, places, fsync_data=fsync_data)
         check_root(storage.url)

@@ -30,14 +30,17 @@ from lockstep.lake.claims import claim_path
 from lockstep.lake.identity import PATH as IDENTITY
 from lockstep.lake.verify import verify
 from lockstep.retention.ages import Retention
+from lockstep.retention.removed import _named
 from lockstep.retention.upkeep import maintain, vacuum
+from lockstep.spark.host.export_procedures import _origin
 from lockstep.storage import Storage, open_storage
-from lockstep.storage.outside import check_reach, opener_of
+from lockstep.storage.outside import OutsideStorage, check_reach, locations_of, opener_of, registered
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.version import _for_deltalake
-from lockstep.timeline.entry import TagDdl
+from lockstep.timeline.entry import Commit, TableWrite, TagDdl
 from lockstep.timeline.hint import HINT
 from lockstep.workers import Workers
+from tests.support.entries import entry
 from tests.support.lakes import named
 from tests.support.s3 import Guarded, moto, serving
 
@@ -297,6 +300,28 @@ def test_verify_passes_over_what_is_out_of_reach_by_name(tmp_path: Path) -> None
     with pytest.raises(InvalidError, match="lies neither below the lake's root") as caught:
         check_there(stores, needed, Workers(1, "test"))
     assert caught.value.sqlstate == "42501"
+
+
+def test_upkeep_reads_no_staged_commit_of_a_dropped_table_out_of_reach(tmp_path: Path) -> None:
+    """It names no file of such a table, and goes on."""
+    lake = opened(Place(f"file://{tmp_path}/lake", None)).catalog.lake
+    url = f"file://{tmp_path}/elsewhere/t"
+    staged = Commit(staged=f"{url}/_delta_log/_staged_commits/a.json")
+    write = TableWrite(id="id", name=named("t"), location=url, from_version=-1, to_version=0, commits=[staged])
+    assert _named(lake, entry(1, writes=[write]), write) is None
+
+
+def test_a_promotion_reaches_each_location_by_its_own_options(servers: dict[str, Place], tmp_path: Path) -> None:
+    """The keys of the origin's store go to no location that has none of its own."""
+    origin = servers["theirs"].below(tmp_path.name)
+    opened(origin)
+    said = {origin.url: origin.options, "s3://elsewhere": {}}
+    root = f"file://{tmp_path}/clone"
+    clone = OutsideStorage(open_storage(root, create=True), None, registered(root, None, said, only=True))
+    storage = _origin(clone, origin.url, {}).lake.storage
+    [elsewhere] = locations_of(storage).places
+    assert (elsewhere.url, elsewhere.options, elsewhere.is_apart) == ("s3://elsewhere", {}, True)
+    assert locations_of(storage).only
 
 
 def test_options_of_the_lakes_own_store_are_not_tried_in_a_location(servers: dict[str, Place], tmp_path: Path) -> None:

@@ -76,10 +76,12 @@ def _made(entry: Entry) -> set[str]:
 
 def _named(lake: Lake, entry: Entry, write: TableWrite) -> frozenset[str] | None:
     """Return the files that a write named; None where its commits were in the table's folder alone."""
-    files = contents(lake.storage, write, lake.timeline.versions(write, entry.version)) if write.commits else [None]
-    if None in files:
+    if not write.commits:
         return None
     try:
+        files = contents(lake.storage, write, lake.timeline.versions(write, entry.version))
+        if None in files:
+            return None
         return named_by((parse(data) for data in files if data is not None), write.location, lake.storage.url)
     except (InvalidError, UnsupportedError, CorruptTimelineError):
         return None

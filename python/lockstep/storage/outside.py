@@ -149,9 +149,26 @@ def registered(
                 continue
             raise InvalidError(f"location {_shown(text)}: it is below the root {root}, whose own store counts there")
         used = own or _options_beside(url, base, options)
-        is_apart = _kind(url) != _kind(base) or used != (options or {})
-        found[url] = Location(url, dict(used) if has_options(url) else {}, is_apart=is_apart)
+        found[url] = _location(url, used, base, options)
     return Locations(tuple(found.values()), only)
+
+
+def _location(url: str, used: Mapping[str, str], base: str, options: Mapping[str, str] | None) -> Location:
+    is_apart = _kind(url) != _kind(base) or used != (options or {})
+    return Location(url, dict(used) if has_options(url) else {}, is_apart=is_apart)
+
+
+def registered_beside(storage: Storage, root: str, options: Mapping[str, str] | None) -> Locations:
+    """Return a lake's locations for the lake of another root: each is reached as it is by the first one.
+
+    Args:
+        storage: the first lake's.
+        root: the other's, a path or a URL.
+        options: those of the other's own store, which say nothing of a location.
+    """
+    base = comparable(url_of(root))
+    left = locations_of(storage).beside(base)
+    return replace(left, places=tuple(_location(each.url, each.options, base, options) for each in left.places))
 
 
 def _are_texts(options: object) -> bool:

@@ -23,7 +23,7 @@ from lockstep.spark.host.protocol.transactions import DueCheckpoint
 from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import Storage, has_options, is_local, open_storage, url_of
-from lockstep.storage.outside import check_reach, comparable, locations_of, options_at
+from lockstep.storage.outside import check_reach, comparable, options_at, registered_beside
 from lockstep.timeline.entry import ExportMode
 from lockstep.transactions.statements import shortened
 
@@ -74,13 +74,8 @@ def _origin(clone: Storage, source: str, settings: Mapping[str, str]) -> Transac
         LockstepError: see `TransactionalCatalog.open`.
     """
     check_reach(clone, source, "the lake that it was made of, ")
-    locations = locations_of(clone).beside(comparable(source))
-    return TransactionalCatalog.open(
-        source,
-        options=options_at(clone, source, store_options(settings)),
-        locations={each.url: each.options for each in locations.places},
-        locations_only=locations.only,
-    )
+    options = options_at(clone, source, store_options(settings))
+    return TransactionalCatalog.open(source, options=options, locations=registered_beside(clone, source, options))
 
 
 def _import(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:
