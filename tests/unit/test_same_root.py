@@ -21,6 +21,7 @@ from lockstep.spark.host.same_root import (
     LookFirst,
     SameRoots,
     Verdict,
+    _check_beside,
     refusal_of,
     spark_side,
     verdict_of,
@@ -420,3 +421,22 @@ def test_a_server_for_all_buckets_is_not_asked_for_a_location_of_amazons(
         return
     roots.saw(seen)
     roots.require(house.lake, "lake", {"root": str(tmp_path / "lake")})
+
+
+@pytest.mark.parametrize(
+    ("failures", "message", "error", "sqlstate", "says"),
+    [
+        (["java.nio.file.AccessDeniedException", *IO], "403", ConfigurationError, "42501", "may not open"),
+        (IO, "connection reset", UnavailableError, "58030", "could not open"),
+        ([f"{S3A}.UnknownStoreException", *IO], "no bucket", ConfigurationError, "F0000", "finds no store"),
+        (["java.lang.ClassNotFoundException"], "S3AFileSystem", ConfigurationError, "F0000", "hadoop-aws"),
+    ],
+)
+def test_what_spark_cannot_open_of_a_location_is_refused_by_what_was_thrown(
+    failures: list[str], message: str, error: type[LockstepError], sqlstate: str, says: str
+) -> None:
+    with pytest.raises(error, match=says) as caught:
+        _check_beside("lake", "s3://c/w", SawBeside(others={}, untold=None, failures=failures, message=message))
+    assert caught.value.sqlstate == sqlstate
+    assert message in caught.value.message
+    assert "a location of catalog lake" in caught.value.message

@@ -218,12 +218,7 @@ def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
     if told.others:
         raise _told_otherwise(url, catalog, told.others)
     if told.message is not None:
-        said = _without_password(cause_of(told.message))[:MOST_SHOWN]
-        raise ConfigurationError(
-            f"Spark has no file system for {Uris(url).real('')}, a location of catalog {catalog}: {said}. Nothing was "
-            "read or written. Start Spark with the jars that docs/storage.md names for this kind of store, or leave "
-            "the location out"
-        )
+        raise _not_opened(catalog, url, told.failures, told.message)
     if told.untold is not None:
         why = (
             "What the catalog says was set by this session, and Spark's file systems are those of all sessions: "
@@ -235,6 +230,27 @@ def _check_beside(catalog: str, url: str, told: SawBeside) -> None:
             f"Spark may reach {Uris(url).real('')}, a location of catalog {catalog}, otherwise than Lockstep, and "
             f"nothing was read or written. {why} See docs/storage.md#locations"
         )
+
+
+def _not_opened(catalog: str, url: str, failures: Sequence[str], message: str) -> LockstepError:
+    where = f"{Uris(url).real('')}, a location of catalog {catalog}"
+    said = f"{_without_password(cause_of(message))[:MOST_SHOWN]}. Nothing was read or written"
+    match _meaning_of(failures, message):
+        case "denied":
+            return ConfigurationError(
+                f"Spark may not open {where}: {said}. Give it keys that may (docs/storage.md#locations), and start "
+                "Spark again",
+                sqlstate=NOT_ALLOWED,
+            )
+        case "no file system":
+            return ConfigurationError(
+                f"Spark has no file system for {where}: {said}. Start Spark with {_jars_for(url)}, or leave the "
+                "location out"
+            )
+        case "absent":
+            return ConfigurationError(f"Spark finds no store at {where}: {said}. Correct its URL, or its endpoint")
+        case _:
+            return UnavailableError(f"Spark could not open {where}: {said}. Run the statement again")
 
 
 def _check_server(catalog: str, url: str, settings: Mapping[str, str]) -> None:
@@ -308,8 +324,13 @@ def verdict_of(expected: Expected, seen: SawRoot) -> Verdict:
     if seen.digest is not None:
         is_same = (seen.length, seen.digest) == (expected.length, expected.digest)
         return "same" if is_same else "other"
-    thrown = set(seen.failures)
-    if thrown & _DENIED or _PERMISSION.search(seen.message or ""):
+    return _meaning_of(seen.failures, seen.message or "")
+
+
+def _meaning_of(failures: Sequence[str], message: str) -> Verdict:
+    """Say what it means that this was thrown on Spark's side."""
+    thrown = set(failures)
+    if thrown & _DENIED or _PERMISSION.search(message):
         return "denied"
     if thrown & _ABSENT:
         return "absent"
