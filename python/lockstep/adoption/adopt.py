@@ -19,6 +19,7 @@ from lockstep.errors import DuplicateError, InvalidError, LockstepError
 from lockstep.lake.claims import Claim, NameIn, check_claimable, claim, is_left_behind
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
+from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.storage.outside import comparable, locations_of, opener_of, url_below
 from lockstep.timeline.entry import Name, Namespace, Table
 from lockstep.timeline.log import Timeline
@@ -57,6 +58,7 @@ class Found:
         header: its protocol and metadata, if they were read.
         is_nothing: whether there is no Delta table at all.
         is_claimed: whether it is refused for a claim around it, which may be given up.
+        is_out_of_reach: whether it is refused since it, or the lake that claimed it, is in no location.
     """
 
     name: Name
@@ -67,6 +69,7 @@ class Found:
     header: Snapshot | None = None
     is_nothing: bool = False
     is_claimed: bool = False
+    is_out_of_reach: bool = False
 
 
 def look(lake: Lake, names: HasNames, wanted: Sequence[Wanted]) -> list[Found]:
@@ -113,7 +116,7 @@ def look_at_claims(lake: Lake, found: Sequence[Found]) -> list[Found]:
         try:
             check_claimable(lake.storage, each.location, clock=lake.clock, name_in=ask)
         except (DuplicateError, InvalidError) as error:
-            return replace(each, reason=error.message)
+            return replace(each, reason=error.message, is_out_of_reach=error.sqlstate == NOT_REGISTERED)
         return each
 
     return lake.side_by_side(claimable, found)
@@ -124,13 +127,15 @@ def refuse_unadoptable(found: Sequence[Found]) -> None:
 
     Raises:
         DuplicateError (42P07): what keeps them from that are claims.
-        InvalidError: something else does.
+        InvalidError: something else does; (42501) that only registered locations may be used.
     """
     if refused := [each for each in found if each.reason is not None]:
         more = f"; and {len(refused) - MAX_NAMED} more" if len(refused) > MAX_NAMED else ""
         what = "; ".join(f"{each.location} (as {each.name}): {each.reason}" for each in refused[:MAX_NAMED])
         said = f"cannot adopt {what}{more}. Nothing was changed"
-        raise DuplicateError(said) if all(each.is_claimed for each in refused) else InvalidError(said)
+        if all(each.is_claimed for each in refused):
+            raise DuplicateError(said)
+        raise InvalidError(said, sqlstate=NOT_REGISTERED if all(each.is_out_of_reach for each in refused) else None)
 
 
 def adopt(lake: Lake, tx: Transaction, found: Sequence[Found], *, make_namespaces: bool = False) -> list[Table]:
@@ -236,7 +241,7 @@ def _missing(names: Names, tables: Iterable[Table]) -> list[Namespace]:
 def _looked_at(storage: Storage, surroundings: Surroundings, found: Found, at: Place | LockstepError) -> Found:
     """Return what is found of a table where it lies."""
     if isinstance(at, LockstepError):
-        return replace(found, reason=at.message)
+        return replace(found, reason=at.message, is_out_of_reach=at.sqlstate == NOT_REGISTERED)
     if (refused := surroundings.refusal(at)) is not None:
         return replace(found, reason=refused.text, is_claimed=refused.is_claimed)
     log = _log(storage, at.location)

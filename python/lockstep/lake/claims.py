@@ -37,6 +37,7 @@ from lockstep.delta.log import LOG
 from lockstep.errors import DuplicateError, InvalidError, LockstepError, UnavailableError, UnsupportedError
 from lockstep.lake.identity import identity_for, is_identity
 from lockstep.storage import Mine, Storage, Theirs, url_of
+from lockstep.storage.locations import NOT_REGISTERED
 from lockstep.storage.outside import comparable, is_apart, is_outside, url_below
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Name, Value
@@ -119,7 +120,7 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
 
     Raises:
         DuplicateError: another lake has the table, or may be about to.
-        InvalidError: nobody can tell, for that lake cannot be read.
+        InvalidError: nobody can tell, for that lake cannot be read, or may not be (42501).
         UnsupportedError: the store knows no conditional writes, so two lakes may both be told that the table is theirs.
         UnavailableError: the store failed.
     """
@@ -291,7 +292,13 @@ def _refuse_if_taken(other: Claim, storage: Storage, location: str, name_in: Nam
         )
     try:
         name = name_in(other.root, url_below(storage.url, location))
-    except LockstepError as error:  # what it says is about a place that a file named which anybody may have written
+    except LockstepError as error:
+        if isinstance(error, InvalidError) and error.sqlstate == NOT_REGISTERED:
+            raise InvalidError(
+                f"{location} is claimed by the lake {other.root}, which may not be asked: {error.message}",
+                sqlstate=error.sqlstate,
+            ) from error
+        # What it says is about a place that a file named which anybody may have written.
         raise InvalidError(
             f"{location} is claimed by the lake {other.root}, which cannot be read. If that lake is gone for good, "
             f"delete {path} and adopt the table again"

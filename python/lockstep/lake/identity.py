@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import secrets
 
-from lockstep.errors import CorruptTimelineError
+from lockstep.errors import CorruptTimelineError, UnsupportedError
 from lockstep.storage import Mine, Storage
 from lockstep.storage.outside import is_apart
 
@@ -29,10 +29,20 @@ def identity_for(storage: Storage, location: str) -> str:
         location: the table's, as the lake calls it.
 
     Raises:
+        UnsupportedError: the root's store knows no conditional writes: of two who draw at once, each would claim tables
+            for another lake than the other.
         UnavailableError: the store failed.
         CorruptTimelineError: what is kept is no identity.
     """
-    return _identity(storage) if is_apart(storage, location) else ""
+    if not is_apart(storage, location):
+        return ""
+    if storage.looks_first:
+        raise UnsupportedError(
+            f"{location} is in a location that is reached otherwise than the root, {storage.url}, whose store knows no "
+            "conditional writes, and nothing there keeps for sure which lake has claimed a table. Copy its rows into a "
+            "new table below the root"
+        )
+    return _identity(storage)
 
 
 def is_identity(storage: Storage, said: str) -> bool:

@@ -11,25 +11,28 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from lockstep.adoption.adopt import Wanted, adopt, look, look_at_claims
+from lockstep.adoption.adopt import Found, Wanted, adopt, look, look_at_claims, refuse_unadoptable
 from lockstep.catalog import TransactionalCatalog
 from lockstep.cli.main import main
 from lockstep.delta.log import LOG
-from lockstep.errors import ConflictError, DuplicateError, InvalidError, UnavailableError
+from lockstep.errors import ConflictError, DuplicateError, InvalidError, UnavailableError, UnsupportedError
 from lockstep.lake.claims import (
     OVER,
     SETTLED_AFTER,
     Claim,
     check_claimable,
     claim,
+    claim_new,
     claim_path,
     confirm,
     remove_traces,
 )
+from lockstep.lake.identity import PATH as IDENTITY
 from lockstep.recovery.changes import undrop
 from lockstep.storage import Storage, open_storage
 from lockstep.storage.locations import Location, Locations
 from lockstep.storage.outside import OutsideStorage, open_reaching
+from lockstep.timeline.clock import utc_now
 from lockstep.transactions.transaction import Transaction
 from tests.support.adopting import adopted, files_of, plain_table, released
 from tests.support.faulty import FaultyStorage, Operation
@@ -460,3 +463,48 @@ def test_a_claim_without_an_identity_is_not_taken_for_ours_where_the_root_does_n
     assert storage.get(claim_path(orders)) == theirs
     claim(storage, orders, "theirs", **ask)  # the same transaction, sent again
     assert confirm(storage, orders, "any", clock=lambda: later) is None, "what a lake has by now stays its own"
+
+
+def test_no_claim_is_made_apart_by_a_lake_whose_store_cannot_keep_one_identity(tmp_path: Path) -> None:
+    """Of two processes that draw one at once, both would be told that theirs is the lake's."""
+    folder = plain_table(tmp_path / "warehouse" / "orders", 1)
+    places = Locations((Location(f"file://{tmp_path}/warehouse", is_apart=True),))
+    storage = OutsideStorage(open_storage(f"file://{tmp_path}/lake", create=True), None, places)
+    storage.look_first()
+    with pytest.raises(UnsupportedError, match="knows no conditional writes"):
+        claim_new(storage, f"file://{folder}", "ours", clock=utc_now)
+    assert storage.get(claim_path(f"file://{folder}")) is None
+    assert storage.get(IDENTITY) is None
+
+
+def test_a_lake_that_may_not_be_asked_is_not_said_to_be_gone(tmp_path: Path) -> None:
+    """Whoever deleted its claim then would give its table to two lakes."""
+    folder = plain_table(tmp_path / "warehouse" / "orders", 1)
+    other = TransactionalCatalog.open(str(tmp_path / "other"), create=True)
+    other.commit(adopting(other, folder))
+    said: dict[str, Any] = {str(tmp_path / "warehouse"): {}}
+    catalog = TransactionalCatalog.open(str(tmp_path / "lake"), create=True, locations=said, locations_only=True)
+    calls = (
+        lambda: adopting(catalog, folder),
+        lambda: refuse_unadoptable(look_at_claims(catalog.lake, looked(catalog, folder))),
+    )
+    for call in calls:
+        with pytest.raises(InvalidError, match="lies neither below the lake's root") as caught:
+            call()
+        assert caught.value.sqlstate == "42501"
+        assert "gone for good" not in caught.value.message
+
+
+def looked(catalog: TransactionalCatalog, folder: Path) -> list[Found]:
+    return look(catalog.lake, catalog.begin().names, [Wanted(named("orders"), str(folder))])
+
+
+def test_a_table_out_of_reach_is_refused_by_that_sqlstate(tmp_path: Path) -> None:
+    folder = plain_table(tmp_path / "elsewhere" / "orders", 1)
+    catalog = TransactionalCatalog.open(str(tmp_path / "lake"), create=True, locations_only=True)
+    found = looked(catalog, folder)
+    none = looked(catalog, tmp_path / "lake" / "t")  # for another reason
+    for refused, sqlstate in ((found, "42501"), (found + none, "22023")):
+        with pytest.raises(InvalidError, match="cannot adopt") as caught:
+            refuse_unadoptable(refused)
+        assert caught.value.sqlstate == sqlstate
