@@ -238,9 +238,7 @@ def test_who_is_told_of_no_such_location_uses_no_table_there(places: tuple[Place
     assert all_of(orders.store) == before, "it is let go without a look"
 
 
-def test_what_a_commit_wrote_out_of_reach_stops_nothing_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_commit_wrote_out_of_reach_stops_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever ratified it died before he published it: who may not look at the table sets it aside, and it alone."""
     root, warehouse = Place(f"file://{tmp_path}/lake", None), Place(f"file://{tmp_path}/warehouse", None)
     orders = filled(warehouse.below("orders"))

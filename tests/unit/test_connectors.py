@@ -93,6 +93,20 @@ def test_settings_have_them_where_they_are_asked_for_and_missing(spark: Path) ->
     assert not names & conf(root="s3://b/lake", jars=False, packages=True).keys()
 
 
+def test_locations_in_other_kinds_of_store_have_theirs_fetched_too(spark: Path) -> None:
+    def made(root: str, *locations: str) -> dict[str, str]:
+        found = conf(root=root, locations={each: {} for each in locations}, jars=False, packages=True)
+        return {name: found[name] for name in ("spark.jars.packages", "spark.jars.excludes") if name in found}
+
+    azure, excluded = "org.apache.hadoop:hadoop-azure:3.5.0", "software.amazon.awssdk:bundle"
+    assert made("/data/lake", "s3://b/w", "/data/w") == {"spark.jars.packages": S3, "spark.jars.excludes": excluded}
+    both = {"spark.jars.packages": f"{S3},{azure}", "spark.jars.excludes": excluded}
+    assert made("s3://b/lake", AZURE, "s3://c/w") == both
+    assert made("/data/lake", AZURE) == {"spark.jars.packages": azure}
+    (spark / "hadoop-aws-3.5.0.jar").touch()
+    assert made("s3://b/lake", AZURE) == {"spark.jars.packages": azure}
+
+
 @pytest.mark.usefixtures("spark")
 def test_what_somebody_has_spark_fetch_already_is_kept() -> None:
     builder = SparkSession.Builder().config("spark.jars.packages", "a:b:1").config("spark.jars.excludes", "c:d")

@@ -133,16 +133,12 @@ def claim(storage: Storage, location: str, transaction: str, *, clock: Clock, na
     now = clock()
     ours = _encoded(storage, location, transaction, now)
     outcome = storage.put_if_absent(path, ours)
-    if isinstance(outcome, Mine) or _is_told_ours(
-        other := _read(outcome.data, path), storage, location, transaction
-    ):
+    if isinstance(outcome, Mine) or _is_told_ours(other := _read(outcome.data, path), storage, location, transaction):
         return
     _refuse_if_taken(other, storage, location, name_in, is_settled=now - other.claimed_at > SETTLED_AFTER)
     _clear(storage, path, outcome.data, ours, now)
     outcome = storage.put_if_absent(path, ours)
-    if isinstance(outcome, Theirs) and not _is_told_ours(
-        _read(outcome.data, path), storage, location, transaction
-    ):
+    if isinstance(outcome, Theirs) and not _is_told_ours(_read(outcome.data, path), storage, location, transaction):
         raise DuplicateError(f"another lake has just claimed {location}, see {path}: look there who has the table")
 
 

@@ -35,10 +35,10 @@ from lockstep.settings import (
     STORE,
 )
 from lockstep.spark.bridge import EXTENSION, attach
-from lockstep.spark.connectors import EXCLUDES, PACKAGES, connector_of, own_jar
+from lockstep.spark.connectors import EXCLUDES, PACKAGES, fetched
 from lockstep.spark.defaults import is_of_connect
 from lockstep.spark.jars import session_jars
-from lockstep.storage import has_options, is_hdfs, is_local, refuse_options, url_of
+from lockstep.storage import is_hdfs, is_local, refuse_options, url_of
 from lockstep.storage.hadoop import check_url
 from lockstep.storage.locations import Said
 from lockstep.storage.options import hadoop_settings, of_environment, place_of
@@ -86,8 +86,8 @@ def conf(
             `{}` for those of the lake's own. Hadoop's file systems are set to the same, as for `options`.
         locations_only: refuse to read, write or delete anywhere else (42501).
         jars: include `spark.jars`, which fetches Delta's jars if they are nowhere on this machine.
-        packages: for object stores: include `spark.jars.packages`, by which Spark fetches Hadoop's connector for the
-            root as it starts, unless it has one among its own jars (docs/storage.md).
+        packages: for object stores: include `spark.jars.packages`, by which Spark fetches Hadoop's connectors for the
+            root and the locations as it starts, unless it has them among its own jars (docs/storage.md).
 
     Raises:
         InvalidError: the catalog's name cannot be one, or the arbiter or a location none.
@@ -120,8 +120,8 @@ def conf(
         settings[REDACTION.name] = _KEYS
     if jars:
         settings["spark.jars"] = ",".join(map(str, session_jars()))
-    if packages and has_options(root) and not own_jar(connector := connector_of(root)):
-        settings |= connector.settings
+    if packages:
+        settings |= fetched([*_stores(root, options or {}, locations or {})])
     return settings
 
 
@@ -139,10 +139,14 @@ def _of_hadoop(root: str, options: Mapping[str, str], locations: Said) -> dict[s
     if is_hdfs(root):
         check_url(root)
         refuse_options(root, options)
-    url = url_of(root)
-    stores = stores_of(url, options, registered(url, options, locations), of_environment())
+    stores = _stores(root, options, locations)
     found = [hadoop_settings(place_of(each), own, of_environment()) for each, own in stores.items()]
     return {f"spark.hadoop.{key}": value for settings in found for key, value in settings.items()}
+
+
+def _stores(root: str, options: Mapping[str, str], locations: Said) -> Mapping[str, Mapping[str, str]]:
+    url = url_of(root)
+    return stores_of(url, options, registered(url, options, locations), of_environment())
 
 
 _KEYS = (

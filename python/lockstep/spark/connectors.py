@@ -9,7 +9,7 @@ They must be of the same release as the Hadoop in Spark, so the coordinates foll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,11 +59,17 @@ class Connector:
         excludes = f" --exclude-packages {','.join(self.excludes)}" if self.excludes else ""
         return f"--packages {','.join(self.packages)}{excludes}"
 
-    @property
-    def settings(self) -> dict[str, str]:
-        """The same as settings."""
-        excludes = {EXCLUDES: ",".join(self.excludes)} if self.excludes else {}
-        return {PACKAGES: ",".join(self.packages), **excludes}
+
+def fetched(urls: Iterable[str]) -> dict[str, str]:
+    """Return the settings by which Spark fetches the connectors of some stores, but for those that it has.
+
+    Raises:
+        UnsupportedError, InvalidError, UnavailableError: see `connector_of`.
+    """
+    found = [each for each in dict.fromkeys(map(connector_of, urls)) if not own_jar(each)]
+    packages = [each for connector in found for each in connector.packages]
+    excludes = [each for connector in found for each in connector.excludes]
+    return {name: ",".join(each) for name, each in ((PACKAGES, packages), (EXCLUDES, excludes)) if each}
 
 
 def connector_of(root: str, spark_jars: Path | None = None) -> Connector:

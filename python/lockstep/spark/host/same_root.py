@@ -134,8 +134,8 @@ class SameRoots:
         environment = of_environment()
         stores = stores_of(url, store_options(settings), locations_of(lake.storage), environment)
         own, beside = stores.get(url), [each for each in stores if each != url]
-        apart = {each.url for each in locations_of(lake.storage).places if each.is_apart}.intersection(beside)
-        unsaid = [each for each in beside if each in apart and names_no_server(place_of(each), stores[each], environment)]
+        apart = [each.url for each in locations_of(lake.storage).places if each.is_apart and each.url in beside]
+        unsaid = [each for each in apart if names_no_server(place_of(each), stores[each], environment)]
         tells, names = _told(url, own)
         alone = () if own is None else tuple(keys_of_lockstep_alone(place_of(url), own))
         with self._lock:
