@@ -107,10 +107,10 @@ def test_of_what_only_lockstep_has_nothing_is_told_nor_refused(place: Place, opt
         pytest.param(AZURE, {"sas_key": "k"}, f"fs.azure.account.key.{AZURE.host}", "fixed.token", False, id="of it"),
     ],
 )
-def test_what_is_set_of_all_keeps_nothing_from_a_location_with_options_of_its_own(
+def test_what_is_set_of_all_keeps_nothing_from_a_location(
     place: Place, options: dict[str, str], is_set: str, name: str, is_told: bool
 ) -> None:
     """Hadoop would ask the one server for what Lockstep asks the other for, and no look there would show it."""
-    groups = told_to_hadoop(place, options, {}, is_apart=True)
+    groups = told_to_hadoop(place, options, {}, is_location=True)
     told = [each for group in groups if is_set not in group.unless for each in group.settings]
     assert any(each.removesuffix(f".{AZURE.host}").endswith(name) for each in told) is is_told

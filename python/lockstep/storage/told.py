@@ -33,7 +33,7 @@ class Told:
 
 
 def told_to_hadoop(
-    place: Place, options: Mapping[str, str], environment: Mapping[str, str], *, is_apart: bool = False
+    place: Place, options: Mapping[str, str], environment: Mapping[str, str], *, is_location: bool = False
 ) -> list[Told]:
     """Return what `hadoop_settings` does, for who puts it beside settings that somebody else has made.
 
@@ -45,8 +45,8 @@ def told_to_hadoop(
         place: a folder in the store.
         options: what Lockstep reaches it with.
         environment: see `of_environment`.
-        is_apart: whether it is reached otherwise than the lake's root. Then what is set for all buckets, or accounts,
-            keeps nothing out: it would have Hadoop ask the root's server, say, and no look there would show it.
+        is_location: whether nothing is looked at there. Then what is set for all buckets, or accounts, keeps nothing
+            out: it may have Hadoop ask another server than Lockstep does, and nobody would see that.
 
     Raises:
         InvalidError: options say more than one endpoint.
@@ -54,7 +54,7 @@ def told_to_hadoop(
     settings = translated(place, options, environment)
     found = [
         Told({name: settings[name] for name in group.names if name in settings}, group.unless)
-        for group in _groups(place, is_apart=is_apart)
+        for group in _groups(place, is_location=is_location)
     ]
     return [each for each in found if each.settings]
 
@@ -159,14 +159,14 @@ _ABFS_WHO = (
 _ABFS_WHO_TOO = ("fs.azure.account.keyprovider", "fs.azure.sas.token.provider.type")
 
 
-def _groups(place: Place, *, is_apart: bool = False) -> list[_Group]:
+def _groups(place: Place, *, is_location: bool = False) -> list[_Group]:
     match place.kind:
         case "s3":
             own = f"fs.s3a.bucket.{place.bucket}."
 
             def group(names: tuple[str, ...], *unless: str) -> _Group:
-                """What is said of all buckets is said of this one, too, unless it is apart."""
-                prefixes = (own,) if is_apart else (own, "fs.s3a.")
+                """What is said of all buckets is said of this one, too, unless it is a location's."""
+                prefixes = (own,) if is_location else (own, "fs.s3a.")
                 said = (f"{of}{name}" for name in dict.fromkeys((*names, *unless)) for of in prefixes)
                 return _Group(tuple(f"{own}{name}" for name in names), tuple(said))
 
@@ -181,6 +181,6 @@ def _groups(place: Place, *, is_apart: bool = False) -> list[_Group]:
             return [_Group(_GS_WHO, (*_GS_WHO, *_GS_WHO_TOO, _PROVIDERS)), _Group(address, address)]
         case "azure":
             names = (*_ABFS_WHO, *_ABFS_WHO_TOO)
-            of_all = () if is_apart else names
+            of_all = () if is_location else names
             said = (*(f"{name}.{place.host}" for name in names), *of_all, _PROVIDERS)
             return [_Group(tuple(f"{name}.{place.host}" for name in _ABFS_WHO), said)]

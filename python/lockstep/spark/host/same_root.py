@@ -134,8 +134,7 @@ class SameRoots:
         environment = of_environment()
         stores = stores_of(url, store_options(settings), locations_of(lake.storage), environment)
         own, beside = stores.get(url), [each for each in stores if each != url]
-        apart = [each.url for each in locations_of(lake.storage).places if each.is_apart and each.url in beside]
-        unsaid = [each for each in apart if names_no_server(place_of(each), stores[each], environment)]
+        unsaid = [each for each in beside if names_no_server(place_of(each), stores[each], environment)]
         tells, names = _told(url, own)
         alone = () if own is None else tuple(keys_of_lockstep_alone(place_of(url), own))
         with self._lock:
@@ -152,7 +151,7 @@ class SameRoots:
                 catalog=catalog,
                 tells=tells,
                 names=names,
-                beside=[_beside(catalog, each, stores[each], is_apart=each in apart) for each in beside],
+                beside=[_beside(catalog, each, stores[each]) for each in beside],
             )
         )
 
@@ -196,17 +195,17 @@ class SameRoots:
             self._pending.clear()
 
 
-def _told(url: str, options: Mapping[str, str] | None, *, is_apart: bool = False) -> tuple[list[Told], list[str]]:
+def _told(url: str, options: Mapping[str, str] | None, *, is_location: bool = False) -> tuple[list[Told], list[str]]:
     """Return what the options of a place's store mean to Hadoop, and what they could; nothing where it has none."""
     if options is None:
         return [], []
     place = place_of(url)
-    found = told_to_hadoop(place, options, of_environment(), is_apart=is_apart)
+    found = told_to_hadoop(place, options, of_environment(), is_location=is_location)
     return [Told(settings=dict(each.settings), unless=[*each.unless]) for each in found], names_told_to_hadoop(place)
 
 
-def _beside(catalog: str, url: str, options: Mapping[str, str], *, is_apart: bool) -> Beside:
-    tells, names = _told(url, options, is_apart=is_apart)
+def _beside(catalog: str, url: str, options: Mapping[str, str]) -> Beside:
+    tells, names = _told(url, options, is_location=True)
     return Beside(uri=Uris(url).head(""), catalog=catalog, tells=tells, names=names)
 
 
