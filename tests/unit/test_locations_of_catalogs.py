@@ -67,7 +67,7 @@ SEEN: dict[str, Any] = {"others": {}, "untold": None, "failures": [], "message":
         ({"untold": "opened"}, "Spark had opened this store before catalog lake was used"),
         (
             {"failures": ["java.lang.ClassNotFoundException"], "message": "ClassNotFoundException: S3AFileSystem"},
-            "Spark has no file system for s3a://archive/warehouse.*S3AFileSystem.*Start Spark with --packages org.apache.hadoop:hadoop-aws",
+            "Spark has no file system for s3a://archive/warehouse.*S3AFileSystem.*with --packages org.*:hadoop-aws",
         ),
         ({}, None),
     ],
