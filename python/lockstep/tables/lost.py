@@ -3,10 +3,12 @@
 deltalake and DuckDB say neither in a way that can be told from what they do not support. So the store is asked, once
 somebody has failed: the version's log for what there has to be, and for what there is one listing of the table's
 folder, and one of each folder outside of that in which files lie that a shallow clone, or a partial export, shares.
+Where nothing is lost the reader's words tell whether it was the store that did not answer.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from lockstep.delta.combine.collapse import is_inside
@@ -17,6 +19,25 @@ from lockstep.exports.files import Place, place_of, vector_place
 from lockstep.lake.kept_states import snapshot_of
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Table
+
+_UNANSWERED = re.compile(r"after [1-9]\d* retries|error sending request", re.IGNORECASE)
+"""What deltalake says, and whoever passes its words on, once it has asked a store again in vain."""
+
+
+def reason(storage: Storage, table: Table, error: Exception) -> CorruptTimelineError | UnavailableError | None:
+    """Return why a table cannot be read, if that is for a file or the store; None where it is something else.
+
+    Args:
+        error: what a reader said.
+
+    Raises:
+        UnavailableError: the store failed.
+    """
+    if (damaged := damage(storage, table)) is not None:
+        return damaged
+    if _UNANSWERED.search(str(error)) is None:
+        return None
+    return UnavailableError(f"the store failed while table {table.name} was read at version {table.version}: {error}")
 
 
 def damage(storage: Storage, table: Table) -> CorruptTimelineError | None:

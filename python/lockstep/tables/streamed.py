@@ -76,10 +76,13 @@ class Rows(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
 
     DuckDB and Polars go through `scanner` or `to_batches`. Whatever went past those would look for a file that is not
     there, and fail.
+
+    Attributes:
+        failure: what the last scan failed with that did; DuckDB passes on no more than the words of it.
     """
 
     def __init__(self, schema: pa.Schema, read: Read) -> None:
-        """Stand for rows.
+        """Stand for rows of which nothing has been read.
 
         Args:
             schema: of all columns.
@@ -88,6 +91,7 @@ class Rows(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
         parquet, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
         super().__init__([parquet.make_fragment(_NO_FILE, filesystem=nowhere)], schema, parquet, nowhere)
         self._read = read
+        self.failure: Exception | None = None
 
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_options: object
@@ -98,7 +102,23 @@ class Rows(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
             columns: which, by name, in this order; all by default.
         """
         wanted = list(self.schema.names if columns is None else columns)
-        return Scan(self._read(self._asked(wanted, filter), filter), wanted, filter)
+        return Scan(self.read(self._asked(wanted, filter), filter), wanted, filter)
+
+    def read(self, names: Sequence[str], filter: pc.Expression | None) -> pa.RecordBatchReader:
+        """Begin to read some columns, see `Read`; what that fails with is kept."""
+        try:
+            reader = self._read(names, filter)
+        except Exception as error:
+            self.failure = error
+            raise
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+        except Exception as error:
+            self.failure = error
+            raise
 
     def _asked(self, wanted: list[str], filter: pc.Expression | None) -> list[str]:
         asked = list(wanted)

@@ -17,14 +17,14 @@ import pyarrow as pa
 from lockstep.arguments import list_of_names, takes
 from lockstep.delta.combine.collapse import is_inside
 from lockstep.delta.snapshot import read_snapshot
-from lockstep.errors import InvalidError, UnsupportedError
+from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
 from lockstep.storage.options import KINDS, endpoint_of, obstore_settings, of_environment, place_of
 from lockstep.storage.outside import check_reach, options_at, url_below
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import layout_of
-from lockstep.tables.lost import damage
+from lockstep.tables.lost import reason
 from lockstep.tables.names import name_of
 from lockstep.tables.queries import register, run_query
 from lockstep.tables.reading import Files
@@ -109,22 +109,39 @@ class LakeVersion:
             InvalidError, UnsupportedError: what DuckDB, or a reader of a table, refuses.
             UndefinedError: there is no table of a name in it.
             CorruptTimelineError: a file that a table needs is lost, or damaged.
+            UnavailableError: the store failed.
         """
-        asked: list[Name] = []
+        asked: dict[Name, Any] = {}
 
         def read(name: Name) -> Any:
             table = self[name]  # first: it may be the name of a part of the query
-            asked.append(name)
-            return table.relation()
+            asked[name] = table.relation()
+            return asked[name]
 
         try:
             return run_query(query, read, relations)
         except InvalidError as error:
             # DuckDB reads files as it goes, and calls it bad input if it cannot; its own refusals say what they mean.
-            if error.sqlstate == InvalidError.default_sqlstate and _OF_A_FILE.search(error.message):
-                for name in asked:
-                    _check_whole(self._storage, find_table(self._database, name), error)
+            if error.sqlstate == InvalidError.default_sqlstate:
+                self._check_read(asked, error)
             raise
+
+    def _check_read(self, asked: Mapping[Name, Any], error: InvalidError) -> None:
+        """Raise what a reader of a table failed with, if that is why DuckDB refused a query.
+
+        Args:
+            asked: the relations that the query read.
+            error: what DuckDB said.
+        """
+        failures = [failure for rows in asked.values() if (failure := getattr(rows, "failure", None)) is not None]
+        own = next((failure for failure in failures if isinstance(failure, LockstepError)), None)
+        if own is not None and not isinstance(own, CorruptTimelineError):
+            raise own.again() from error
+        if failures or _OF_A_FILE.search(error.message):
+            for name in asked:
+                _check_whole(self._storage, find_table(self._database, name), error)
+        if own is not None:
+            raise own.again() from error
 
     @takes(names=Iterable)
     def duckdb(self, connection: DuckDBPyConnection, names: Iterable[str | tuple[str, ...] | Name] = ()) -> None:
@@ -368,10 +385,11 @@ class VersionTable:
         return path
 
     def _refusal(self, error: Exception) -> UnsupportedError:
-        """Return that deltalake cannot read it, unless that is for a file.
+        """Return that deltalake cannot read it, unless that is for a file, or for the store.
 
         Raises:
             CorruptTimelineError: a file that it needs is lost, or damaged.
+            UnavailableError: the store failed.
         """
         _check_whole(self._storage, self._table, error)
         return UnsupportedError(
@@ -398,9 +416,9 @@ def _names_files(table: DeltaTable, place: str) -> bool:
 
 
 def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
-    """Raise CorruptTimelineError if a table cannot be read, as an error says, because a file is lost or damaged."""
-    if (damaged := damage(storage, table)) is not None:
-        raise damaged from error
+    """Raise CorruptTimelineError, or UnavailableError, if a table cannot be read for a file, or for the store."""
+    if (found := reason(storage, table, error)) is not None:
+        raise found from error
 
 
 def _by_files(table: DeltaTable) -> Any:
