@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ from lockstep.tables.layout import RESERVED, Layout
 from lockstep.tables.mapping import physical_name
 from lockstep.tables.partitions import array_of
 from lockstep.tables.widening import widened
+from lockstep.workers import Threads
 
 FILE = f"{RESERVED}_file"
 """The column that says of which of the files a row is, by its number among those read."""
@@ -32,6 +34,9 @@ ROW = f"{RESERVED}_row"
 
 ID, CAME_WITH = f"{RESERVED}_id", f"{RESERVED}_came_with"
 """The columns that say a row's id, and which table version it came with."""
+
+AT_A_TIME = 4
+"""So many files are fetched side by side: each is in memory whole until its columns are decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,12 @@ class Files:
         places = [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
         if with_ids:
             places += [pa.field(ID, pa.int64()), pa.field(CAME_WITH, pa.int64())]
-        tables = [self._read_file(number, add, schema, with_ids) for number, add in enumerate(adds)]
+        if len(adds) < 2:
+            tables = [self._read_file(number, add, schema, with_ids) for number, add in enumerate(adds)]
+        else:
+            with Threads(min(AT_A_TIME, len(adds)), thread_name_prefix="lockstep-files") as pool:
+                asked = (range(len(adds)), adds, repeat(schema), repeat(with_ids))
+                tables = list(pool.map(self._read_file, *asked))
         whole = pa.schema([*schema, *places])
         return pa.concat_tables(tables) if tables else whole.empty_table()
 

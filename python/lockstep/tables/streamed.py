@@ -9,7 +9,9 @@ each row that it gives. Files are left out by partition values alone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,10 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from lockstep.delta.combine.collapse import is_inside
 from lockstep.errors import UnsupportedError
+from lockstep.tables.mapping import physical_name
 from lockstep.tables.partitions import array_of
-from lockstep.tables.reading import Files
+from lockstep.tables.reading import AT_A_TIME, Files
 from lockstep.tables.schema import arrow_field, quoted
+from lockstep.workers import Threads
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -30,6 +35,10 @@ Read = Callable[[Sequence[str], "pc.Expression | None"], pa.RecordBatchReader]
 """Begins to read some columns, in this order; without rows of which an expression is true it may leave out others."""
 
 _NO_FILE = "these rows are read by scanner() alone"
+_BY_FILES = frozenset({"timestampNtz"})
+"""Features of which who reads files alone need not know; deltalake makes a dataset of files with no others."""
+_BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
+"""Types of which a file's bounds are certainly right: NaN is in none, and times of old (INT96) have none."""
 _MOST_VALUES = 20
 """Of so many values DataFusion leaves files out by a list; of more by their range."""
 
@@ -61,6 +70,19 @@ class Scan:
 
     def to_table(self) -> pa.Table:
         return self.to_reader().read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first rows; no batch is read that has none of them."""
+        reader = self.to_reader()
+        found: list[pa.RecordBatch] = []
+        left = num_rows
+        while left > 0 and (batch := next(reader, None)) is not None:
+            found.append(batch.slice(0, left))
+            left -= found[-1].num_rows
+        return pa.Table.from_batches(found, schema=reader.schema)
+
+    def take(self, indices: pa.Array) -> pa.Table:
+        return self.to_table().take(indices)
 
     def count_rows(self) -> int:
         return sum(batch.num_rows for batch in self.to_reader())
@@ -170,6 +192,35 @@ def plain_schema(schema: str, names: Iterable[str] | None = None) -> pa.Schema:
     return pa.schema([arrow_field(fields[name], name) for name in (fields if names is None else names)])
 
 
+def by_files(table: DeltaTable) -> Any:
+    """Return a dataset of a table's files; None where Arrow would not certainly read from them what the table has."""
+    features = set(table.protocol().reader_features or ())
+    types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
+    if table.protocol().min_reader_version == 2 or features - _BY_FILES or not types <= _BOUNDED:
+        return None
+    dataset = table.to_pyarrow_dataset()
+    if not all(is_inside(fragment.path) for fragment in dataset.get_fragments()):
+        return None  # a dataset looks for each file below the table's folder
+    return _without_statistics(dataset, table.metadata().partition_columns)
+
+
+def _without_statistics(dataset: Any, partitioned_by: Sequence[str]) -> Any:
+    """Return a dataset of the same files, which says of each what its partition values are, and nothing else.
+
+    deltalake says of each file what its statistics in the log say, too, and where one has no greatest value it says
+    that values are less than null, by which Arrow leaves the file out of any filter, with its rows.
+    """
+    fields = [dataset.schema.field(name) for name in partitioned_by]
+    fragments = []
+    for fragment in dataset.get_fragments():
+        known = ds.get_partition_keys(fragment.partition_expression)
+        said = said_of([known[name] for name in partitioned_by], fields)
+        fragments.append(
+            dataset.format.make_fragment(fragment.path, filesystem=dataset.filesystem, partition_expression=said)
+        )
+    return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
+
+
 def of_deltalake(table: DeltaTable) -> Rows:
     """Return the rows of a table as deltalake reads them: deletion vectors, mapped columns, files elsewhere and all.
 
@@ -190,15 +241,86 @@ def of_deltalake(table: DeltaTable) -> Rows:
 
 
 def of_files(files: Files, adds: Sequence[Mapping[str, Any]]) -> Rows:
-    """Return the rows of files as transactions read them, one file after the other."""
+    """Return the rows of files as transactions read them, a file at a time, and some files ahead."""
     schema = files.layout.schema
+    placed = _by_partitions(files, adds)
 
-    def read(names: Sequence[str], _: pc.Expression | None) -> pa.RecordBatchReader:
+    def read(names: Sequence[str], filter: pc.Expression | None) -> pa.RecordBatchReader:
         wanted = pa.schema([schema.field(name) for name in names])
-        batches = (batch for add in adds for batch in files.read([add], names).select(names).cast(wanted).to_batches())
+        left = adds if filter is None else [adds[number] for number in _numbers(placed, filter)]
+        batches = (
+            batch for table in _ahead(files, left, names) for batch in table.select(names).cast(wanted).to_batches()
+        )
         return pa.RecordBatchReader.from_batches(wanted, batches)
 
     return Rows(schema, read)
+
+
+def _ahead(files: Files, adds: Iterable[Mapping[str, Any]], names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of each file, in order, while the next ones are fetched."""
+    pool = Threads(AT_A_TIME, thread_name_prefix="lockstep-files")
+    reads: deque[Future[pa.Table]] = deque()
+    try:
+        for add in adds:
+            reads.append(pool.submit(files.read, [add], names))
+            if len(reads) == AT_A_TIME:
+                yield reads.popleft().result()
+        while reads:
+            yield reads.popleft().result()
+    finally:  # also where nobody wants the rest
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def of_both(certain: Rows, uncertain: frozenset[str], others: Callable[[], Rows]) -> Rows:
+    """Return rows that one reader gives unless it is asked for some columns; then another one does.
+
+    Args:
+        uncertain: of these columns the first one may give other values.
+        others: returns the rows as the other reader gives them, or raises that it does not.
+    """
+
+    def read(names: Sequence[str], filter: pc.Expression | None) -> pa.RecordBatchReader:
+        rows = certain if uncertain.isdisjoint(names) else others()
+        return rows.read(names, filter)
+
+    return Rows(certain.schema, read)
+
+
+def _by_partitions(files: Files, adds: Sequence[Mapping[str, Any]]) -> ds.FileSystemDataset:
+    """Return a dataset that tells which of some files a row can be in, by partition values; see `_numbers`."""
+    layout = files.layout
+    schema = layout.schema
+    names = {
+        field["name"]: physical_name(field, is_mapped=layout.is_mapped)
+        for field in layout.fields
+        if field["name"] in layout.partitioned_by and _is_certain(schema.field(field["name"]).type)
+    }
+    fields = [schema.field(name) for name in names]
+
+    def said(add: Mapping[str, Any]) -> pc.Expression:
+        values = add.get("partitionValues") or {}
+        try:
+            known = [_value(values[stored], field) for stored, field in zip(names.values(), fields, strict=True)]
+        except (KeyError, UnsupportedError):
+            return ds.scalar(True)  # who reads it says what is wrong
+        return said_of(known, fields)
+
+    return _numbered([said(add) for add in adds], schema)
+
+
+def _numbered(said: Iterable[pc.Expression], schema: pa.Schema) -> ds.FileSystemDataset:
+    """Return a dataset of nothing but what is said of each of its parts, which are called by their numbers."""
+    parquet, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
+    parts = [
+        parquet.make_fragment(str(number), filesystem=nowhere, partition_expression=each)
+        for number, each in enumerate(said)
+    ]
+    return ds.FileSystemDataset(parts, schema, parquet, nowhere)
+
+
+def _numbers(parts: ds.FileSystemDataset, filter: pc.Expression) -> list[int]:
+    """Return the numbers of the parts in which a row can be of which a filter is true."""
+    return [int(each.path) for each in parts.get_fragments(filter)]
 
 
 class Partitions:
@@ -219,18 +341,13 @@ class Partitions:
             self._values = [tuple(map(_value, texts, fields)) for texts in said]
         except UnsupportedError:
             self._values = []
-        parquet, nowhere = ds.ParquetFileFormat(), LocalFileSystem()
-        parts = [
-            parquet.make_fragment(str(number), filesystem=nowhere, partition_expression=said_of(values, fields))
-            for number, values in enumerate(self._values)
-        ]
-        self._dataset = ds.FileSystemDataset(parts, schema, parquet, nowhere)
+        self._dataset = _numbered([said_of(values, fields) for values in self._values], schema)
 
     def condition(self, filter: pc.Expression | None) -> str | None:
         """Return what is true, in DataFusion's SQL, of all rows of which a filter can be; None if nothing is known."""
         if filter is None or not self._values:
             return None
-        left = [self._values[int(each.path)] for each in self._dataset.get_fragments(filter)]
+        left = [self._values[number] for number in _numbers(self._dataset, filter)]
         if not left:
             return "false"
         terms = []

@@ -1,9 +1,9 @@
-"""Whether deltalake reads the times of a table right.
+"""Which times of a table deltalake may read wrong.
 
 Spark writes a TIMESTAMP as INT96 by default: a day, and nanoseconds of it. deltalake (1.6) takes that for nanoseconds
 since 1970, which have room for the years 1677 to 2262 alone: a time outside of those comes back as another one, and
-nobody says so. The log's statistics tell how far times reach. Where they do not tell, or tell of such a time, the table
-is not deltalake's to read.
+nobody says so. The log's statistics tell how far times reach. Where they do not tell, or tell of such a time, that
+column is not deltalake's to read.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ _FIRST, _LAST = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (1678, 2262)
 """A year's part within what nanoseconds have room for: statistics are rounded."""
 
 
-def are_certain(table: DeltaTable) -> bool:
-    """Tell whether no file of a table can have a time that deltalake reads wrong."""
+def uncertain(table: DeltaTable) -> frozenset[str]:
+    """Return the columns of a table of which some file may have a time that deltalake reads wrong."""
     metadata = table.metadata()
     is_mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
     fields = msgspec.json.decode(table.schema().to_json())["fields"]
-    paths = list(_times([field for field in fields if field["name"] not in metadata.partition_columns], is_mapped))
-    if not paths:
-        return True
-    if None in paths:
-        return False
+    in_files = [field for field in fields if field["name"] not in metadata.partition_columns]
+    timed = {field["name"]: paths for field in in_files if (paths := list(_times([field], is_mapped)))}
+    if not timed:
+        return frozenset()
     files = pa.table(table.get_add_actions(flatten=True))
-    return all(path is not None and _is_within(files, path) for path in paths)
+    return frozenset(
+        name for name, paths in timed.items() if not all(path is not None and _is_within(files, path) for path in paths)
+    )
 
 
 def _times(fields: list[Mapping[str, Any]], is_mapped: bool, within: str = "") -> Iterator[str | None]:
@@ -64,6 +65,6 @@ def _is_within(files: pa.Table, path: str) -> bool:
 def _column(files: pa.Table, name: str) -> Any:
     is_time = name.startswith(("min.", "max."))
     type_ = pa.timestamp("us", "UTC") if is_time else pa.int64()
-    if name not in files.column_names:
+    if files.column_names.count(name) != 1:  # two where a column `a.b` is beside a struct `a` with a field `b`
         return pa.nulls(files.num_rows, type_)
     return files.column(name).cast(type_)

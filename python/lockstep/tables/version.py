@@ -7,15 +7,14 @@ tables had in that version.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from lockstep.arguments import list_of_names, takes
-from lockstep.delta.combine.collapse import is_inside
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, UnsupportedError
 from lockstep.lake.kept_states import told_at
@@ -39,12 +38,8 @@ if TYPE_CHECKING:
 
 
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
-_BY_FILES = frozenset({"timestampNtz"})
-"""Features of which who reads files alone need not know; deltalake makes a dataset of files with no others."""
 _OF_A_FILE = re.compile("reading the stream|get_next failed|IO ?Error|No such file|parquet", re.IGNORECASE)
 """What DuckDB says where Arrow could not read a file for it; where it is said of something else, a look too many."""
-_BOUNDED = frozenset({"string", "long", "integer", "short", "byte", "date", "boolean"})
-"""Types of which a file's bounds are certainly right: NaN is in none, and times of old (INT96) have none."""
 
 
 class LakeVersion:
@@ -268,12 +263,9 @@ class VersionTable:
 
         from lockstep.tables.streamed import plain_schema
 
-        reader = self._reader()
         names = None if columns is None else list_of_names(columns, "columns")
-        if isinstance(reader, Opened):
-            known = reader.files.layout.schema.names
-        else:
-            known = [field.name for field in reader.schema().fields]
+        reader = self._reader(names)
+        known = reader.files.layout.schema.names if isinstance(reader, Opened) else _columns(reader)
         if unknown := [name for name in names or () if name not in known]:
             raise InvalidError(
                 f"table {self.name} has no column {unknown[0]!r} at version {self.version}", sqlstate=NO_COLUMN
@@ -293,8 +285,9 @@ class VersionTable:
         Arrow opens the files itself where they alone say which rows there are, and where the bounds that stand in them
         are certainly right: not for deletion vectors, mapped columns, nor columns of other types than integers, texts,
         dates and booleans, nor files outside of the table's folder (a shallow clone's, or those of a partial export).
-        Else it is `lockstep.tables.streamed.Rows`: what `to_arrow` reads, batch by batch, or file by file where that is
-        the reader of transactions. Files are left out by partition values alone, not by the log's statistics.
+        Else it is `lockstep.tables.streamed.Rows`: what `to_arrow` reads of the columns that a query asks for, batch by
+        batch, or file by file where that is the reader of transactions; if neither reads them, that query is refused.
+        Files are left out by partition values alone, not by the log's statistics.
 
         Raises:
             UnsupportedError: deltalake does not read such a table.
@@ -302,15 +295,27 @@ class VersionTable:
         """
         from deltalake.exceptions import DeltaError
 
-        from lockstep.tables.streamed import of_deltalake, of_files
+        from lockstep.tables.streamed import by_files, of_both, of_deltalake, of_files
 
-        reader = self._reader()
-        if isinstance(reader, Opened):
-            return of_files(reader.files, reader.adds)
+        if self._kept is not None:
+            opened = self._opened(self._kept)
+            return of_files(opened.files, opened.adds)
+        table = self.delta()
+        uncertain = self._uncertain(table)
+        if uncertain.issuperset(_columns(table)):
+            opened = self._opened_for_times()
+            return of_files(opened.files, opened.adds)
         try:
-            return of_deltalake(reader) if (dataset := _by_files(reader)) is None else dataset
+            rows = of_deltalake(table) if (dataset := by_files(table)) is None else dataset
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
+        if not uncertain:
+            return rows
+        try:
+            opened = self._opened_for_times()
+        except UnsupportedError as error:
+            return of_both(rows, uncertain, partial(_raise, error))
+        return of_both(rows, uncertain, partial(of_files, opened.files, opened.adds))
 
     def polars(self) -> pl.LazyFrame:
         """Return it as a lazy frame of Polars.
@@ -327,25 +332,44 @@ class VersionTable:
         # Arrow and Polars do not compare NaN alike, so what such rows are filtered by Polars asks itself.
         return pl.scan_pyarrow_dataset(relation, allow_pyarrow_filter=not isinstance(relation, Rows))
 
-    def _reader(self) -> DeltaTable | Opened:
-        """Return who reads its rows: deltalake, or where it cannot, or would read others, the reader of transactions.
+    def _reader(self, columns: Collection[str] | None) -> DeltaTable | Opened:
+        """Return who reads columns: deltalake, or where it cannot, or would read others, the reader of transactions.
+
+        Args:
+            columns: which; None for all.
 
         Raises:
             UnsupportedError: neither does.
             CorruptTimelineError: a file of its log is lost, or damaged.
         """
-        from deltalake.exceptions import DeltaError
-
-        from lockstep.tables.times import are_certain
-
         if self._kept is not None:
             return self._opened(self._kept)
         table = self.delta()
+        asked = _columns(table) if columns is None else columns
+        return table if self._uncertain(table).isdisjoint(asked) else self._opened_for_times()
+
+    def _uncertain(self, table: DeltaTable) -> frozenset[str]:
+        """Return its columns that deltalake may read wrong, see `lockstep.tables.times`.
+
+        Those are all if there are any and it reads none: the reader of transactions may.
+        """
+        from deltalake.exceptions import DeltaError
+
+        from lockstep.tables.times import uncertain
+
         try:
-            if are_certain(table):
-                return table
+            found = uncertain(table)
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise self._refusal(error) from error
+        if found:
+            try:
+                table.scan(columns=_columns(table)[:1], predicate="false")  # reads no file
+            except (DeltaError, OSError, pa.ArrowException):
+                return frozenset(_columns(table))
+        return found
+
+    def _opened_for_times(self) -> Opened:
+        """Return its files for the reader of transactions, where deltalake may read times wrong."""
         try:
             return self._opened(self._table.location)
         except UnsupportedError as error:
@@ -398,6 +422,14 @@ class VersionTable:
         )
 
 
+def _columns(table: DeltaTable) -> list[str]:
+    return [field.name for field in table.schema().fields]
+
+
+def _raise(error: UnsupportedError) -> NoReturn:
+    raise error.again() from error
+
+
 def _other_name(place: str) -> str | None:
     """Return what else a place in S3 is called: Spark says `s3a`, and most others `s3`; None for any other place."""
     scheme, mark, rest = place.partition("://")
@@ -419,39 +451,6 @@ def _check_whole(storage: Storage, table: Table, error: Exception) -> None:
     """Raise CorruptTimelineError, or UnavailableError, if a table cannot be read for a file, or for the store."""
     if (found := reason(storage, table, error)) is not None:
         raise found from error
-
-
-def _by_files(table: DeltaTable) -> Any:
-    """Return a dataset of a table's files; None where Arrow would not certainly read from them what the table has."""
-    features = set(table.protocol().reader_features or ())
-    types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
-    if table.protocol().min_reader_version == 2 or features - _BY_FILES or not types <= _BOUNDED:
-        return None
-    dataset = table.to_pyarrow_dataset()
-    if not all(is_inside(fragment.path) for fragment in dataset.get_fragments()):
-        return None  # a dataset looks for each file below the table's folder
-    return _without_statistics(dataset, table.metadata().partition_columns)
-
-
-def _without_statistics(dataset: Any, partitioned_by: Sequence[str]) -> Any:
-    """Return a dataset of the same files, which says of each what its partition values are, and nothing else.
-
-    deltalake says of each file what its statistics in the log say, too, and where one has no greatest value it says
-    that values are less than null, by which Arrow leaves the file out of any filter, with its rows.
-    """
-    import pyarrow.dataset as ds
-
-    from lockstep.tables.streamed import said_of
-
-    fields = [dataset.schema.field(name) for name in partitioned_by]
-    fragments = []
-    for fragment in dataset.get_fragments():
-        known = ds.get_partition_keys(fragment.partition_expression)
-        said = said_of([known[name] for name in partitioned_by], fields)
-        fragments.append(
-            dataset.format.make_fragment(fragment.path, filesystem=dataset.filesystem, partition_expression=said)
-        )
-    return ds.FileSystemDataset(fragments, dataset.schema, dataset.format, dataset.filesystem)
 
 
 def _for_deltalake(uri: str, options: Mapping[str, str]) -> dict[str, str] | None:

@@ -201,7 +201,7 @@ def test_times_that_no_reader_has_right_are_refused(lake: OpenLake, tmp_path: Pa
     exporter(lake.catalog).run(Asked(to=str(tmp_path / "clone"), mode="partial"))
     clone = lockstep.open(str(tmp_path / "clone")).at()
     assert clone["near"].to_arrow(["ts"]).to_pylist() == [{"ts": EPOCH}]
-    for read in (clone["far"].to_arrow, clone["far"].relation):
+    for read in (clone["far"].to_arrow, clone["far"].relation().to_table):
         with pytest.raises(UnsupportedError, match=r"default\.far .* outside of the years 1678 to 2261"):
             read()
 
