@@ -85,7 +85,7 @@ def restore_to(
         UndefinedError: the selection names what is neither there nor was.
         LockstepError: see `restore`, `Transaction.changing` and `Known`.
     """
-    then = _by_newer_ids(lake, tx, then)
+    then = _by_newer_ids(lake, tx, then, selection)
     for name in sorted(selection.names):
         if not any(name in each for scope in (then, tx.names) for each in (scope.tables, scope.views)):
             raise UndefinedError(f"no table or view {name} now, nor in database version {then.version}")
@@ -97,17 +97,24 @@ def restore_to(
     return _restore(lake, tx, then, selection, dry_run=dry_run)
 
 
-def _by_newer_ids(lake: Lake, tx: Transaction, then: Database) -> Database:
+def _by_newer_ids(lake: Lake, tx: Transaction, then: Database, selection: Selection) -> Database:
     """Return an older database version with the tables that were settled since under the ids that they have now.
 
-    Only those whose logs still say what they were then, as entries tell that have not expired: others are refused.
+    Only those whose logs still say what they were then, as entries tell that have not expired: others are refused. What
+    is not selected, by what it was then or by what its folder has now, has nothing to do with it, and stays as it was.
 
     Raises:
         LockstepError: see `Known`.
     """
     head = lake.timeline.head
     tables = {id_: table for id_ in head.settled if (table := then.table_by_id(id_)) is not None}
-    told = [table for table in tables.values() if refusal(head, table) is None]
+    here = {table.location: table for table in tx.names.tables.values()}
+    told = [
+        table
+        for table in tables.values()
+        if refusal(head, table) is None
+        and (selection.has_table(table) or selection.has_table(here.get(table.location, table)))
+    ]
     if not told or then.version < head.expired.first_kept - 1:
         return then
     newer: dict[Name, Table] = {}

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from lockstep.adoption.release import release
 from lockstep.catalog import TransactionalCatalog
-from lockstep.errors import ForeignCommitError, LockstepError
+from lockstep.errors import CorruptTimelineError, ForeignCommitError, LockstepError
 from lockstep.exports.export import Asked, Exporter
 from lockstep.exports.importing import import_minimal
 from lockstep.lake.kept import check_readable
@@ -22,7 +22,7 @@ from lockstep.storage.outside import open_reaching
 from lockstep.timeline.base import read_base, write_base
 from lockstep.timeline.checkpoint import versions
 from lockstep.timeline.entry import Entry, Table, TableDdl
-from lockstep.timeline.files import find
+from lockstep.timeline.files import entry_path, find
 from lockstep.timeline.settlements import successors
 from lockstep.transactions.lookup import find_table
 from tests.support.diverged import SIDES, diverged, put_foreign, settled
@@ -159,6 +159,25 @@ def test_a_settled_table_is_restored_to_a_version_of_which_its_log_still_tells(
     assert tx.names.table(named("t")).id == new
     assert named("renamed") not in tx.names.tables
     catalog.rollback(tx)
+
+
+def test_what_has_nothing_to_do_with_a_settlement_is_restored_though_an_entry_since_is_lost(
+    store: FaultyStorage,
+) -> None:
+    """Only of tables that are meant is it asked what was settled; of others it would be read, and refused, in vain."""
+    catalog = diverged(store, "written over")
+    settlement = settled(catalog, "theirs")
+    for number in range(100 - settlement):
+        append(catalog, "u", f"more{number}")
+    catalog.lake.upkeep.settle()
+    store.inner.delete(entry_path(settlement))
+    other = open_catalog(store.inner)
+    tx, then = other.begin(), other.as_of(BEFORE)
+    for meant in (Selection(names=frozenset([named("t")])), Selection(ids=frozenset([then.tables[named("t")].id]))):
+        with pytest.raises(CorruptTimelineError):
+            restore_to(other.lake, tx, then, meant)
+    assert restore_to(other.lake, tx, then, Selection(names=frozenset([named("u")]))) == [TableRestore(named("u"), 0)]
+    other.rollback(tx)
 
 
 def test_what_a_later_settlement_changed_in_the_log_is_not_restored(store: FaultyStorage) -> None:
