@@ -224,11 +224,17 @@ def _take_over(lake: Lake, remover: Remover, run: str) -> None:
     ]
     if not found:
         return
-    for _, own in found:
-        deletions.begin(lake.storage, own)
-    lake.fence()
-    is_unknown = bool(lake.newest().set_aside)  # what their logs had when that was planned, nobody knows
-    theirs = guests(lake.storage)  # what was released since is among these, and somebody else's
+    try:
+        for _, own in found:
+            deletions.begin(lake.storage, own)
+        lake.fence()
+        is_unknown = bool(lake.newest().set_aside)  # what their logs had when that was planned, nobody knows
+        theirs = guests(lake.storage)  # what was released since is among these, and somebody else's
+    except LockstepError:
+        for _, own in found:
+            with suppress(UnavailableError):
+                deletions.end(lake.storage, own.id)  # nothing has gone by this; what the others wrote down stays
+        raise
     for begun, own in found:
         try:
             _finish(lake, begun, own, remover, theirs, is_unknown=is_unknown)

@@ -420,6 +420,24 @@ def test_a_run_that_cannot_look_leaves_nothing_begun(catalog: TransactionalCatal
     assert data(catalog) == {*OLD, "q", "r"}
 
 
+def test_who_cannot_take_over_leaves_what_others_began_as_it_was(catalog: TransactionalCatalog, clock: Ticking) -> None:
+    """Each run that failed so left as many records again, and the next one took over twice as many."""
+    stop_at(catalog, "/p1")
+    left = begun(catalog)
+    faulty = FaultyStorage(catalog.lake.storage)
+    other = open_catalog(faulty, clock=clock)
+    found = planned(other)
+
+    def break_down() -> None:
+        faulty.fail("list", times=100)
+        faulty.fail("get", times=100)
+
+    faulty.interrupt("put_if_absent", break_down, path="-over-0.json", when="after")
+    with pytest.raises(UnavailableError):
+        carry_out(other.lake, found, grace=timedelta())
+    assert begun(catalog) == left
+
+
 def test_what_an_older_lockstep_began_stays_until_it_is_gone(catalog: TransactionalCatalog, clock: Ticking) -> None:
     """It did not say by which version nobody needed it, so nobody can tell what was needed since."""
     place = location(catalog, "a")
