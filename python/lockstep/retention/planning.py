@@ -343,6 +343,18 @@ class _Planning:
                 is_open = True
         return is_open
 
+    def _unfound(self, each: Surveyed) -> str | None:
+        """Return a file that the newest version has, and that is not there by its name; see `unfound`.
+
+        What a promotion copies is as old as what it is a copy of, and a listing in pages may lack it. So the folder is
+        listed again. A store that is asked for one file may know it by another name, and does not tell.
+        """
+        before = self.now - CLOCKS
+        if unfound(each.folder.files, each.state, before) is None:
+            return None
+        again = self.lake.storage.walk(each.folder.location)
+        return unfound([*each.folder.files, *again], each.state, before)
+
     def _table(self, each: Surveyed) -> None:
         location = each.folder.location
         removed_age = duration_of(each.state.properties, REMOVED)
@@ -359,7 +371,7 @@ class _Planning:
             removed_before=self.now - max(removed_age, YOUNGEST),
             litter_before=self.litter_before(litter_age),
         )
-        if found and ((lost := unfound(each.folder.files, each.state, self.now - CLOCKS)) is not None):
+        if found and (lost := self._unfound(each)) is not None:
             self.kept_whole[location] = UNFOUND.format(lost)
             found = []
         if found and self._may_be_shared(location):

@@ -276,6 +276,29 @@ def test_what_comes_while_upkeep_looks_is_young_however_long_that_takes(
     assert f"{location(catalog, 'a')}/new" not in {each.path for each in found.doomed}
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_was_committed_between_two_pages_of_a_listing_is_looked_for_again(
+    catalog: TransactionalCatalog, aged: AgedStorage, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    """As a promotion's copies, which are as old as what they are of; by that name, for stores may know it by others."""
+    change(catalog, "a", add("copied", modificationTime=1))
+    place, walk, torn = location(catalog, "a"), aged.walk, list[str]()
+    kept = f"{place}/copied"
+    assert place not in plan(again(catalog).lake, Scope(EVERYTHING, orphan_age=7 * DAY), AT_ONCE).kept_whole
+    def paged(folder: str) -> Iterator[Found]:
+        hides = is_lost or not torn
+        for each in walk(folder):
+            if hides and each.path == kept:
+                torn.append(kept)
+            else:
+                yield each
+
+    monkeypatch.setattr(aged, "walk", paged)
+    found = plan(again(catalog).lake, Scope(EVERYTHING, orphan_age=7 * DAY), AT_ONCE)
+    assert (place in found.kept_whole) is is_lost
+    assert torn
+
+
 def test_a_version_that_a_tag_kept_alone_expires_once_the_tag_is_dropped_though_its_time_has_expired(
     catalog: TransactionalCatalog, clock: Ticking
 ) -> None:
