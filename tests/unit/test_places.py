@@ -14,7 +14,7 @@ from lockstep.delta.combine.deletion_vectors import file_path, is_readable
 from lockstep.delta.places import below_root, is_absolute, may_mean, place_of
 from lockstep.exports.files import Place
 from lockstep.exports.files import place_of as place_to_read
-from lockstep.lake.deletions import Wanted
+from lockstep.lake.deletions import OLD, Wanted
 from lockstep.retention.files import TableFiles
 from lockstep.retention.needs import Need
 from lockstep.storage.outside import comparable, store_of
@@ -72,6 +72,14 @@ def about(added: Action, root: str) -> Wanted:
     """Return what a commit is about to need that adds an old file to the table t."""
     now, body = datetime.now(UTC), {**added["add"], "modificationTime": 0}
     return old_files([[{"add": body}]], "t", root, now, began_at=now)
+
+
+def test_old_change_files_are_known_by_all_their_names() -> None:
+    """As data files are: what is being deleted may be named as the log has it, and not as it is looked for."""
+    now, path = datetime.now(UTC), "_change_data/p=x%2520y/c"
+    wanted = old_files([[{"cdc": {"path": path}}]], "t", "file:///lake", now, began_at=now - 2 * OLD)
+    assert wanted.files == {"t/_change_data/p=x%20y/c"}
+    assert wanted.spellings == {*may_mean(path, "t", "file:///lake")} > wanted.files
 
 
 @pytest.mark.parametrize(("path", "root", "expected"), PLACES)

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from lockstep.commit.files import Gone, missing_files
 from lockstep.delta.actions import Action, bodies
 from lockstep.delta.combine.deletion_vectors import file_path, may_mean_of
-from lockstep.delta.places import below_root
+from lockstep.delta.places import below_root, may_mean
 from lockstep.delta.snapshot import read_snapshot
 from lockstep.errors import CorruptTimelineError, LockstepError, UnavailableError
 from lockstep.lake.deletions import OLD, Wanted, going
@@ -48,7 +48,9 @@ def old_files(
                     found.add(file_path(vector, location=location, root=root))
             spellings.update(may_mean_of(add, location, root))
         if began_at < limit:
-            found |= {below_root(unquote(cdc["path"]), location, root) for cdc in bodies(actions, "cdc")}
+            for cdc in bodies(actions, "cdc"):
+                found.add(below_root(unquote(cdc["path"]), location, root))
+                spellings.update(may_mean(cdc["path"], location, root))
     return Wanted(frozenset(path for path in found if path is not None), spellings=frozenset(spellings))
 
 
