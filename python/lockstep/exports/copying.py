@@ -82,8 +82,11 @@ def check_there(
         raise MissingFilesError(f"{needed[0]} needs files that are gone: {named}{more}. {needed[1]}")
 
 
-def copy(stores: Stores, target: Storage, file: Copy) -> int:
+def copy(stores: Stores, target: Storage, file: Copy, *, is_new: bool = False) -> int:
     """Copy a file unless the target has it, read back what is there, and return its size.
+
+    Args:
+        is_new: whether no attempt before this one can have had its name: then nobody looks whether the target has it.
 
     Raises:
         MissingFilesError: it is gone.
@@ -94,7 +97,7 @@ def copy(stores: Stores, target: Storage, file: Copy) -> int:
     if pieces is None:
         raise MissingFilesError(f"{file.source.uri} is gone: the copy needs it, and nothing of it can be seen yet")
     original = _Digest()
-    if target.exists(file.path):  # of an attempt before this one, whole; that it is the same file is looked at below
+    if not is_new and target.exists(file.path):  # of an attempt before this one, whole; that it is the same file is looked at below
         original.take_all(pieces)
     else:
         target.put_chunks(file.path, original.passing(pieces))

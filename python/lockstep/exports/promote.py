@@ -369,7 +369,7 @@ class Promoter:
 
         def copy_one(file: Copy) -> None:
             plan.tx.check_usable()  # else a person had it ended
-            copy(stores, self.origin.storage, file)
+            copy(stores, self.origin.storage, file, is_new=True)  # each attempt has a folder of its own
             tell.one_more()
 
         self._workers.map(copy_one, plan.copies)

@@ -13,13 +13,25 @@ from lockstep.lake.exports import read_exports
 from lockstep.timeline.entry import TagDdl
 from tests.support.exports import file, paths
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import remove
+from tests.support.lakes import location, remove
 from tests.support.promotions import build, change, clone_to, file_names, let_expire, promote
 
 
 @pytest.fixture
 def catalog(store: FaultyStorage) -> TransactionalCatalog:
     return build(store)
+
+
+def test_no_copy_is_looked_for_before_it_is_written(
+    catalog: TransactionalCatalog, store: FaultyStorage, tmp_path: Path
+) -> None:
+    """No attempt before this one can have had its name."""
+    clone = clone_to(catalog, tmp_path / "clone")
+    change(clone, "a", file("one"))
+    store.calls.clear()
+    promote(clone, catalog)
+    [copied] = [f"{location(catalog, 'a')}/{path}" for path in paths(catalog, "a") if path.endswith("one")]
+    assert next(call for call, path in store.calls if path == copied) == "put"
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])
