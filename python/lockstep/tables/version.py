@@ -30,6 +30,7 @@ from lockstep.tables.reading import Files
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.lookup import find_table
+from lockstep.workers import Threads
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
+_AT_A_TIME = 8
+"""So many tables are opened side by side: each takes some requests of the store, one after the other."""
 _ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _OF_A_FILE = re.compile("reading the stream|get_next failed|IO ?Error|No such file|parquet", re.IGNORECASE)
 """What DuckDB says where Arrow could not read a file for it; where it is said of something else, a look too many."""
@@ -153,8 +156,11 @@ class LakeVersion:
         """
         wanted = [name_of(name) for name in names or self.tables]
         _refuse_two_of_one_name(wanted)
-        for name, table in zip(wanted, self._tables(wanted), strict=True):
-            register(connection, name, table.relation(), f"__lockstep_{self.version}_{name}")
+        tables = self._tables(wanted)
+        with Threads(_AT_A_TIME, thread_name_prefix="lockstep-tables") as pool:
+            relations = list(pool.map(lambda table: table.relation(), tables))
+        for name, rows in zip(wanted, relations, strict=True):
+            register(connection, name, rows, f"__lockstep_{self.version}_{name}")
 
     def _tables(self, names: Iterable[Name]) -> list[VersionTable]:
         tables = [find_table(self._database, name) for name in names]

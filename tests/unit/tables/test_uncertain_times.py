@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,23 @@ def test_a_store_that_fails_is_unavailable_whoever_reads(
 
 
 # --- who reads which columns ------------------------------------------------------------------------------------------
+
+
+def test_tables_are_opened_side_by_side(lake: OpenLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes some requests of the store, one after the other."""
+    with lake.transaction() as tx:
+        for name in ("a", "b", "c"):
+            tx.create(name, SCHEMA).append([{"id": ord(name)}])
+    together, relation = threading.Barrier(3, timeout=3), version.VersionTable.relation
+
+    def met(table: version.VersionTable) -> Any:
+        together.wait()
+        return relation(table)
+
+    monkeypatch.setattr(version.VersionTable, "relation", met)
+    connection = duckdb.connect()
+    lake.at().duckdb(connection)
+    assert connection.sql("SELECT a.id, b.id, c.id FROM a, b, c").fetchall() == [(97, 98, 99)]
 
 
 def test_which_columns_have_such_times(lake: OpenLake) -> None:
