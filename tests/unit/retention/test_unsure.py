@@ -285,6 +285,7 @@ def test_what_was_committed_between_two_pages_of_a_listing_is_looked_for_again(
     place, walk, torn = location(catalog, "a"), aged.walk, list[str]()
     kept = f"{place}/copied"
     assert place not in plan(again(catalog).lake, Scope(EVERYTHING, orphan_age=7 * DAY), AT_ONCE).kept_whole
+
     def paged(folder: str) -> Iterator[Found]:
         hides = is_lost or not torn
         for each in walk(folder):
