@@ -59,9 +59,8 @@ from lockstep.storage import Storage
 from lockstep.storage.outside import opener_of_files
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import NEW, Batch, Entry, Table
-from lockstep.timeline.files import READERS
 from lockstep.transactions.transaction import Transaction
-from lockstep.workers import Threads, Workers
+from lockstep.workers import Workers
 
 
 def record_of(storage: Storage) -> ExportRecord:
@@ -315,8 +314,7 @@ class Promoter:
     def _changed(self, home: Table, table: Table, promoted_ms: int, transaction: str) -> Part:
         """Return what was done in the clone to a table of the origin's, as a transaction is to do it."""
         clone, origin = self.clone.storage, self.origin.storage
-        with Threads(READERS, thread_name_prefix="lockstep-commits", quick=clone.quick) as pool:
-            commits = [*pool.map(partial(read_published, clone, table.location), range(1, table.version + 1))]
+        commits = [read_published(clone, table.location, version) for version in range(1, table.version + 1)]
         now = read_snapshot(clone, table.location, table.version)
         before = self._snapshot(home)
         found = moved(Home(home, before, origin.url, promoted_ms), table, clone.url, now, commits, into=transaction)
