@@ -97,9 +97,8 @@ def copy(stores: Stores, target: Storage, file: Copy, *, is_new: bool = False) -
     if pieces is None:
         raise MissingFilesError(f"{file.source.uri} is gone: the copy needs it, and nothing of it can be seen yet")
     original = _Digest()
-    if not is_new and target.exists(
-        file.path
-    ):  # of an attempt before this one, whole; that it is the same file is looked at below
+    if not is_new and target.exists(file.path):
+        # Of an attempt before this one, whole; that it is the same file is looked at below.
         original.take_all(pieces)
     else:
         target.put_chunks(file.path, original.passing(pieces))

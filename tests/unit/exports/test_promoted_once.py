@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from lockstep.lake.exports import read_exports
 from lockstep.timeline.entry import TagDdl
 from tests.support.exports import file, paths
 from tests.support.faulty import FaultyStorage
-from tests.support.lakes import location, open_catalog, remove
+from tests.support.lakes import location, remove
 from tests.support.promotions import build, change, clone_to, file_names, let_expire, promote
 
 
@@ -33,20 +32,6 @@ def test_no_copy_is_looked_for_before_it_is_written(
     promote(clone, catalog)
     [copied] = [f"{location(catalog, 'a')}/{path}" for path in paths(catalog, "a") if path.endswith("one")]
     assert next(call for call, path in store.calls if path == copied) == "put"
-
-
-def test_a_clones_commits_are_read_side_by_side(catalog: TransactionalCatalog, tmp_path: Path) -> None:
-    clone = clone_to(catalog, tmp_path / "clone")
-    for number in range(3):
-        change(clone, "a", file(f"one{number}"))
-    clone.lake.upkeep.settle()
-    slow = FaultyStorage(clone.lake.storage)
-    together, log = threading.Barrier(3, timeout=3), f"{location(clone, 'a')}/_delta_log"
-    for version in (1, 2, 3):
-        slow.interrupt("get", together.wait, path=f"{log}/{version:020d}.json")
-    promote(open_catalog(slow), catalog)
-    assert {"one0", "one1", "one2"} <= {*file_names(catalog, "a")}
-    assert not together.broken
 
 
 @pytest.mark.parametrize("commits", [1, 2, 3])

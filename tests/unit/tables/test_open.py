@@ -244,7 +244,7 @@ def test_a_promotion_is_seen_while_files_are_copied_and_can_be_ended(
             tx["t"].append({"id": [id_]})
     during: list[OpenRecord] = []
 
-    def copied(*_: object) -> None:
+    def copied(*_: object, **__: object) -> None:
         keeper.after(HEARTBEAT)
         during.extend(seen(other))
         abort(other.lake, during[0].transaction, author="bob", statement="lockstep abort")
