@@ -17,6 +17,7 @@ from lockstep.lake.verify import verify
 from lockstep.timeline.clock import utc_now
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.hint import HINT
+from lockstep.timeline.log import Timeline
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import (
     add,
@@ -210,6 +211,28 @@ def test_a_file_that_a_later_commit_needs_must_be_there(catalog: TransactionalCa
         database = catalog.timeline.at(last + 1)
         with pytest.raises(CorruptTimelineError, match="/x is gone"):
             Lake(store, catalog.timeline, clock=utc_now, new_id=new_id).take_in([database.tables[named("a")]])
+
+
+def test_nothing_is_taken_in_behind_a_moved_commit_that_is_not_published_yet(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Ours would count as published then, and nobody could move it again: its rows would be in no log."""
+    for version in (1, 2):  # the place where it was ratified, and that to which it is moved
+        store.fail("put_if_absent", path=log_file(catalog, "a", version), times=100)
+    append(catalog, "a", "ours")
+    foreign(catalog, "a", 1, add("theirs"))
+    mover = open_catalog(store)
+    mover.database()
+    assert [*mover.timeline.moves.values()] == [2]
+    for version in (2, 3):
+        foreign(catalog, "a", version, add(f"theirs {version}"))
+    newest = mover.timeline.head
+    other = Lake(store.inner, Timeline.open(store.inner), clock=utc_now, new_id=new_id)
+    other._foreign.take_in(newest.tables[named("a")])
+    assert other.timeline.head.version == newest.version, "it is published first, by whoever uses the table"
+    store.heal()
+    assert files(open_catalog(store.inner), "a") == {"p", "theirs", "theirs 2", "theirs 3", "ours"}
+    assert problems(open_catalog(store.inner)) == []
 
 
 # --- what Delta's clean-up took ---------------------------------------------------------------------------------------

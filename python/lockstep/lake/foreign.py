@@ -31,7 +31,7 @@ from lockstep.delta.log import LogFiles, commit_path, last_published, log_files,
 from lockstep.delta.publish import content
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
 from lockstep.lake.external import Content, ExternalEntries
-from lockstep.lake.overwritten import Overwritten, check_base
+from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, refused, warning
 from lockstep.storage import Storage
 from lockstep.storage.outside import check_reach
@@ -185,7 +185,7 @@ class Foreign:
             ForeignCommitError: what is left before it is not what it was ratified behind.
         """
         missing_versions = set(range(files.newest_checkpoint + 1, table.version + 1)) - files.commits
-        gone = frozenset(missing_versions)
+        origins: dict[int, tuple[Entry, TableWrite]] = {}
         lost_writes: list[tuple[Entry, TableWrite]] = []
         commits: dict[int, Commit] = {}
         while missing_versions:
@@ -197,9 +197,10 @@ class Foreign:
             entry, write, versions = origin
             lost_writes.append((entry, write))
             commits |= {v: commit for v, commit in zip(versions, write.commits, strict=True) if v in missing_versions}
+            origins |= dict.fromkeys(missing_versions & set(versions), (entry, write))
             missing_versions -= set(versions)
-        for version in sorted(gone - {version + 1 for version in gone}):  # the first of each gap
-            check_base(self._storage, self._timeline, table, version - 1)
+        for version in sorted(origins.keys() - {version + 1 for version in origins}):  # the first of each gap
+            self._overwritten.check_base(*origins[version], version)
         if commits:
             self._check_data(table, files, commits)
         for entry, write in lost_writes:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from cachetools import LRUCache
 
 from lockstep.delta.log import commit_path, digest
-from lockstep.delta.publish import content
-from lockstep.errors import CorruptTimelineError, ForeignCommitError, SnapshotTooOldError
+from lockstep.delta.publish import content, contents
+from lockstep.errors import CorruptTimelineError, ExpiredError, ForeignCommitError, SnapshotTooOldError
 from lockstep.lake.policy import undecided
 from lockstep.storage import Storage
 from lockstep.timeline.entry import Commit, Entry, Table, TableWrite
@@ -89,6 +89,36 @@ class Overwritten:
         elif (made := self._made(table)) is not None:
             self._is_ours(table, *made)
 
+    def check_base(self, entry: Entry, write: TableWrite, version: int) -> None:
+        """See that a commit of ours, which is about to be written, would follow what it was ratified behind.
+
+        A log that was set back, and that a plain writer has written since, has another commit before the gap than the
+        timeline: what is written into the gap would change a table that it does not fit.
+
+        Args:
+            version: the commit's table version, of those of a write. The one before it is not compared where the
+                timeline does not tell of it any more, where it was moved, or where Delta's clean-up took the file.
+
+        Raises:
+            ForeignCommitError: another commit is there.
+            UnavailableError: the store failed.
+        """
+        versions = self._timeline.versions(write, entry.version)
+        if version in versions[1:]:
+            place = versions.index(version) - 1
+            data = self._storage.get(commit_path(write.location, versions[place]))
+            if data is not None and versions == as_ratified(write) and not says(write.commits[place], data):
+                raise written_over(self._storage, entry, write, place, versions[place])
+            return
+        try:
+            before = self._timeline.at(entry.version - 1).table_by_id(write.id)
+            if before is not None and before.version == version - 1:
+                self.check_past(before)
+        except ExpiredError:
+            return
+        except CorruptTimelineError as error:
+            _log.warning("table %s: version %d is not compared with its log: %s", write.name, version - 1, error)
+
     def is_settled(self, table: Table) -> bool:
         """Tell whether what comes after a table's newest commit can be built on: ours is in its log.
 
@@ -101,10 +131,29 @@ class Overwritten:
         if table.digest or self._is_published(table):
             self.check(table)
             return True
-        if (newest := self._last(table)) is None:
-            return True
-        data = self._storage.get(commit_path(table.location, table.version))
-        return data is not None and says(newest[1].commits[-1], data)
+        if (newest := self._last(table)) is not None:
+            data = self._storage.get(commit_path(table.location, table.version))
+            return data is not None and says(newest[1].commits[-1], data)
+        return self._is_moved_there(table)
+
+    def _is_moved_there(self, table: Table) -> bool:
+        """Tell whether a table's newest commit is in its log, if it is one that was moved; True of any other.
+
+        Raises:
+            UnavailableError: the store failed.
+        """
+        for (id_, number), versions in self._timeline.placements.items():
+            if id_ == table.id and versions[-1] == table.version:
+                try:
+                    [entry] = self._timeline.entries(number - 1, number)
+                except (SnapshotTooOldError, CorruptTimelineError):
+                    return True  # expired, so published before that; or lost, and then nobody can tell
+                [write] = [write for write in entry.writes if write.id == table.id]
+                ours = contents(self._storage, write, versions)[-1]
+                data = self._storage.get(commit_path(table.location, table.version))
+                # What was staged for a large one goes once it is published.
+                return data is not None and (ours is None or data == ours)
+        return True
 
     def _is_ours(self, table: Table, entry: Entry, write: TableWrite) -> bool:
         """Tell whether a table's newest commit is in its log.
@@ -128,7 +177,7 @@ class Overwritten:
         if (data := self._storage.get(path)) is None:
             return False
         if digest(data) != table.digest:
-            raise _another(table, table.version, table.since)
+            raise _another(table)
         return True
 
     def _newest(self, table: Table) -> tuple[Entry, TableWrite] | None:
@@ -168,38 +217,6 @@ class Overwritten:
         return None
 
 
-def check_base(storage: Storage, timeline: Timeline, table: TableWrite | Table, version: int) -> None:
-    """See that a commit of ours, which is about to be written, would follow what it was ratified behind.
-
-    A log that was set back, and that a plain writer has written since, has other commits before the gap than the
-    timeline: what is written into the gap would change a table that it does not fit.
-
-    Args:
-        version: the table version before the one to be written. It is not compared where the timeline does not know it,
-            where ours was moved there, or where Delta's clean-up took the file.
-
-    Raises:
-        ForeignCommitError: another commit is there.
-        UnavailableError, CorruptTimelineError: the store failed, or the timeline cannot be read.
-    """
-    data = storage.get(commit_path(table.location, version)) if version >= 0 else None
-    if data is None:
-        return
-    for entry in timeline.newest_first(timeline.head.expired.first_kept - 1):
-        for write in entry.writes:
-            if write.id != table.id:
-                continue
-            versions = timeline.versions(write, entry.version)
-            if version in versions and versions == as_ratified(write):
-                place = versions.index(version)
-                if not says(write.commits[place], data):
-                    raise written_over(storage, entry, write, place, version)
-            elif write.digest and write.to_version == version and digest(data) != write.digest:
-                raise _another(table, version, entry.version)
-            if write.from_version < version:
-                return
-
-
 def says(commit: Commit, data: bytes) -> bool:
     """Tell whether a file is a ratified commit's: one that was staged has a digest in its name (`ratified_path`)."""
     if commit.inline is not None:
@@ -207,12 +224,13 @@ def says(commit: Commit, data: bytes) -> bool:
     return (commit.staged or "").endswith(f"-{digest(data)}.json")
 
 
-def _another(table: TableWrite | Table, version: int, known_by: int) -> ForeignCommitError:
+def _another(table: Table) -> ForeignCommitError:
     """Return the refusal of a table of which a version is not the plain writer's commit that the timeline knows."""
     return ForeignCommitError(
-        f"table {table.name}: {commit_path(table.location, version)} is not the commit that database version "
-        f"{known_by} knows as version {version}: another table lies in this folder now, or an older copy of it, or a "
-        "plain Delta writer wrote over that version. Nothing was changed. Put back what was there, if you have it. "
+        f"table {table.name}: {commit_path(table.location, table.version)} is not the commit that database version "
+        f"{table.since} knows as version {table.version}: another table lies in this folder now, or an older copy of "
+        "it, or a plain Delta writer wrote over that version. Nothing was changed. Put back what was there, if you "
+        "have it. "
         f"{undecided(table.name)}"
     )
 

@@ -28,7 +28,7 @@ from lockstep.lake.behind import place_behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
-from lockstep.lake.overwritten import check_base, written_over
+from lockstep.lake.overwritten import Overwritten, written_over
 from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warning
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
@@ -105,6 +105,7 @@ class Publisher:
         self._clock = clock
         self._pool = pool
         self._upkeep = upkeep
+        self._overwritten = Overwritten(storage, timeline, self.has_published)
         self._progress = Progress()
         self._finished: dict[int, frozenset[tuple[int, str]]] = {}
         self._owners: dict[str, threading.Event] = {}
@@ -416,8 +417,8 @@ class Publisher:
             raise refused(
                 write.name, path, f", and ours, which was ratified for that version, is in entry {entry.version}"
             )
-        check_base(self._storage, self._timeline, write, displaced.first - 1)
         move = place_behind(entry, write, displaced, self._past.of_write(entry, write))
+        self._overwritten.check_base(entry, write, displaced.first)
         message = warning(write.name, path) if policy == "warn" else ""
         if message:
             _log.warning("%s", message)

@@ -130,8 +130,12 @@ def _common(lowest: _Span, older: list[_Span]) -> int:
 
 
 def _batches(lake: Lake, table: Table) -> Iterator[list[Entry]]:
-    """Yield the entries that wrote a table, or took it in, newest first, some at a time."""
-    entries = islice(lake.timeline.newest_first(lake.timeline.head.expired.first_kept - 1), COMPARED)
+    """Yield the entries that wrote a table, or took it in, newest first, some at a time.
+
+    The first of them is that of the version that the lake knows, however long ago that was ratified.
+    """
+    first_kept = lake.timeline.head.expired.first_kept
+    entries = islice(lake.timeline.newest_first(first_kept - 1, max(table.since, first_kept - 1)), COMPARED)
     about = (
         entry
         for entry in entries

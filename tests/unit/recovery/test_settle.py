@@ -105,6 +105,20 @@ def test_who_dies_anywhere_has_settled_it_or_not(tmp_path: Path, case: str, keep
 
 
 @pytest.mark.parametrize("keep", SIDES)
+@pytest.mark.parametrize("case", ["in conflict", "written over"])
+def test_a_table_that_was_set_aside_for_long_is_settled_as_any_other(
+    store: FaultyStorage, case: str, keep: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lake goes on meanwhile: so many versions are looked through from the table's own newest on."""
+    monkeypatch.setattr("lockstep.recovery.divergence.COMPARED", 6)
+    catalog = diverged(store, case)
+    for number in range(8):
+        append(catalog, "u", f"later {number}")
+    assert settled(catalog, keep) == catalog.timeline.head.version
+    assert files(open_catalog(store.inner), "t") == HELD[keep]
+
+
+@pytest.mark.parametrize("keep", SIDES)
 def test_what_has_not_diverged_is_not_settled(store: FaultyStorage, keep: Side) -> None:
     catalog = open_catalog(store)
     create(catalog, "t", files=["p"])
