@@ -58,7 +58,8 @@ def check(machine: RetentionMachine, session: Any) -> None:
         assert reads(session, version, tables) == expected, f"database version {version}"
         for name in set(TABLES) - tables.keys():
             assert refusal(session, version, name) == "42P01"
-    expired = [version for version, tables in machine.versions.items() if tables and version not in kept]
+    readable = {*machine.readable()}  # more than what is whole: of some a clean-up from outside took one table's log
+    expired = [version for version, tables in machine.versions.items() if tables and version not in readable]
     if expired:
         [name, *_] = machine.versions[expired[-1]]
         assert refusal(session, expired[-1], name) == "72000"
