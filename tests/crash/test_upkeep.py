@@ -21,7 +21,7 @@ from tests.support.lakes import named, open_catalog
 from tests.support.placed import root_in
 
 PATIENCE_SECONDS = 240
-"""So long at most until enough has happened; a few seconds, if nothing else runs."""
+"""So long at most until enough has happened: ten seconds if nothing else runs, and ninety on a busy machine."""
 
 
 class Processes:
