@@ -70,20 +70,16 @@ class Foreign:
         *,
         clock: Clock,
         pool: Workers,
-        is_published: Callable[[Table], bool],
+        overwritten: Overwritten,
     ) -> None:
-        """Look at the tables of one timeline, at as many at a time as the pool has threads.
-
-        Args:
-            is_published: whether a table's log has had its newest commit, as far as this process knows.
-        """
+        """Look at the tables of one timeline, at as many at a time as the pool has threads."""
         self._storage = storage
         self._timeline = timeline
         self._external = external
         self._policies = policies
         self._clock = clock
         self._pool = pool
-        self._overwritten = Overwritten(storage, timeline, is_published)
+        self._overwritten = overwritten
         self._last_looks: LRUCache[str, datetime] = LRUCache(LOOKS)
         self._lock = threading.Lock()
 

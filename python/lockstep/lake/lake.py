@@ -97,6 +97,12 @@ class Lake:
         self._external = ExternalEntries(timeline, self.gate, new_id=new_id, backoff=backoff)
         policies = Policies(storage)
         self._refreshing = Threads(WORKERS, thread_name_prefix="lockstep-refresh")
+        self.upkeep = Upkeep()
+        self.adopted_versions: LRUCache[str, int] = LRUCache(KEPT_PROPERTIES)
+        self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
+        self.publisher = Publisher(
+            storage, timeline, self.past, self._external, policies, clock=clock, pool=self._pool, upkeep=self.upkeep
+        )
         self._foreign = Foreign(
             storage,
             timeline,
@@ -104,13 +110,7 @@ class Lake:
             policies,
             clock=clock,
             pool=self._pool,
-            is_published=lambda table: self.publisher.has_published(table),  # noqa: PLW0108 (it is made below)
-        )
-        self.upkeep = Upkeep()
-        self.adopted_versions: LRUCache[str, int] = LRUCache(KEPT_PROPERTIES)
-        self.checkpoint_properties: LRUCache[tuple[str, int], Mapping[str, Any]] = LRUCache(KEPT_PROPERTIES)
-        self.publisher = Publisher(
-            storage, timeline, self.past, self._external, policies, clock=clock, pool=self._pool, upkeep=self.upkeep
+            overwritten=self.publisher.overwritten,
         )
 
     @property

@@ -105,7 +105,7 @@ class Publisher:
         self._clock = clock
         self._pool = pool
         self._upkeep = upkeep
-        self._overwritten = Overwritten(storage, timeline, self.has_published)
+        self.overwritten = Overwritten(storage, timeline, self.has_published)
         self._progress = Progress()
         self._finished: dict[int, frozenset[tuple[int, str]]] = {}
         self._owners: dict[str, threading.Event] = {}
@@ -418,7 +418,7 @@ class Publisher:
                 write.name, path, f", and ours, which was ratified for that version, is in entry {entry.version}"
             )
         move = place_behind(entry, write, displaced, self._past.of_write(entry, write))
-        self._overwritten.check_base(entry, write, displaced.first)
+        self.overwritten.check_base(entry, write, displaced.first)
         message = warning(write.name, path) if policy == "warn" else ""
         if message:
             _log.warning("%s", message)
