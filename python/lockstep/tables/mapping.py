@@ -27,6 +27,11 @@ def new_physical_name() -> str:
     return f"col-{uuid4()}"
 
 
+def is_mapped_by(configuration: Mapping[str, str]) -> bool:
+    """Tell whether the columns of a table with these properties have other names in its files."""
+    return configuration.get(MODE, "none") != "none"
+
+
 def physical_name(field: Mapping[str, Any], *, is_mapped: bool) -> str:
     """Return what a field of a Delta schema is called in files."""
     name = field["metadata"].get(_PHYSICAL) if is_mapped else None

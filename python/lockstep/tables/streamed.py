@@ -22,7 +22,7 @@ from pyarrow.fs import LocalFileSystem
 
 from lockstep.delta.combine.collapse import is_inside
 from lockstep.errors import UnsupportedError
-from lockstep.tables.mapping import physical_name
+from lockstep.tables.mapping import is_mapped_by, physical_name
 from lockstep.tables.partitions import array_of
 from lockstep.tables.reading import AT_A_TIME, Files
 from lockstep.tables.schema import arrow_field, quoted
@@ -332,8 +332,8 @@ class Partitions:
         Args:
             schema: the table's.
         """
-        mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
-        names = [] if mapped else table.metadata().partition_columns
+        metadata = table.metadata()
+        names = [] if is_mapped_by(metadata.configuration) else metadata.partition_columns
         self._names = [name for name in names if _is_certain(schema.field(name).type)]
         said = {tuple(each.get(name) for name in self._names) for each in table.partitions()} if self._names else set()
         fields = [schema.field(name) for name in self._names]

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lockstep.tables.mapping import physical_name
+from lockstep.tables.mapping import is_mapped_by, physical_name
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -28,7 +28,7 @@ _FIRST, _LAST = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (1678, 2262)
 def uncertain(table: DeltaTable) -> frozenset[str]:
     """Return the columns of a table of which some file may have a time that deltalake reads wrong."""
     metadata = table.metadata()
-    is_mapped = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
+    is_mapped = is_mapped_by(metadata.configuration)
     fields = msgspec.json.decode(table.schema().to_json())["fields"]
     in_files = [field for field in fields if field["name"] not in metadata.partition_columns]
     timed = {field["name"]: paths for field in in_files if (paths := list(_times([field], is_mapped)))}
