@@ -40,25 +40,27 @@ from lockstep.spark.defaults import is_of_connect
 from lockstep.spark.jars import session_jars
 from lockstep.storage import is_hdfs, is_local, refuse_options, url_of
 from lockstep.storage.hadoop import check_url
-from lockstep.storage.locations import Said
+from lockstep.storage.locations import Said, registered
 from lockstep.storage.options import hadoop_settings, of_environment, place_of
-from lockstep.storage.outside import registered
 from lockstep.storage.told import stores_of
 from lockstep.timeline.entry import Isolation
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
+_TYPES: dict[str, Any] = {
+    "root": str,
+    "catalog": str,
+    "isolation": str,
+    "options": Mapping | None,
+    "arbiter": str | None,
+    "locations": Mapping | None,
+    "locations_only": bool,
+}
+"""What `conf` and `configure` both take."""
 
-@takes(
-    root=str,
-    catalog=str,
-    isolation=str,
-    options=Mapping | None,
-    arbiter=str | None,
-    locations=Mapping | None,
-    locations_only=bool,
-)
+
+@takes(**_TYPES)
 def conf(
     *,
     root: str,
@@ -159,15 +161,7 @@ _LISTS = (EXTENSIONS.name, "spark.jars", PACKAGES, EXCLUDES)
 """Settings that are lists: ours are added to the user's, never put in their place."""
 
 
-@takes(
-    root=str,
-    catalog=str,
-    isolation=str,
-    options=Mapping | None,
-    arbiter=str | None,
-    locations=Mapping | None,
-    locations_only=bool,
-)
+@takes(**_TYPES)
 def configure(
     builder: SparkSession.Builder,
     *,
