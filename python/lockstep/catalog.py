@@ -47,8 +47,9 @@ from lockstep.lake.roots import refuse_unless_free
 from lockstep.lake.turns import Turns, lock_file
 from lockstep.retry import RACE, Backoff
 from lockstep.storage import has_options, open_storage, url_of
-from lockstep.storage.locations import Locations, Said
-from lockstep.storage.outside import OutsideStorage, comparable, registered
+from lockstep.storage.locations import Locations, Said, registered
+from lockstep.storage.outside import OutsideStorage
+from lockstep.storage.urls import comparable
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Batch, Isolation, Name, Table, TransactionInfo
@@ -147,7 +148,7 @@ class TransactionalCatalog:
                 lake has that one. A new lake is made with it.
             locations: where tables may lie beside the root, each with the options of its store, see
                 docs/storage.md; by default what `LOCKSTEP_LOCATIONS` says, if `locations_only` is false. Or as they are
-                known of another lake, see `lockstep.storage.outside.registered_beside`.
+                known of another lake, see `lockstep.storage.outside.settings_beside`.
             locations_only: whether nothing is read, written or deleted anywhere else.
 
         Raises:

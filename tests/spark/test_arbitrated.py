@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lockstep.storage import open_storage
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline.files import version_in
 from tests.spark import test_contract as contract
 from tests.support.contract import Case, find

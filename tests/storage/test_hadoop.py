@@ -18,7 +18,8 @@ from lockstep.spark import files
 from lockstep.spark.files import OverPipes, OverPy4J
 from lockstep.storage import hadoop, open_storage, url_of
 from lockstep.storage.hadoop import connect
-from lockstep.storage.outside import OutsideStorage, comparable
+from lockstep.storage.outside import OutsideStorage
+from lockstep.storage.urls import comparable
 
 
 @pytest.fixture(autouse=True)

@@ -14,20 +14,19 @@ import pytest
 from lockstep.errors import ConfigurationError, InvalidError, UnsupportedError
 from lockstep.settings import LOCATIONS_FILE
 from lockstep.storage import open_storage
-from lockstep.storage.locations import Location, Locations, said_in, said_in_file
+from lockstep.storage.locations import Location, Locations, registered, said_in, said_in_file
 from lockstep.storage.outside import (
     OutsideStorage,
     around,
     check_reach,
-    comparable,
     is_apart,
     locations_of,
     open_reaching,
     options_at,
     reaches,
-    registered,
 )
 from lockstep.storage.told import stores_of
+from lockstep.storage.urls import comparable
 
 OWN = {"region": "own"}
 """Options of the lake's own store."""

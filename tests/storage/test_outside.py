@@ -15,8 +15,9 @@ from lockstep.delta.actions import render
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.retry import CLAIM
 from lockstep.storage import Mine, Storage, Theirs, open_storage
-from lockstep.storage.outside import OutsideStorage, is_outside, open_reaching, url_below
+from lockstep.storage.outside import OutsideStorage, open_reaching
 from lockstep.storage.proof import FOLDER, path_of
+from lockstep.storage.urls import is_outside, url_below
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import NEW_TABLE, add, append, files, named, open_catalog
 from tests.support.memory import MemoryStorage

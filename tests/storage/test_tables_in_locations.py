@@ -34,7 +34,8 @@ from lockstep.retention.removed import _named
 from lockstep.retention.upkeep import maintain, vacuum
 from lockstep.spark.host.export_procedures import _origin
 from lockstep.storage import Storage, open_storage
-from lockstep.storage.outside import OutsideStorage, check_reach, locations_of, opener_of, registered
+from lockstep.storage.locations import registered
+from lockstep.storage.outside import OutsideStorage, check_reach, locations_of, opener_of
 from lockstep.tables.opened import OpenLake
 from lockstep.tables.version import _for_deltalake
 from lockstep.timeline.entry import Commit, TableWrite, TagDdl
@@ -116,6 +117,18 @@ def take_in(catalog: TransactionalCatalog, name: str, table: Place) -> None:
     found = look(catalog.lake, tx.names, [Wanted(named(name), table.url)])
     adopt(catalog.lake, tx, found)
     catalog.commit(tx)
+
+
+def written_there(root: Place, warehouse: Place) -> tuple[OpenLake, Place]:
+    """Make a lake that has adopted a table in a location, and has written it beside one of its own; return both."""
+    orders = filled(warehouse.below("orders"))
+    lake = opened(root, warehouse)
+    take_in(lake.catalog, "orders", orders)
+    with lake.transaction() as tx:
+        tx.create("home", ROWS.schema)
+        tx["home"].append(ROWS)
+        tx["orders"].append({"id": [3]})
+    return lake, orders
 
 
 def ids(rows: pa.Table) -> list[int]:
@@ -241,13 +254,7 @@ def test_who_is_told_of_no_such_location_uses_no_table_there(places: tuple[Place
 def test_what_a_commit_wrote_out_of_reach_stops_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever ratified it died before he published it: who may not look at the table sets it aside, and it alone."""
     root, warehouse = Place(f"file://{tmp_path}/lake", None), Place(f"file://{tmp_path}/warehouse", None)
-    orders = filled(warehouse.below("orders"))
-    lake = opened(root, warehouse)
-    take_in(lake.catalog, "orders", orders)
-    with lake.transaction() as tx:
-        tx.create("home", ROWS.schema)
-        tx["home"].append(ROWS)
-        tx["orders"].append({"id": [3]})
+    lake, _ = written_there(root, warehouse)
     lake.catalog.lake.upkeep.settle()
     written = lake.at().version
     [commit] = (tmp_path / "warehouse/orders/_delta_log").glob("*1.json")
@@ -276,13 +283,7 @@ def test_what_a_commit_wrote_out_of_reach_stops_nothing_else(tmp_path: Path, cap
 def test_verify_passes_over_what_is_out_of_reach_by_name(tmp_path: Path) -> None:
     """And `--deep` does not say of its files that they are gone, which would send somebody to a backup."""
     root, warehouse = Place(f"file://{tmp_path}/lake", None), Place(f"file://{tmp_path}/warehouse", None)
-    orders = filled(warehouse.below("orders"))
-    lake = opened(root, warehouse)
-    take_in(lake.catalog, "orders", orders)
-    with lake.transaction() as tx:
-        tx.create("home", ROWS.schema)
-        tx["home"].append(ROWS)
-        tx["orders"].append({"id": [3]})
+    lake, orders = written_there(root, warehouse)
     tag = TagDdl(action="create", name="eod", version=lake.at().version)
     lake.catalog.run(lambda tx: tx.changing().create_tag(tag))
     lake.catalog.lake.upkeep.settle()

@@ -12,7 +12,7 @@ from lockstep.arbiters import Arbiter, Decision, arbiter_of
 from lockstep.catalog import TransactionalCatalog
 from lockstep.retry import REQUEST
 from lockstep.storage import open_storage
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline.log import Timeline
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog

@@ -17,7 +17,7 @@ from pathlib import Path
 from lockstep.arbiters import arbiter_of
 from lockstep.catalog import TransactionalCatalog
 from lockstep.storage import open_storage
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from tests.support.faulty import FaultyStorage
 from tests.support.lakes import open_catalog
 

@@ -17,7 +17,7 @@ from lockstep.exports.files import place_of as place_to_read
 from lockstep.lake.deletions import OLD, Wanted
 from lockstep.retention.files import TableFiles
 from lockstep.retention.needs import Need
-from lockstep.storage.outside import comparable, store_of
+from lockstep.storage.urls import comparable, store_of
 from tests.support.lakes import add
 
 LOCAL, S3, HDFS = "file:///lake", "s3://bucket/lake", "hdfs://name/lake"

@@ -20,7 +20,8 @@ from lockstep.lake.claims import Claim, NameIn, check_claimable, claim, is_left_
 from lockstep.lake.lake import Lake
 from lockstep.storage import Storage
 from lockstep.storage.locations import NOT_REGISTERED
-from lockstep.storage.outside import comparable, locations_of, opener_of, url_below
+from lockstep.storage.outside import locations_of, opener_of
+from lockstep.storage.urls import comparable, url_below
 from lockstep.timeline.entry import Name, Namespace, Table
 from lockstep.timeline.log import Timeline
 from lockstep.transactions.ddl import HasNames

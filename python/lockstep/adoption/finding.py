@@ -8,7 +8,7 @@ from lockstep.adoption.adopt import Wanted
 from lockstep.delta.log import LOG
 from lockstep.errors import InvalidError
 from lockstep.storage import Storage, url_of
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline.entry import Name, Namespace
 
 MAX_TABLES = 10_000

@@ -11,7 +11,8 @@ from lockstep.errors import InvalidError, UnavailableError, UnsupportedError
 from lockstep.lake.claims import Claim, claim_path, read_claim
 from lockstep.storage import Storage, is_local, url_of
 from lockstep.storage.locations import NO_LOCATIONS, NOT_REGISTERED, Locations
-from lockstep.storage.outside import around, comparable, is_outside, name_node, url_below
+from lockstep.storage.outside import around
+from lockstep.storage.urls import comparable, is_outside, name_node, url_below
 from lockstep.timeline.entry import Table
 from lockstep.timeline.files import FOLDER
 from lockstep.timeline.places import RESERVED_FOLDERS, is_folder_outside, is_table_folder

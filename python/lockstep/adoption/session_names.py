@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from lockstep.adoption.schemas import IMPLEMENTATIONS, SESSION_CATALOG, Listed, why_left
 from lockstep.errors import InvalidError, LockstepError, UnsupportedError
 from lockstep.storage import url_of
-from lockstep.storage.outside import comparable, url_below
+from lockstep.storage.urls import comparable, url_below
 from lockstep.timeline.entry import Name, Table
 
 AMBIGUOUS = "42702"

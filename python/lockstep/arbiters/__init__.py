@@ -248,7 +248,7 @@ def arbiter_of(text: str | None, root: str) -> Arbiter | None:
     Args:
         text: see the module; None or empty: what the environment says, if it says anything. That is for lakes that have
             this arbiter. So whatever is wrong with it stops nobody before an arbiter is needed.
-        root: as `lockstep.storage.outside.comparable` gives it.
+        root: as `lockstep.storage.urls.comparable` gives it.
 
     Raises:
         InvalidError: the setting makes no sense; the message has none of its parts that may be a password.

@@ -77,14 +77,12 @@ def promote(root: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """
     from lockstep.catalog import TransactionalCatalog
     from lockstep.exports.promote import Promoter, record_of
-    from lockstep.storage.outside import check_reach, options_at, registered_beside
+    from lockstep.storage.outside import settings_beside
 
     clone = TransactionalCatalog.open(root, application="lockstep")
     storage = clone.lake.storage
     source = record_of(storage).source
-    check_reach(storage, source, "the lake that it was made of, ")
-    options = options_at(storage, source, None)
-    locations = registered_beside(storage, source, options)
+    options, locations = settings_beside(storage, source, None, "the lake that it was made of, ")
     origin = TransactionalCatalog.open(source, options=options, locations=locations, application="lockstep")
 
     def work(progress: Progress, *, dry_run: bool) -> Promoted:

@@ -53,7 +53,7 @@ def _make(root: str, arbiter: str | None) -> Timeline:
     from lockstep.arbiters import arbiter_of
     from lockstep.lake.roots import refuse_unless_free
     from lockstep.storage import open_storage, url_of
-    from lockstep.storage.outside import comparable
+    from lockstep.storage.urls import comparable
     from lockstep.timeline.log import Timeline
 
     refuse_unless_free(url_of(root))  # before the folder is made

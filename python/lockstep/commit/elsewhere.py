@@ -22,7 +22,8 @@ from lockstep.delta.real_paths import real_paths
 from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError
 from lockstep.lake.claims import SETTLED_AFTER, confirm, give_up, read_claim
 from lockstep.lake.lake import Lake
-from lockstep.storage.outside import comparable, locations_of, url_below
+from lockstep.storage.outside import locations_of
+from lockstep.storage.urls import comparable, url_below
 from lockstep.timeline.entry import Name, Table
 from lockstep.transactions.creations import Creation
 from lockstep.transactions.transaction import Transaction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lockstep.lake.guests import note_guests, path_of
 from lockstep.lake.lake import Lake
-from lockstep.storage.outside import is_outside
+from lockstep.storage.urls import is_outside
 from lockstep.timeline.entry import Table
 from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction

@@ -7,7 +7,7 @@
 
 Everybody who follows such a path asks here: who deletes what no path leads to, who writes what is about to need a file,
 who reads one. Were their answers two, a file that a table needs would be deleted. A store has several spellings, see
-`lockstep.storage.outside.store_of`; a folder of a local disk has those that links make.
+`lockstep.storage.urls.store_of`; a folder of a local disk has those that links make.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from functools import lru_cache
 from urllib.parse import unquote
 
-from lockstep.storage.outside import is_outside, kind_of_store, store_of
+from lockstep.storage.urls import is_outside, kind_of_store, store_of
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(?=/|$)")
 _LOCAL = store_of("file", "")

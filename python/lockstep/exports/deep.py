@@ -26,7 +26,8 @@ from lockstep.lake.kept import kept_tags
 from lockstep.lake.kept_states import damaged, kept_state, kept_states, snapshot_of, state_path
 from lockstep.lake.verify import KEEPS_FILES, KEEPS_LOGS, Difference, out_of_reach
 from lockstep.storage import Storage
-from lockstep.storage.outside import opener_of, reaches, url_below
+from lockstep.storage.outside import opener_of, reaches
+from lockstep.storage.urls import url_below
 from lockstep.timeline.clock import Clock, utc_now
 from lockstep.timeline.entry import Name, Table
 from lockstep.timeline.log import Timeline

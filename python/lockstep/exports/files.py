@@ -17,7 +17,7 @@ from uuid import NAMESPACE_URL, uuid5
 from lockstep.delta.combine.deletion_vectors import Descriptor, file_name, file_path, placed
 from lockstep.delta.places import is_absolute, name_of
 from lockstep.errors import CorruptTimelineError
-from lockstep.storage.outside import is_outside, url_below
+from lockstep.storage.urls import is_outside, url_below
 
 _KEPT = "/!$&'()*+,;=:@-._~"
 """What of ASCII, beside letters and digits, a path has in a URI as it is; letters of others stay as in Java's URIs."""

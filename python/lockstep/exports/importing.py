@@ -9,7 +9,7 @@ from lockstep.exports.export import Asked, Exported, Exporter
 from lockstep.exports.target import read_minimal
 from lockstep.lake.exports import find_export
 from lockstep.storage import Storage, url_of
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline.entry import Origin
 from lockstep.timeline.fold import apply
 

@@ -20,7 +20,7 @@ from lockstep.delta.snapshot import Snapshot
 from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.exports.files import S3, Copy, Place, copied, places_of, referring
 from lockstep.lake.exports import ExportRecord
-from lockstep.storage.outside import url_below
+from lockstep.storage.urls import url_below
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import (
     FORMAT,

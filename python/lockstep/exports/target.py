@@ -14,7 +14,7 @@ from lockstep.errors import CorruptTimelineError, DuplicateError, InvalidError
 from lockstep.lake.exports import ExportRecord, decode_record, encode_record
 from lockstep.lake.roots import refuse_unless_free, what_is_around
 from lockstep.storage import Mine, Storage, Theirs
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline.entry import Entry
 from lockstep.timeline.files import FOLDER, decode, find
 from lockstep.timeline.fold import apply

@@ -38,7 +38,8 @@ from lockstep.errors import DuplicateError, InvalidError, LockstepError, Unavail
 from lockstep.lake.identity import identity_for, is_identity
 from lockstep.storage import Mine, Storage, Theirs, url_of
 from lockstep.storage.locations import NOT_REGISTERED
-from lockstep.storage.outside import comparable, is_apart, is_outside, url_below
+from lockstep.storage.outside import is_apart
+from lockstep.storage.urls import comparable, is_outside, url_below
 from lockstep.timeline.clock import Clock
 from lockstep.timeline.entry import Name, Value
 from lockstep.timeline.files import UNREADABLE

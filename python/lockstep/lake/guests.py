@@ -16,7 +16,7 @@ import msgspec
 
 from lockstep.errors import CorruptTimelineError
 from lockstep.storage import Storage
-from lockstep.storage.outside import is_outside
+from lockstep.storage.urls import is_outside
 from lockstep.timeline.entry import Value
 from lockstep.timeline.files import READERS, UNREADABLE
 from lockstep.workers import Threads

@@ -35,7 +35,7 @@ from lockstep.recovery.choices import check_end, two_sides, wanted_and_there
 from lockstep.recovery.condensed import check_condensed
 from lockstep.recovery.divergence import Divergence
 from lockstep.storage import Theirs
-from lockstep.storage.outside import url_below
+from lockstep.storage.urls import url_below
 from lockstep.timeline.entry import Name
 from lockstep.transactions.names import Names
 from lockstep.transactions.transaction import Transaction

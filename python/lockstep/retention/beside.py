@@ -21,7 +21,7 @@ from lockstep.retention.needs import Need
 from lockstep.retention.pins import Pins, makes_tables, pins
 from lockstep.retention.queue import read_queue
 from lockstep.retention.survey import Folder, folders, staged_files
-from lockstep.storage.outside import is_outside
+from lockstep.storage.urls import is_outside
 from lockstep.timeline.entry import Entry, Expired
 from lockstep.timeline.log import Timeline
 

@@ -33,7 +33,8 @@ from lockstep.retention.since import id_at
 from lockstep.retention.survey import Folder, Surveyed, began_elsewhere, folders, nothing_known, staged_files, surveyed
 from lockstep.retention.unpublished import not_published
 from lockstep.retention.versions import Readable
-from lockstep.storage.outside import is_outside, reaches
+from lockstep.storage.outside import reaches
+from lockstep.storage.urls import is_outside
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Table
 from lockstep.transactions.folders import is_own

@@ -9,7 +9,7 @@ from lockstep.lake.lake import Lake
 from lockstep.retention.removed import told
 from lockstep.retention.survey import Surveyed
 from lockstep.retention.versions import Readable
-from lockstep.storage.outside import is_outside
+from lockstep.storage.urls import is_outside
 
 NO_LOG = "the log of {} is not there or cannot be read to its end just now"
 STAGED_UNREAD = "what a transaction staged in the log of {} cannot be read"

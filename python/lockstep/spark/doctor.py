@@ -18,8 +18,9 @@ from lockstep.errors import LockstepError, UnavailableError, UnsupportedError
 from lockstep.spark import connectors
 from lockstep.spark.jars import delta_jars, java, shim_jar
 from lockstep.storage import Storage, has_options
-from lockstep.storage.outside import comparable, is_outside, open_reaching
+from lockstep.storage.outside import open_reaching
 from lockstep.storage.proof import race
+from lockstep.storage.urls import comparable, is_outside
 from lockstep.timeline.clock import far_ahead, utc_now
 from lockstep.timeline.entry import Table
 from lockstep.timeline.log import Timeline

@@ -10,14 +10,17 @@ a whole URL of what lies outside of the root, and nothing of how it is reached: 
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lockstep.errors import InvalidError
+from lockstep.errors import InvalidError, UnsupportedError
 from lockstep.settings import LOCATIONS, LOCATIONS_FILE, LOCATIONS_ONLY, location_settings
+from lockstep.storage import has_options, is_local, url_of
+from lockstep.storage.urls import MARK, comparable, kind_of, name_node
 
 Said: TypeAlias = Mapping[str, Mapping[str, str] | None]
 """What a person registers: by the URL, or the path, of a folder, the options of its store; none, or None, for those of
@@ -32,7 +35,7 @@ class Location:
     """A folder with all that is below it.
 
     Attributes:
-        url: as `lockstep.storage.outside.comparable` has it.
+        url: as `lockstep.storage.urls.comparable` has it.
         options: what its store is opened with. They may have keys, and nothing shows them.
         is_apart: whether it is reached otherwise than the lake's root: by options of its own, or in another kind of
             store. What two lakes call by one URL may then be two places.
@@ -150,3 +153,88 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> dict[str, str]:
         else:
             found[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return found
+
+
+# --- what is registered of it -----------------------------------------------------------------------------------------
+
+
+def registered(
+    root: str, options: Mapping[str, str] | None, said: Said | None = None, *, only: bool = False
+) -> Locations:
+    """Return the locations of a lake.
+
+    Args:
+        root: the lake's, as `Storage.url` gives it.
+        options: of the lake's own store.
+        said: what is registered; where that is None and not `only`, what `LOCKSTEP_LOCATIONS` says, if anything.
+        only: whether that is all.
+
+    Raises:
+        InvalidError: one of them is no place beside the root, two are one place, or it has options that its kind of
+            store has not.
+        UnsupportedError: there is no store for one; or it lies in HDFS, and the root at no such name node.
+    """
+    from_file = said is None and not only
+    if from_file:
+        said, only = said_in_file(os.environ.get(LOCATIONS_FILE.name) or "")
+    base, found = comparable(root), dict[str, Location]()
+    for text, own in (said or {}).items():
+        try:
+            url = _registrable(text, base)
+            if not _are_texts(own or {}):
+                raise InvalidError("its options are no mapping of names to texts")  # which may be keys: not shown
+            if own and not has_options(url):
+                raise InvalidError("it has options of a store, and only object stores have any")
+            if url in found:
+                raise InvalidError("it is registered twice")
+        except InvalidError as error:
+            raise type(error)(f"location {_shown(text)}: {error.message}", sqlstate=error.sqlstate) from error
+        if is_in(url, base):
+            if from_file:  # which may be about several lakes
+                continue
+            raise InvalidError(f"location {_shown(text)}: it is below the root {root}, whose own store counts there")
+        used = own or options_beside(url, base, options)
+        found[url] = location_of(url, used, base, options)
+    return Locations(tuple(found.values()), only)
+
+
+def location_of(url: str, used: Mapping[str, str], base: str, options: Mapping[str, str] | None) -> Location:
+    """Return a location of the lake of a root.
+
+    Args:
+        url, base: the location's and the root's, as `comparable` has them.
+        used: what the location is reached with.
+        options: what the root is reached with.
+    """
+    is_apart = kind_of(url) != kind_of(base) or used != (options or {})
+    return Location(url, dict(used) if has_options(url) else {}, is_apart=is_apart)
+
+
+def _are_texts(options: object) -> bool:
+    return isinstance(options, Mapping) and all(isinstance(each, str) for pair in options.items() for each in pair)
+
+
+def _registrable(text: str, base: str) -> str:
+    if is_local(text) and not text.startswith(("/", "file:")):
+        raise InvalidError("it is a relative path, and nothing says of which folder: give an absolute path or a URL")
+    url = comparable(url_of(text))
+    if url == "file:///":
+        raise InvalidError("it is the whole disk: give a folder")
+    if name_node(url) not in (None, name_node(base)):
+        raise UnsupportedError(
+            "in HDFS only a lake has locations whose root names the same name node: tables of other lakes, and of "
+            "other name nodes, are not reached there"
+        )
+    return url
+
+
+def _shown(text: str) -> str:
+    """Return what a person has registered, for a message: nothing that stands where a user or a key might."""
+    scheme, _, rest = text.partition(MARK)
+    who, at, _ = rest.partition("/")[0].rpartition("@")
+    return f"{scheme}{MARK}…" if at and (kind_of(text) != "abfss" or ":" in who) else text
+
+
+def options_beside(url: str, root: str, options: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return which options of a lake's own store are for a place outside: none where that is another kind of store."""
+    return (options or {}) if kind_of(url) == kind_of(root) or not has_options(root) else {}

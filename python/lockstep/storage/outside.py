@@ -13,191 +13,50 @@ nowhere is reached as the root is, unless the settings say that nothing else may
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from lockstep.errors import InvalidError, UnsupportedError
-from lockstep.settings import LOCATIONS_FILE, LOCATIONS_ONLY
-from lockstep.storage import (
-    HDFS,
-    Found,
-    Mine,
-    Names,
-    Storage,
-    Theirs,
-    has_options,
-    is_hdfs,
-    is_local,
-    open_storage,
-    url_of,
+from lockstep.errors import InvalidError
+from lockstep.settings import LOCATIONS_ONLY
+from lockstep.storage import Found, Mine, Names, Storage, Theirs, has_options, is_local, open_storage, url_of
+from lockstep.storage.locations import (
+    NO_LOCATIONS,
+    NOT_REGISTERED,
+    Location,
+    Locations,
+    is_in,
+    location_of,
+    options_beside,
+    registered,
 )
-from lockstep.storage.locations import NO_LOCATIONS, NOT_REGISTERED, Location, Locations, Said, is_in, said_in_file
 from lockstep.storage.proof import prove
-
-_MARK = "://"
-
-_ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
-"""Schemes of the same store."""
-
-OTHER_DOORS = {"webhdfs": "hdfs", "swebhdfs": "hdfs", "viewfs": "hdfs", "wasb": "abfss", "wasbs": "abfss"}
-"""Schemes in which no lake lies, by which Hadoop reaches a store that one may lie in."""
-
-_BUCKETS = frozenset({"s3", "gs"})
-"""Schemes of URLs whose authority is a bucket, in whose name case counts, and not a host."""
-
-_PORT_OF_HDFS = ":8020"
-"""Of a name node, where a URL says none."""
+from lockstep.storage.urls import MARK, comparable, is_outside, written
 
 PROBES = "_lockstep_race"
 """A folder beside what is written outside of the root, where writers race first; removed after each race."""
 
 
-def is_outside(path: str) -> bool:
-    """Tell whether a path of a lake is a whole URL: what it names lies outside of the lake's root."""
-    return _MARK in path
-
-
-def url_below(root: str, path: str) -> str:
-    """Return the URL of what a path of a lake names.
-
-    Args:
-        root: the lake's, as `Storage.url` gives it.
-        path: relative to that, or a whole URL.
-    """
-    return path if is_outside(path) else f"{root}/{path}"
-
-
-def store_of(scheme: str, authority: str) -> str:
-    """Return the URL of a store as a whole, such that two spellings of one store are equal.
-
-    One store is `s3` and `s3a`, `abfs` and `abfss`, a name node with and without the port 8020, a host in capitals, and
-    a bucket or a name node with a user in front of it.
-
-    Args:
-        scheme: of a URL.
-        authority: of a URL; a local disk has none.
-    """
-    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
-    if scheme == "file":
-        return f"{scheme}{_MARK}"
-    if scheme in _BUCKETS:
-        return f"{scheme}{_MARK}{authority.rpartition('@')[2]}"
-    authority = authority.lower()  # Hadoop finds a file system by it without regard to case
-    if f"{scheme}{_MARK}" == HDFS:
-        authority = authority.rpartition("@")[2].removesuffix(_PORT_OF_HDFS)
-    return f"{scheme}{_MARK}{authority}"
-
-
-def kind_of_store(scheme: str) -> str:
-    """Return which kind of store a scheme is of: the scheme of lakes' roots there, as `store_of` spells it."""
-    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
-    return OTHER_DOORS.get(scheme, scheme)
-
-
-def comparable(url: str) -> str:
-    """Return a URL such that two of the same folder are equal, with links followed."""
-    scheme, mark, rest = url.partition(_MARK)
-    if scheme.lower() == "file":
-        return f"file://{os.path.realpath(rest)}"
-    authority, slash, path = rest.partition("/")
-    return f"{store_of(scheme, authority)}{slash}{path}".rstrip("/") if mark else url.rstrip("/")
-
-
-def name_node(url: str) -> str | None:
-    """Return how a URL of HDFS names its name node, None for a URL of anything else.
-
-    Two names may be of one name node, as a host's short and its full one are, and nobody can tell that from the names.
-    """
-    return comparable(url).removeprefix(HDFS).partition("/")[0] if is_hdfs(url) else None
-
-
-def registered(
-    root: str, options: Mapping[str, str] | None, said: Said | None = None, *, only: bool = False
-) -> Locations:
-    """Return the locations of a lake.
-
-    Args:
-        root: the lake's, as `Storage.url` gives it.
-        options: of the lake's own store.
-        said: what is registered; where that is None and not `only`, what `LOCKSTEP_LOCATIONS` says, if anything.
-        only: whether that is all.
-
-    Raises:
-        InvalidError: one of them is no place beside the root, two are one place, or it has options that its kind of
-            store has not.
-        UnsupportedError: there is no store for one; or it lies in HDFS, and the root at no such name node.
-    """
-    from_file = said is None and not only
-    if from_file:
-        said, only = said_in_file(os.environ.get(LOCATIONS_FILE.name) or "")
-    base, found = comparable(root), dict[str, Location]()
-    for text, own in (said or {}).items():
-        try:
-            url = _registrable(text, base)
-            if not _are_texts(own or {}):
-                raise InvalidError("its options are no mapping of names to texts")  # which may be keys: not shown
-            if own and not has_options(url):
-                raise InvalidError("it has options of a store, and only object stores have any")
-            if url in found:
-                raise InvalidError("it is registered twice")
-        except InvalidError as error:
-            raise type(error)(f"location {_shown(text)}: {error.message}", sqlstate=error.sqlstate) from error
-        if is_in(url, base):
-            if from_file:  # which may be about several lakes
-                continue
-            raise InvalidError(f"location {_shown(text)}: it is below the root {root}, whose own store counts there")
-        used = own or _options_beside(url, base, options)
-        found[url] = _location(url, used, base, options)
-    return Locations(tuple(found.values()), only)
-
-
-def _location(url: str, used: Mapping[str, str], base: str, options: Mapping[str, str] | None) -> Location:
-    is_apart = _kind(url) != _kind(base) or used != (options or {})
-    return Location(url, dict(used) if has_options(url) else {}, is_apart=is_apart)
-
-
-def registered_beside(storage: Storage, root: str, options: Mapping[str, str] | None) -> Locations:
-    """Return a lake's locations for the lake of another root: each is reached as it is by the first one.
+def settings_beside(
+    storage: Storage, root: str, options: Mapping[str, str] | None, about: str = ""
+) -> tuple[Mapping[str, str] | None, Locations]:
+    """Return the options and the locations of the lake of another root: each place is reached as by the first lake.
 
     Args:
         storage: the first lake's.
         root: the other's, a path or a URL.
-        options: those of the other's own store, which say nothing of a location.
+        options: those of the first lake's own store.
+        about: see `check_reach`.
+
+    Raises:
+        InvalidError (42501): see `check_reach`.
     """
     base = comparable(url_of(root))
+    check_reach(storage, base, about)
+    found = options_at(storage, base, options) if has_options(root) else None
     left = locations_of(storage).beside(base)
-    return replace(left, places=tuple(_location(each.url, each.options, base, options) for each in left.places))
-
-
-def _are_texts(options: object) -> bool:
-    return isinstance(options, Mapping) and all(isinstance(each, str) for pair in options.items() for each in pair)
-
-
-def _registrable(text: str, base: str) -> str:
-    if is_local(text) and not text.startswith(("/", "file:")):
-        raise InvalidError("it is a relative path, and nothing says of which folder: give an absolute path or a URL")
-    url = comparable(url_of(text))
-    if url == "file:///":
-        raise InvalidError("it is the whole disk: give a folder")
-    if name_node(url) not in (None, name_node(base)):
-        raise UnsupportedError(
-            "in HDFS only a lake has locations whose root names the same name node: tables of other lakes, and of "
-            "other name nodes, are not reached there"
-        )
-    return url
-
-
-def _shown(text: str) -> str:
-    """Return what a person has registered, for a message: nothing that stands where a user or a key might."""
-    scheme, _, rest = text.partition(_MARK)
-    who, at, _ = rest.partition("/")[0].rpartition("@")
-    return f"{scheme}{_MARK}…" if at and (_kind(text) != "abfss" or ":" in who) else text
-
-
-def _kind(url: str) -> str:
-    return kind_of_store(url.partition(_MARK)[0])
+    places = tuple(location_of(each.url, each.options, base, found) for each in left.places)
+    return found, replace(left, places=places)
 
 
 def locations_of(storage: Storage) -> Locations:
@@ -215,12 +74,7 @@ def options_at(storage: Storage, url: str, options: Mapping[str, str] | None) ->
     """
     if (location := _location_at(storage, url)) is not None:
         return location.options
-    return _options_beside(url, storage.url, options)
-
-
-def _options_beside(url: str, root: str, options: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return which options of a lake's own store are for a place outside: none where that is another kind of store."""
-    return (options or {}) if _kind(url) == _kind(root) or not has_options(root) else {}
+    return options_beside(url, storage.url, options)
 
 
 def is_apart(storage: Storage, path: str) -> bool:
@@ -300,13 +154,6 @@ def opener_of_files(storage: Storage, otherwise: Callable[[str], Storage]) -> Ca
     return opener_of(storage) if locations_of(storage) != NO_LOCATIONS else otherwise
 
 
-def _written(url: str) -> str:
-    """Return a whole URL with its store as `comparable` has it, and its path as it is written."""
-    scheme, mark, rest = url.partition(_MARK)
-    authority, slash, inside = rest.partition("/")
-    return f"{store_of(scheme, authority)}{slash}{inside}" if mark else url
-
-
 class OutsideStorage(Storage):
     """The store of a lake's root, and those of what lies outside; which of them a path is in, the path says.
 
@@ -364,10 +211,8 @@ class OutsideStorage(Storage):
             InvalidError (42501): see `check_reach`.
             LockstepError: see `open_storage`.
         """
-        where = comparable(url_of(url))
-        check_reach(self, where)
-        options = options_at(self, where, self._options) if has_options(url) else None
-        return open_reaching(url, options=options, locations=self.locations.beside(where))
+        options, locations = settings_beside(self, url, self._options)
+        return open_reaching(url, options=options, locations=locations)
 
     def around(self, url: str) -> Storage:
         """Return what reaches all that is above a place as this reaches the place; see `around`."""
@@ -377,7 +222,7 @@ class OutsideStorage(Storage):
         key = "" if location is None else location.url
         with self._lock:
             if key not in self._around:
-                whole = Location("/".join(_written(url).split("/")[:3]), options_at(self, url, self._options))
+                whole = Location("/".join(written(url).split("/")[:3]), options_at(self, url, self._options))
                 everywhere = Locations((whole,)) if location is not None and has_options(url) else NO_LOCATIONS
                 self._around[key] = OutsideStorage(self._inner, self._options, everywhere)
             return self._around[key]
@@ -390,11 +235,11 @@ class OutsideStorage(Storage):
 
     def location_at(self, url: str) -> Location | None:
         """Return the location that a place is in; None below the root, where its own store counts, and elsewhere."""
-        return None if self._is_in_root(url) else self.locations.of(_written(url))
+        return None if self._is_in_root(url) else self.locations.of(written(url))
 
     def _is_in_root(self, url: str) -> bool:
         """Tell whether a place is below the root; only asked where there are locations."""
-        return is_in(_written(url), self._root)
+        return is_in(written(url), self._root)
 
     def is_writable(self, folder: str) -> bool:
         store, inside, _ = self._at(folder)
@@ -497,7 +342,7 @@ class OutsideStorage(Storage):
         location = None
         if self.locations != NO_LOCATIONS:
             check_reach(self, path)
-            url = _written(path)
+            url = written(path)
             if self._is_in_root(url):
                 inside = url.removeprefix(self._root).lstrip("/")
                 return self._inner, inside, f"{self._root}/"
@@ -505,11 +350,11 @@ class OutsideStorage(Storage):
                 # By a store of its own, which follows no link that leads out of the location.
                 store = self._other(location.url, location)
                 return store, url.removeprefix(location.url).lstrip("/"), f"{location.url}/"
-        scheme, _, rest = path.partition(_MARK)
+        scheme, _, rest = path.partition(MARK)
         authority, _, inside = rest.partition("/")
         if not inside:
             raise InvalidError(f"{path!r} is not a path in a store: give one below its root")
-        root = f"{scheme}{_MARK}{authority}"
+        root = f"{scheme}{MARK}{authority}"
         return self._other(root, location), inside, f"{root}/"
 
     def _other(self, root: str, location: Location | None) -> Storage:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lockstep.storage.outside import url_below
+from lockstep.storage.urls import url_below
 from lockstep.system.query import Batch, Filter, Query, Row, matches, paged, wanted
 from lockstep.system.scope import Scope
 from lockstep.timeline.entry import Name, Table, Tag, TagDdl, View, names_in

@@ -23,7 +23,7 @@ from lockstep.tables.generated import FEATURE as GENERATED
 from lockstep.tables.generated import KEY as EXPRESSION
 from lockstep.tables.generated import in_duckdb, is_generated
 from lockstep.tables.identity import unknown_identities
-from lockstep.tables.mapping import LAST_ID, MODE, NewName, new_physical_name, numbered, physical_name
+from lockstep.tables.mapping import LAST_ID, MODE, NewName, is_mapped_by, new_physical_name, numbered, physical_name
 from lockstep.tables.properties import check_retention, check_set, spelled
 from lockstep.tables.row_ids import COLUMNS as ROW_ID_COLUMNS
 from lockstep.tables.row_ids import ENABLED, SUSPENDED, have_ids
@@ -119,7 +119,7 @@ class Layout:
     @property
     def is_mapped(self) -> bool:
         """Whether its columns have other names in files."""
-        return self.configuration.get(MODE, "none") != "none"
+        return is_mapped_by(self.configuration)
 
     @property
     def has_vectors(self) -> bool:
@@ -390,7 +390,7 @@ def new_table(
     properties = spelled(properties)
     check_set(properties, name, is_new=True)
     check_retention(properties, properties, name)
-    if is_mapped_by_name := properties.get(MODE, "none") != "none":
+    if is_mapped_by_name := is_mapped_by(properties):
         struct["fields"] = numbered(struct["fields"], numbers := count(1), new_name)
         properties = {**properties, LAST_ID: str(next(numbers) - 1)}
     text = msgspec.json.encode(struct).decode()

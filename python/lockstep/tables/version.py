@@ -20,7 +20,8 @@ from lockstep.errors import CorruptTimelineError, InvalidError, LockstepError, U
 from lockstep.lake.kept_states import told_at
 from lockstep.storage import Storage
 from lockstep.storage.options import KINDS, endpoint_of, obstore_settings, of_environment, place_of
-from lockstep.storage.outside import check_reach, options_at, url_below
+from lockstep.storage.outside import check_reach, options_at
+from lockstep.storage.urls import url_below
 from lockstep.tables.conform import NO_COLUMN
 from lockstep.tables.layout import layout_of
 from lockstep.tables.lost import reason

@@ -23,7 +23,7 @@ from lockstep.errors import (
 from lockstep.lake.claims import claim, claim_path
 from lockstep.spark.doctor import examine
 from lockstep.storage import Mine, Theirs, open_storage
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline import arbitration
 from lockstep.timeline.arbitration import Arbitration
 from lockstep.timeline.clock import utc_now

@@ -17,7 +17,7 @@ from lockstep.errors import (
     UnsupportedError,
 )
 from lockstep.storage import Theirs
-from lockstep.storage.outside import comparable
+from lockstep.storage.urls import comparable
 from lockstep.timeline import arbitration
 from lockstep.timeline.files import entry_path
 from lockstep.timeline.standing import reseed

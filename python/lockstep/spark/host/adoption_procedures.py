@@ -26,7 +26,7 @@ from lockstep.recovery.settle import settle, side_of
 from lockstep.spark.host.calls import answer_of, known, list_first, parts_of, stored_name_in, written_parts
 from lockstep.spark.host.procedure import Procedure
 from lockstep.spark.host.protocol import procedures as protocol
-from lockstep.storage.outside import url_below
+from lockstep.storage.urls import url_below
 from lockstep.timeline.database import Database
 from lockstep.timeline.entry import Namespace, Table, names_in
 from lockstep.transactions.ddl import spelled_namespace

@@ -23,7 +23,8 @@ from lockstep.spark.host.protocol.transactions import DueCheckpoint
 from lockstep.spark.host.times import micros_of
 from lockstep.spark.host.uris import Uris
 from lockstep.storage import Storage, has_options, is_local, open_storage, url_of
-from lockstep.storage.outside import check_reach, comparable, options_at, registered_beside
+from lockstep.storage.outside import options_at, settings_beside
+from lockstep.storage.urls import comparable
 from lockstep.timeline.entry import ExportMode
 from lockstep.transactions.statements import shortened
 
@@ -73,9 +74,8 @@ def _origin(clone: Storage, source: str, settings: Mapping[str, str]) -> Transac
         InvalidError (42501): the clone's catalog has locations alone, and the lake is in none.
         LockstepError: see `TransactionalCatalog.open`.
     """
-    check_reach(clone, source, "the lake that it was made of, ")
-    options = options_at(clone, source, store_options(settings))
-    return TransactionalCatalog.open(source, options=options, locations=registered_beside(clone, source, options))
+    options, locations = settings_beside(clone, source, store_options(settings), "the lake that it was made of, ")
+    return TransactionalCatalog.open(source, options=options, locations=locations)
 
 
 def _import(requests: ProcedureRequests, session: Session, request: protocol.CallProcedure) -> protocol.CallAnswer:

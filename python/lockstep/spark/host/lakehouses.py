@@ -57,7 +57,8 @@ from lockstep.spark.host.same_root import SameRoots
 from lockstep.spark.host.uris import Uris, outside_location
 from lockstep.storage import url_of
 from lockstep.storage.locations import said_in
-from lockstep.storage.outside import check_reach, comparable
+from lockstep.storage.outside import check_reach
+from lockstep.storage.urls import comparable
 from lockstep.timeline.entry import Isolation
 from lockstep.transactions.creations import Creation
 

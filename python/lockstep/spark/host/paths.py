@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from lockstep.errors import LockstepError, UnsupportedError
 from lockstep.storage import url_of
-from lockstep.storage.outside import OTHER_DOORS, comparable, name_node, url_below
+from lockstep.storage.urls import OTHER_DOORS, comparable, name_node, url_below
 from lockstep.timeline.entry import Table
 
 _SCHEME = re.compile("[A-Za-z][A-Za-z0-9+.-]*:")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from lockstep.errors import InvalidError
-from lockstep.storage.outside import is_outside
+from lockstep.storage.urls import is_outside
 from lockstep.timeline.entry import NEW
 
 SCHEME = "lockstep"
