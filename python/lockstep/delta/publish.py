@@ -61,7 +61,7 @@ def publish(
     versions: Sequence[int],
     *,
     fresh: bool = False,
-    prove: Callable[[], None] = lambda: None,
+    prove: Callable[[int], None] = lambda _: None,
 ) -> Displaced | None:
     """Publish a write's commits in order, and never again what Delta's clean-up removed.
 
@@ -69,7 +69,7 @@ def publish(
         write: as the timeline's entry has it.
         versions: the table version of each of its commits, see `Timeline.versions`.
         fresh: whether it was ratified a moment ago, so that nothing can have been cleaned up yet.
-        prove: is called before anything is written, and raises if the store is not to be trusted.
+        prove: is called with each table version before it is written, and raises if it may not be.
 
     Returns:
         None if all of them are in the table's log, else who took their versions.
@@ -91,7 +91,7 @@ def publish(
 
 
 def _put(
-    storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool, prove: Callable[[], None]
+    storage: Storage, write: TableWrite, version: int, data: bytes, *, fresh: bool, prove: Callable[[int], None]
 ) -> bool:
     """Put one commit if it is absent, and tell whether it is there now; False: another one is.
 
@@ -108,7 +108,7 @@ def _put(
             return True
         if log.is_empty and version > 0:
             raise CorruptTimelineError(f"table {write.name}: its log is gone from {write.location}; restore the folder")
-    prove()
+    prove(version)
     return isinstance(storage.put_if_absent(path, data), Mine)
 
 

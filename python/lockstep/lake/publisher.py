@@ -28,7 +28,7 @@ from lockstep.lake.behind import place_behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
-from lockstep.lake.overwritten import Overwritten, written_over
+from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warning
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
@@ -325,7 +325,8 @@ class Publisher:
             return  # the table was dropped, and its folder taken in as it is: see `lockstep.recovery.settle`
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
-            outcome = publish(self._storage, write, versions, fresh=fresh, prove=self._timeline.prove_store)
+            prove = partial(self._prove, entry, write, fresh)
+            outcome = publish(self._storage, write, versions, fresh=fresh, prove=prove)
             if outcome is None:
                 return
             # Who else found the same may have moved the commit, and published it: what then follows the foreign
@@ -334,14 +335,24 @@ class Publisher:
             self._timeline.refresh()
             if self._is_anothers(self._timeline.head, write):
                 return
+            write = structs.replace(write, name=self._timeline.head.current_name(write))
             if self._timeline.versions(write, entry.version) == versions:
                 if self._was_published(entry, write, versions[-1]):
-                    raise written_over(self._storage, entry, write, outcome.kept, outcome.first)
+                    raise self.overwritten.written_over(entry, write, outcome.kept, outcome.first)
                 self._move_behind(entry, write, outcome)
         raise UnavailableError(
             f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
             f"table version {BEHIND} times before it could be published; the next statement tries again"
         )
+
+    def _prove(self, entry: Entry, write: TableWrite, fresh: bool, version: int) -> None:
+        """See that a commit may be written: into a store to be trusted, and behind what it was ratified behind.
+
+        Whoever has just ratified it has looked at that then.
+        """
+        self._timeline.prove_store()
+        if not fresh:
+            self.overwritten.check_base(entry, write, version)
 
     def _was_published(self, entry: Entry, write: TableWrite, version: int) -> bool:
         """Tell whether a write is known to have been in its table's log, though another commit may be there now.
