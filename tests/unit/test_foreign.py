@@ -228,10 +228,32 @@ def test_nothing_is_taken_in_behind_a_moved_commit_that_is_not_published_yet(
         foreign(catalog, "a", version, add(f"theirs {version}"))
     newest = mover.timeline.head
     other = Lake(store.inner, Timeline.open(store.inner), clock=utc_now, new_id=new_id)
-    other._foreign.take_in(newest.tables[named("a")])
-    assert other.timeline.head.version == newest.version, "it is published first, by whoever uses the table"
+    for lake in (mover.lake, other):  # one that has failed to publish it, and one that has not tried
+        lake._foreign.take_in(newest.tables[named("a")])
+        assert lake.timeline.head.version == newest.version, "it is published first, by whoever uses the table"
     store.heal()
     assert files(open_catalog(store.inner), "a") == {"p", "theirs", "theirs 2", "theirs 3", "ours"}
+    assert problems(open_catalog(store.inner)) == []
+
+
+def test_nothing_is_taken_in_behind_a_commit_that_is_not_published_of_a_table_that_was_renamed_since(
+    catalog: TransactionalCatalog, store: FaultyStorage
+) -> None:
+    """Whose rename is done with says nothing of the commit before it."""
+    store.fail("put_if_absent", path=log_file(catalog, "a", 1), times=100)
+    append(catalog, "a", "ours")
+    renamer = open_catalog(store)
+    renamer.database([])
+    renamer.run(lambda tx: tx.change_names(lambda names: names.rename_table(named("a"), named("z"))))
+    for version in (1, 2):
+        foreign(renamer, "z", version, add(f"theirs {version}"))
+    newest = renamer.timeline.head
+    other = Lake(store.inner, Timeline.open(store.inner), clock=utc_now, new_id=new_id)
+    for lake in (renamer.lake, other):
+        lake._foreign.take_in(newest.tables[named("z")])
+        assert lake.timeline.head.version == newest.version
+    store.heal()
+    assert files(open_catalog(store.inner), "z") == {"p", "theirs 1", "theirs 2", "ours"}
     assert problems(open_catalog(store.inner)) == []
 
 

@@ -73,12 +73,26 @@ class Progress:
         """Tell whether a commit is known to be published."""
         return commit[0] <= self.through and commit not in self.failures
 
+    def has_table(self, table: Table) -> bool:
+        """Tell whether a table is known to be published, whichever entry up to the one of its last change wrote it."""
+        return table.since <= self.through and not any(
+            id_ == table.id and version <= table.since for version, id_ in self.failures
+        )
+
     def union(self, other: Progress) -> Progress:
         """Return what both know together: two threads may have begun from the same and come to different ends."""
         if not (self.failures or other.failures):
             return self if self.through >= other.through else other
         failures = {each for each in self.failures | other.failures if not (self.has(each) or other.has(each))}
         return Progress(max(self.through, other.through), frozenset(failures))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What publishing one entry came to: the ids of the tables whose commits are published, and of the others."""
+
+    published: frozenset[str]
+    failed: frozenset[str]
 
 
 class Publisher:
@@ -107,7 +121,7 @@ class Publisher:
         self._upkeep = upkeep
         self.overwritten = Overwritten(storage, timeline, self.has_published)
         self._progress = Progress()
-        self._finished: dict[int, frozenset[tuple[int, str]]] = {}
+        self._finished: dict[int, Finished] = {}
         self._owners: dict[str, threading.Event] = {}
         self._errors: dict[str, tuple[int, LockstepError]] = {}
         self._lock = threading.Lock()
@@ -156,28 +170,31 @@ class Publisher:
     def _note(self, progress: Progress) -> None:
         with self._lock:
             self._progress = self._current_progress().union(progress)
-            self._finished = {v: failures for v, failures in self._finished.items() if v > self._progress.through}
+            self._finished = {v: finished for v, finished in self._finished.items() if v > self._progress.through}
 
-    def _note_entry(self, version: int, failures: frozenset[tuple[int, str]]) -> None:
+    def _note_entry(self, version: int, finished: Finished) -> None:
         """Note what one entry's publishing came to; those of one group come to their ends in any order."""
         with self._lock:
-            self._finished[version] = failures
+            self._finished[version] = finished
             progress = self._current_progress()
             while progress.through + 1 in self._finished:
                 version = progress.through + 1
-                progress = Progress(version, progress.failures | self._finished[version])
+                failed = {(version, id_) for id_ in self._finished[version].failed}
+                progress = Progress(version, progress.failures | failed)
             all_failures = progress.failures
         self._note(progress)
         if not all_failures and self._timeline.published_through < progress.through:
             self._timeline.mark_published(progress.through)
 
     def has_published(self, table: Table) -> bool:
-        """Tell whether this process knows that a table's log has what the timeline says of it."""
+        """Tell whether this process knows that a table's log has what the timeline says of it.
+
+        Nobody writes a table before its last commit is published, but it may be renamed, or that commit be moved: so
+        that the entry is done with which changed it last means nothing where another one wrote it.
+        """
         with self._lock:
-            progress, failures = self._current_progress(), self._finished.get(table.since)
-        return progress.has((table.since, table.id)) or (
-            failures is not None and (table.since, table.id) not in failures
-        )
+            progress, finished = self._current_progress(), self._finished.get(table.since)
+        return progress.has_table(table) or (finished is not None and table.id in finished.published)
 
     # --- who ratified publishes ---------------------------------------------------------------------------------------
 
@@ -278,7 +295,8 @@ class Publisher:
         try:
             fresh = fresh and self._clock() - entry.committed_at < LOOK_EVERY
             errors = self._publish_entry(entry, entry.writes, fresh=fresh)
-            self._note_entry(entry.version, frozenset((entry.version, id_) for id_ in errors))
+            published = frozenset(write.id for write in entry.writes) - errors.keys()
+            self._note_entry(entry.version, Finished(published, frozenset(errors)))
             return not errors
         except Exception:  # noqa: BLE001 (logged; after ratification nothing may fail)
             _log.exception("database version %d is committed; it is not published yet", entry.version)
