@@ -162,10 +162,9 @@ class Overwritten:
         if table.digest or self._is_published(table):
             self.check(table)
             return True
+        commits = known_commits(self._through_last(table), table.id, table.version, self._timeline.placements)
         try:
-            newest = next(
-                known_commits(self._through_last(table), table.id, table.version, self._timeline.placements), None
-            )
+            newest = next(commits, None)
         except (ExpiredError, CorruptTimelineError):
             return True  # expired, so published before that; or lost, and then nobody can tell
         if newest is None or newest.ours is None or newest.version < table.version:
