@@ -109,7 +109,7 @@ class Publisher:
         self._progress = Progress()
         self._finished: dict[int, frozenset[tuple[int, str]]] = {}
         self._owners: dict[str, threading.Event] = {}
-        self._errors: dict[str, tuple[int, LockstepError]] = {}
+        self._errors: dict[tuple[int, str], LockstepError] = {}
         self._lock = threading.Lock()
 
     def publish_all(self, *, files: int | None = None) -> Database:
@@ -145,7 +145,7 @@ class Publisher:
             if not set_aside and self._timeline.published_through < head.version:
                 self._timeline.mark_published(head.version)
                 self._upkeep.add_once(self._timeline.write_hint, HINT)
-            self._forget_dropped(head, set_aside)
+            self._forget(head, set_aside)
             # Part of the value, since the next refresh may mend what this head tells of: then the table is elsewhere.
             return structs.replace(head, set_aside=set_aside) if set_aside else head
 
@@ -173,11 +173,13 @@ class Publisher:
 
     def has_published(self, table: Table) -> bool:
         """Tell whether this process knows that a table's log has what the timeline says of it."""
+        return self._has((table.since, table.id))
+
+    def _has(self, commit: tuple[int, str]) -> bool:
+        """Tell whether this process knows a commit, (version, table id), to be published."""
         with self._lock:
-            progress, failures = self._current_progress(), self._finished.get(table.since)
-        return progress.has((table.since, table.id)) or (
-            failures is not None and (table.since, table.id) not in failures
-        )
+            progress, failures = self._current_progress(), self._finished.get(commit[0])
+        return progress.has(commit) or (failures is not None and commit not in failures)
 
     # --- who ratified publishes ---------------------------------------------------------------------------------------
 
@@ -247,21 +249,23 @@ class Publisher:
             return False
         return data is not None and data == content(self._storage, write.location, write.commits[-1])
 
-    def _forget_dropped(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
-        """Forget why tables were set aside that are in the catalog no more."""
-        for id_ in self._errors.keys() - set_aside.keys():
-            if head.table_by_id(id_) is None:
-                self._errors.pop(id_, None)
+    def _forget(self, head: Database, set_aside: Mapping[str, LockstepError]) -> None:
+        """Forget why commits were not published that are by now, or whose tables are in the catalog no more."""
+        for commit in self._errors.copy():
+            is_dropped = commit[1] not in set_aside and head.table_by_id(commit[1]) is None
+            if is_dropped or self._has(commit):
+                self._errors.pop(commit, None)
 
     def refuse_aside(self, table: Table) -> None:
-        """Raise why a table is set aside now, if it is.
+        """Raise why a table is set aside now, if it is: what another thread has published since refuses nobody.
 
         Raises:
             ForeignCommitError: it has diverged, see above; or was settled since, and its log is another side's there.
             UnavailableError, CorruptTimelineError: what it has ratified could not be published.
         """
-        if (record := self._errors.get(table.id)) is not None:
-            raise record[1].again() from record[1]
+        for commit, error in sorted(self._errors.copy().items(), key=itemgetter(0)):
+            if commit[1] == table.id and not self._has(commit):
+                raise error.again() from error
         if (refused_past := refusal(self._timeline.head, table)) is not None:
             raise refused_past
 
@@ -288,7 +292,7 @@ class Publisher:
 
     def is_published(self, entry: Entry, write: TableWrite) -> bool:
         """Tell whether a write of an entry that was tried is in its table's log, as far as is known."""
-        return self._errors.get(write.id, (NEW,))[0] != entry.version and not self._is_dropped(write)
+        return self._has((entry.version, write.id)) and not self._is_dropped(write)
 
     def _publish_entry(self, entry: Entry, writes: Sequence[TableWrite], *, fresh: bool) -> dict[str, LockstepError]:
         """Publish an entry's commits, its tables in parallel; return by table id why one is not in its log now."""
@@ -306,8 +310,7 @@ class Publisher:
             _log.exception("table %s: database version %d could not be published", write.name, entry.version)
             what = f"table {write.name}: database version {entry.version} cannot be published ({error!r}): report it"
             return self._set_aside(entry, write, LockstepError(what))
-        if self._errors.get(write.id, (entry.version,))[0] == entry.version:
-            self._errors.pop(write.id, None)
+        self._errors.pop((entry.version, write.id), None)
         return None
 
     def publish_write(self, entry: Entry, write: TableWrite, *, fresh: bool = False) -> None:
@@ -366,14 +369,17 @@ class Publisher:
         return self._timeline.head.table_by_id(write.id) is None
 
     def _set_aside(self, entry: Entry, write: TableWrite, error: LockstepError) -> LockstepError | None:
-        """Remember why a write cannot be published, and return it; None if that is as good as published."""
+        """Remember why a write cannot be published, and return it; None if it is published, or as good as that."""
+        commit = entry.version, write.id
+        if isinstance(error, UnavailableError) and self._has(commit):
+            return None  # another thread's request was answered while ours was not
         # What this process may not look at, or cannot now, another may yet have to publish: a hint that says it is
         # published would keep that one from it.
         is_known = not isinstance(error, UnavailableError) and error.sqlstate != NOT_REGISTERED
         if is_known and self._is_dropped(write):
             _log.warning("dropped table %s: database version %d: %s", write.name, entry.version, error)
             return None  # nobody will miss it, and a person who dropped the table has decided
-        if self._errors.get(write.id, (NEW,))[0] != entry.version:
+        if commit not in self._errors:
             if not is_known:
                 _log.warning(
                     "database version %d is committed, but not in the log of table %s yet; "
@@ -384,7 +390,7 @@ class Publisher:
                 )
             else:
                 _log.error("table %s is set aside; database version %d: %s", write.name, entry.version, error)
-        self._errors[write.id] = entry.version, error
+        self._errors[commit] = error
         return error
 
     def write_checksums(self, entry: Entry, writes: Sequence[TableWrite]) -> None:
