@@ -15,21 +15,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 
 from msgspec import structs
 
-from lockstep.delta.actions import parse
 from lockstep.delta.log import commit_path, log_files
 from lockstep.delta.publish import Displaced, content, publish, write_checksums
 from lockstep.errors import LockstepError, UnavailableError
-from lockstep.lake.behind import place_behind
+from lockstep.lake.behind import Behind
 from lockstep.lake.changes import PastChanges
 from lockstep.lake.external import Content, ExternalEntries
 from lockstep.lake.foreign import LOOK_EVERY
 from lockstep.lake.overwritten import Overwritten, written_over
-from lockstep.lake.policy import Policies, Policy, refused, settled_policy, warning
+from lockstep.lake.policy import Policies
 from lockstep.lake.upkeep import Upkeep
 from lockstep.storage import Storage
 from lockstep.storage.locations import NOT_REGISTERED
@@ -47,7 +46,7 @@ OWNER_SECONDS = 5
 """So long whoever reads waits for the thread that ratified an entry to publish it, before he does it himself."""
 
 OWNED = 1_000
-"""So many of the newest entries may be another thread's to publish."""
+"""So many of the newest entries may be another thread's to publish; and so many are looked at together."""
 
 BEHIND = 3
 """How often a commit is moved behind a foreign one in one go, before its table is set aside."""
@@ -99,13 +98,12 @@ class Publisher:
         """Publish into the logs of a timeline's tables, as many at a time as the pool has threads."""
         self._storage = storage
         self._timeline = timeline
-        self._past = past
         self._external = external
-        self._policies = policies
         self._clock = clock
         self._pool = pool
         self._upkeep = upkeep
         self.overwritten = Overwritten(storage, timeline, self.has_published)
+        self._behind = Behind(storage, timeline, past, policies, self.overwritten)
         self._progress = Progress()
         self._finished: dict[int, frozenset[tuple[int, str]]] = {}
         self._owners: dict[str, threading.Event] = {}
@@ -223,18 +221,16 @@ class Publisher:
         Nobody ratifies a table's next version before he has seen the last one published, so where the newest commit is
         in its place, those before it were, too.
         """
-        if head.version - progress.through > OWNED:
-            yield from self._pending(progress, head)
-            return
-        pending = list(self._pending(progress, head))
-        newest = {write.id: (entry, write) for entry, writes in pending for write in writes}
         failed = {id_ for _, id_ in progress.failures}
-        looks = [(entry, write) for id_, (entry, write) in newest.items() if id_ not in failed]
-        are_there = self._pool.map(lambda each: self._is_there(*each), looks, quick=self._storage.quick)
-        published = {write.id for (_, write), is_there in zip(looks, are_there, strict=True) if is_there}
-        for entry, writes in pending:
-            if unseen := [write for write in writes if write.id not in published]:
-                yield entry, unseen
+        pending = self._pending(progress, head)
+        while some := list(islice(pending, OWNED)):
+            newest = {write.id: (entry, write) for entry, writes in some for write in writes}
+            looks = [(entry, write) for id_, (entry, write) in newest.items() if id_ not in failed]
+            are_there = self._pool.map(lambda each: self._is_there(*each), looks, quick=self._storage.quick)
+            published = {write.id for (_, write), is_there in zip(looks, are_there, strict=True) if is_there}
+            for entry, writes in some:
+                if unseen := [write for write in writes if write.id not in published]:
+                    yield entry, unseen
 
     def _is_there(self, entry: Entry, write: TableWrite) -> bool:
         """Tell whether a look shows that a write is published; if it does not, that means nothing."""
@@ -328,6 +324,7 @@ class Publisher:
             return  # the table was dropped, and its folder taken in as it is: see `lockstep.recovery.settle`
         for _ in range(BEHIND):
             versions = self._timeline.versions(write, entry.version)
+            self._behind.refuse_again(entry, write, versions)
             outcome = publish(self._storage, write, versions, fresh=fresh, prove=self._timeline.prove_store)
             if outcome is None:
                 return
@@ -340,7 +337,7 @@ class Publisher:
             if self._timeline.versions(write, entry.version) == versions:
                 if self._was_published(entry, write, versions[-1]):
                     raise written_over(self._storage, entry, write, outcome.kept, outcome.first)
-                self._move_behind(entry, write, outcome)
+                self._move_behind(entry, write, versions, outcome)
         raise UnavailableError(
             f"table {write.name}: database version {entry.version} is committed, but other Delta writers took the next "
             f"table version {BEHIND} times before it could be published; the next statement tries again"
@@ -409,36 +406,23 @@ class Publisher:
         except Exception:  # noqa: BLE001 (logged; advice that is written after a commit, which may not fail for it)
             _log.exception("table %s goes without a checksum of version %d", write.name, versions[-1])
 
-    def _move_behind(self, entry: Entry, write: TableWrite, displaced: Displaced) -> None:
+    def _move_behind(self, entry: Entry, write: TableWrite, versions: Sequence[int], displaced: Displaced) -> None:
         """Say in the timeline that a ratified commit comes after the foreign ones that took its version.
 
         Raises:
             ForeignCommitError: it cannot, for the two conflict, or the table is to have no foreign commits.
         """
-        path = commit_path(write.location, displaced.first)
-        policy = self._settled_policy(write) or self._policies.at(
-            write.id, write.location, displaced.first - 1, displaced.last
-        )
-        if policy == "refuse":
-            raise refused(
-                write.name, path, f", and ours, which was ratified for that version, is in entry {entry.version}"
-            )
-        move = place_behind(entry, write, displaced, self._past.of_write(entry, write))
-        self.overwritten.check_base(entry, write, displaced.first)
-        message = warning(write.name, path) if policy == "warn" else ""
-        if message:
-            _log.warning("%s", message)
+        placed = self._behind.place(entry, write, versions, displaced)
+        if placed is None:
+            return
+        if placed.message:
+            _log.warning("%s", placed.message)
 
         def moved(head: Database) -> Content | None:
-            is_needless = self._moved_already(move) or self._is_anothers(head, write)
-            return None if is_needless else Content(moves=[move], message=message)
+            is_needless = self._moved_already(placed.move) or self._is_anothers(head, write)
+            return None if is_needless else Content(moves=[placed.move], message=placed.message)
 
         self._external.append(moved)
-
-    def _settled_policy(self, write: TableWrite) -> Policy | None:
-        """Return the policy that counts behind what settles a table; None if a write does not settle one."""
-        data = content(self._storage, write.location, write.commits[0])
-        return None if data is None else settled_policy(parse(data))
 
     def _moved_already(self, move: Moved) -> bool:
         return self._timeline.moves.get((move.id, move.entry), NEW) >= move.to_version
