@@ -28,7 +28,7 @@ from lockstep.lake.changes import PastChanges, reads_of
 from lockstep.lake.overwritten import Overwritten
 from lockstep.lake.policy import Policies, Policy, refused, settled_policy, undecided, warning
 from lockstep.storage import Storage
-from lockstep.timeline.entry import Entry, Moved, TableWrite
+from lockstep.timeline.entry import Entry, Moved, Name, TableWrite
 from lockstep.timeline.log import Timeline
 
 REMEMBERED = 10_000
@@ -56,11 +56,13 @@ class _Refusal:
 
     Attributes:
         versions: the table versions that it was to have.
+        name: what its table was called.
         digests: by path, those of the foreign commits that said so.
         error: what they said.
     """
 
     versions: tuple[int, ...]
+    name: Name
     digests: dict[str, str]
     error: LockstepError
 
@@ -92,7 +94,7 @@ class Behind:
         """
         with self._lock:
             refusal = self._refusals.get((entry.version, write.id))
-        if refusal is None or refusal.versions != tuple(versions):
+        if refusal is None or (refusal.versions, refusal.name) != (tuple(versions), self._name(write)):
             return
         for path, known in refusal.digests.items():
             data = self._storage.get(path)
@@ -177,7 +179,14 @@ class Behind:
         digests = {path: digest(data) for path, data in said.items() if data is not None and ours not in data}
         if len(digests) == len(said):
             with self._lock:
-                self._refusals[entry.version, write.id] = _Refusal(tuple(versions), digests, error)
+                # What was raised holds all frames that it came through.
+                refusal = _Refusal(tuple(versions), self._name(write), digests, error.again())
+                self._refusals[entry.version, write.id] = refusal
+
+    def _name(self, write: TableWrite) -> Name:
+        """Return what a table is called now; a message that says another name helps nobody to settle it."""
+        table = self._timeline.head.table_by_id(write.id)
+        return write.name if table is None else table.name
 
 
 class _Judged:
